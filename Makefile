@@ -1,0 +1,49 @@
+# One file of commands: `make` lists them. Only Python 3.11+, pip and make are assumed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test unit lint format bench docs clean
+
+help: ## list these commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+setup: $(STAMP) ## build .venv with every extra; does nothing the second time
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tidelog needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: setup ## start a broker, create a topic, produce, consume, clean up
+	@$(BIN)/tidelog demo
+
+test: setup ## all tests, the quick ones first
+	$(BIN)/python -m pytest tests/unit tests/property -n 2 -q
+	$(BIN)/python -m pytest tests/simulation tests/integration tests/compat -q
+
+unit: setup ## the tests that need no socket and no process (under a minute)
+	$(BIN)/python -m pytest tests/unit tests/property -n 2 -q
+
+lint: setup ## ruff, mypy --strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	PYTHONPATH=src $(BIN)/lint-imports
+
+format: setup ## let ruff rewrite the layout
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## every figure of benchmarks/RESULTS.md, beside Apache Kafka where Java and Maven are there
+	$(BIN)/python -m benchmarks
+
+docs: setup ## write docs/configuration.md from the declared settings
+	$(BIN)/tidelog config reference > docs/configuration.md
+
+clean: ## remove what the commands above made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist
