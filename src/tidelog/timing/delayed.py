@@ -1,0 +1,59 @@
+"""Operations that wait for something to happen, or for their deadline: the base of delayed produce, fetch, join, ….
+
+A subclass says when it can be answered (`try_complete`) and what to do then (`on_complete`). `Purgatory` holds it in
+between.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from tidelog.timing.timer import TimerTask
+
+if TYPE_CHECKING:
+    from tidelog.timing.purgatory import Purgatory
+
+
+class DelayedOperation(TimerTask):
+    """Completes exactly once: by an event, by its deadline, or because somebody called `force_complete`.
+
+    `deadline_ms` is monotonic time. Subclasses declare `__slots__` and call `super().__init__(deadline_ms)`.
+    """
+
+    __slots__ = ("_purgatory", "_watch_count", "is_completed")
+
+    def __init__(self, deadline_ms: int) -> None:
+        super().__init__(deadline_ms)
+        self.is_completed = False
+        self._purgatory: Purgatory[Any] | None = None  # the one that holds it, while it waits
+        self._watch_count = 0  # in how many of that purgatory's watch lists it stands
+
+    @abstractmethod
+    def try_complete(self) -> bool:
+        """When the condition holds, return `self.force_complete()`; otherwise return False. Called again and again."""
+
+    @abstractmethod
+    def on_complete(self) -> None:
+        """Answer. Called once, also when the deadline passed."""
+
+    def on_expiration(self) -> None:
+        """Called after `on_complete` when it was the deadline that completed the operation; for metrics, mostly."""
+        return
+
+    def force_complete(self) -> bool:
+        """Complete now, whatever the condition. False when it was completed before, and then nothing happens."""
+        if self.is_completed:
+            return False
+        self.is_completed = True
+        if self._entries is not None:
+            self.cancel()
+        if self._purgatory is not None:
+            self._purgatory.release(self)
+        self.on_complete()
+        return True
+
+    def run(self) -> None:
+        """The deadline has passed."""
+        if self.force_complete():
+            self.on_expiration()

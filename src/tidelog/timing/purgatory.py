@@ -1,0 +1,138 @@
+"""Where operations wait until an event completes them or their deadline passes.
+
+An operation is watched under keys: a delayed fetch under its partitions, a delayed join under its group. Whoever
+changes what a key stands for (the high watermark of a partition, say) calls `check_and_complete(key)`. The replica
+manager and the coordinators own one purgatory for each kind of operation; all share the broker's timer.
+
+A completed operation is dropped from the list that found it complete; in the lists of its other keys it stays behind
+until somebody looks there, or until so many have stayed behind that all lists are swept. So completing an operation
+that watches a thousand partitions costs nothing for the other 999.
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+from tidelog.timing.delayed import DelayedOperation
+from tidelog.timing.timer import Timer
+
+Operation = TypeVar("Operation", bound=DelayedOperation)
+
+
+class Purgatory(Generic[Operation]):
+    """Holds the waiting operations of one kind.
+
+    Everything happens on one thread, and nothing here awaits. An operation may, while it is tried or completed, call
+    back into this purgatory in any way: check the same key, complete other operations, add new ones.
+
+    An error raised by one operation goes to the timer's `on_error` and the others of the key are still tried; without
+    such a handler it is raised at once.
+    """
+
+    __slots__ = ("_delayed", "_stale", "_timer", "_watchers", "name", "purge_interval")
+
+    def __init__(self, name: str, timer: Timer, purge_interval: int = 1000) -> None:
+        self.name = name
+        self.purge_interval = purge_interval
+        self._timer = timer
+        self._watchers: dict[Hashable, list[Operation]] = {}
+        self._delayed = 0
+        self._stale = 0
+
+    @property
+    def watched(self) -> int:
+        """Entries in all watch lists: an operation counts once for each key, completed ones until they are dropped."""
+        return sum(map(len, self._watchers.values()))
+
+    @property
+    def delayed(self) -> int:
+        """Operations that still wait."""
+        return self._delayed
+
+    def try_complete_else_watch(
+        self, operation: Operation, keys: Iterable[Hashable], now_ms: int | None = None
+    ) -> bool:
+        """Complete `operation` now if that is possible; otherwise let it wait under `keys`. True when it completed.
+
+        Apache Kafka tries a second time once the operation is watched, because another thread may have changed
+        something in between. Here nothing can happen in between.
+        """
+        if operation.try_complete() or operation.is_completed:
+            return True
+        assert operation._purgatory is None, f"{operation!r} waits already, in purgatory {operation._purgatory}"
+        watchers = self._watchers
+        for key in keys:
+            operations = watchers.get(key)
+            if operations is None:
+                watchers[key] = [operation]
+            else:
+                operations.append(operation)
+            operation._watch_count += 1
+        operation._purgatory = self
+        self._delayed += 1
+        self._timer.add(operation, now_ms)
+        if self._stale > self.purge_interval:
+            self.purge()
+        return False
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """Something happened to `key`: try what waits under it. Returns how many operations this completed."""
+        operations = self._watchers.get(key)
+        if operations is None:
+            return 0
+        completed = 0
+        # A copy, because completing an operation may add to the list or replace it. Not detached either: an event
+        # raised meanwhile must find the operations that were tried in vain before it.
+        for operation in tuple(operations):
+            if operation._purgatory is not self:
+                continue
+            try:
+                if operation.try_complete():
+                    completed += 1
+            except Exception as error:
+                if self._timer.on_error is None:
+                    raise
+                self._timer.on_error(operation, error)
+        self._drop_stale(key)
+        return completed
+
+    def cancel_for_key(self, key: Hashable) -> list[Operation]:
+        """Take what waits under `key` out of the purgatory, other keys and deadline included, and return it.
+
+        The operations are not completed: the caller owns them now and may `force_complete` them.
+        """
+        cancelled = [operation for operation in self._watchers.get(key, ()) if operation._purgatory is self]
+        for operation in cancelled:
+            operation.cancel()
+            self.release(operation)
+        self._drop_stale(key)
+        return cancelled
+
+    def purge(self) -> int:
+        """Sweep all watch lists of operations that no longer wait; return how many entries were dropped."""
+        return sum(self._drop_stale(key) for key in list(self._watchers))
+
+    def release(self, operation: DelayedOperation) -> None:
+        """`operation` no longer waits. For `DelayedOperation` alone; its watch entries are dropped later."""
+        assert operation._purgatory is self, f"{operation!r} does not wait in purgatory {self.name}"
+        operation._purgatory = None
+        self._delayed -= 1
+        if operation._watch_count:
+            self._stale += 1
+
+    def _drop_stale(self, key: Hashable) -> int:
+        operations = self._watchers.get(key)
+        if operations is None:
+            return 0
+        waiting = []
+        for operation in operations:
+            if operation._purgatory is self:
+                waiting.append(operation)
+                continue
+            operation._watch_count -= 1
+            if not operation._watch_count:
+                self._stale -= 1
+        if waiting:
+            self._watchers[key] = waiting
+        else:
+            del self._watchers[key]
+        return len(operations) - len(waiting)
