@@ -1,0 +1,223 @@
+"""The records inside a batch: the plain Python decoder and encoder that define the format of magic 2.
+
+`batch` reads with these functions and `builder` writes with them; neither knows about headers or compression of
+batches here. A record is
+
+    length, attributes, timestamp delta, offset delta, key size and key, value size and value, header count, headers
+
+where all numbers but the attributes byte are zigzag varints and a size of -1 stands for null. The loops below read
+one-byte varints in place, because most of them are, and check each record once, at its end: if a slice ran past the
+data, the positions disagree by then.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tidelog.records._varint import UNZIGZAG, decode_varint, decode_varlong, encode_varint
+from tidelog.records.errors import CorruptRecordError
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    """One record. Header keys that are not UTF-8 keep their bytes as surrogate escapes, as nobody checks them."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class RecordShape(NamedTuple):
+    """What `scan` tells about a record: where and when it is, and the sizes of key and value, -1 for null."""
+
+    offset_delta: int
+    timestamp_delta: int
+    key_bytes: int
+    value_bytes: int
+
+
+def decode_records(
+    data: bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
+) -> Iterator[Record]:
+    """Yield the `count` records of `data`, which must hold them and nothing else."""
+    position = 0
+    size = len(data)
+    unzigzag = UNZIGZAG
+    new = tuple.__new__
+    try:
+        for _ in range(count):
+            end, position = decode_varint(data, position)
+            end += position
+            position += 1
+            if (byte := data[position]) < 0x80:
+                timestamp = unzigzag[byte]
+                position += 1
+            else:
+                timestamp, position = decode_varlong(data, position)
+            if (byte := data[position]) < 0x80:
+                offset = unzigzag[byte]
+                position += 1
+            else:
+                offset, position = decode_varint(data, position)
+            if (byte := data[position]) < 0x80:
+                length = unzigzag[byte]
+                position += 1
+            else:
+                length, position = decode_varint(data, position)
+            if length >= 0:
+                key = data[position : (position := position + length)]
+            elif length == -1:
+                key = None
+            else:
+                raise _negative_size("key", length)
+            if (byte := data[position]) < 0x80:
+                length = unzigzag[byte]
+                position += 1
+            else:
+                length, position = decode_varint(data, position)
+            if length >= 0:
+                value = data[position : (position := position + length)]
+            elif length == -1:
+                value = None
+            else:
+                raise _negative_size("value", length)
+            headers: Headers = ()
+            if data[position]:
+                headers, position = _decode_headers(data, position)
+            else:
+                position += 1
+            if position != end or end > size:
+                raise _misfit(position, end, size)
+            yield new(
+                Record,
+                (
+                    base_offset + offset,
+                    base_timestamp + timestamp if log_append_time is None else log_append_time,
+                    key,
+                    value,
+                    headers,
+                ),
+            )
+    except IndexError:
+        raise _cut_off(count, size) from None
+    if position != size:
+        raise CorruptRecordError(f"{size - position} bytes are left after the {count} records of a batch")
+
+
+def scan_records(data: bytes, count: int) -> Iterator[RecordShape]:
+    """Yield the shapes of the `count` records of `data`, checking all that `decode_records` checks, copying nothing."""
+    position = 0
+    size = len(data)
+    unzigzag = UNZIGZAG
+    new = tuple.__new__
+    try:
+        for _ in range(count):
+            end, position = decode_varint(data, position)
+            end += position
+            timestamp, position = decode_varlong(data, position + 1)
+            if (byte := data[position]) < 0x80:
+                offset = unzigzag[byte]
+                position += 1
+            else:
+                offset, position = decode_varint(data, position)
+            if (byte := data[position]) < 0x80:
+                key_bytes = unzigzag[byte]
+                position += 1
+            else:
+                key_bytes, position = decode_varint(data, position)
+            if key_bytes > 0:
+                position += key_bytes
+            elif key_bytes < -1:
+                raise _negative_size("key", key_bytes)
+            if (byte := data[position]) < 0x80:
+                value_bytes = unzigzag[byte]
+                position += 1
+            else:
+                value_bytes, position = decode_varint(data, position)
+            if value_bytes > 0:
+                position += value_bytes
+            elif value_bytes < -1:
+                raise _negative_size("value", value_bytes)
+            if data[position]:
+                position = _decode_headers(data, position)[1]
+            else:
+                position += 1
+            if position != end or end > size:
+                raise _misfit(position, end, size)
+            yield new(RecordShape, (offset, timestamp, key_bytes, value_bytes))
+    except IndexError:
+        raise _cut_off(count, size) from None
+    if position != size:
+        raise CorruptRecordError(f"{size - position} bytes are left after the {count} records of a batch")
+
+
+def _decode_headers(data: bytes, position: int) -> tuple[Headers, int]:
+    count, position = decode_varint(data, position)
+    if count < 0 or count > len(data) - position:
+        raise CorruptRecordError(f"a record claims {count} headers")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        length, position = decode_varint(data, position)
+        if length < 0:
+            raise _negative_size("header key", length)
+        key = data[position : position + length].decode("utf-8", "surrogateescape")
+        length, position = decode_varint(data, position + length)
+        if length < -1:
+            raise _negative_size("header value", length)
+        if length == -1:
+            headers.append((key, None))
+        else:
+            headers.append((key, data[position : position + length]))
+            position += length
+    return tuple(headers), position
+
+
+def encode_record(
+    timestamp_delta: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[str, bytes | None]] = (),
+) -> bytes:
+    """The bytes of one record, its length in front."""
+    body = b"".join(
+        (
+            b"\0",
+            encode_varint(timestamp_delta),
+            encode_varint(offset_delta),
+            b"\1" if key is None else encode_varint(len(key)),
+            key or b"",
+            b"\1" if value is None else encode_varint(len(value)),
+            value or b"",
+            _encode_headers(headers) if headers else b"\0",
+        )
+    )
+    return encode_varint(len(body)) + body
+
+
+def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    parts = [encode_varint(len(headers))]
+    for key, value in headers:
+        key_bytes = key.encode("utf-8", "surrogateescape")
+        parts.append(encode_varint(len(key_bytes)))
+        parts.append(key_bytes)
+        if value is None:
+            parts.append(b"\1")
+        else:
+            parts.append(encode_varint(len(value)))
+            parts.append(value)
+    return b"".join(parts)
+
+
+def _negative_size(what: str, size: int) -> CorruptRecordError:
+    return CorruptRecordError(f"a record has a {what} of {size} bytes")
+
+
+def _misfit(position: int, end: int, size: int) -> CorruptRecordError:
+    return CorruptRecordError(f"a record ends at byte {position}, not at {end} as its length says (of {size})")
+
+
+def _cut_off(count: int, size: int) -> CorruptRecordError:
+    return CorruptRecordError(f"the {count} records of a batch are cut off after {size} bytes")

@@ -1,0 +1,227 @@
+"""Building record batches of magic 2: one call for a list of records, a class for one record after another.
+
+Used by producers (a batch grows until it is full), by compaction and conversion (records keep their offsets), by the
+coordinators for their own topics, and for the markers that end transactions.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+
+from tidelog.records._checksum import crc32c
+from tidelog.records._record import Record, encode_record
+from tidelog.records.batch import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    TimestampType,
+)
+from tidelog.records.compression import Codec, compress
+from tidelog.records.control import CONTROL_KEY, CONTROL_VERSION, END_TRANSACTION_VALUE, ControlType
+
+_BEFORE_CRC = struct.Struct(">qiibI")
+_AFTER_CRC = struct.Struct(">hiqqqhii")
+
+RECORD_OVERHEAD_BYTES_MAX = 36
+"""Length 5, attributes 1, timestamp 10, offset 5, two sizes and the header count 5 each."""
+
+_HEADER_OVERHEAD_BYTES_MAX = 10
+
+
+class BatchBuilder:
+    """A batch that grows record by record.
+
+    `size_bytes_estimate` says how large the batch will be: exact without compression; with it, what has been added
+    scaled by `ratio_estimate`, which a producer may carry from the batches it built before.
+    """
+
+    __slots__ = (
+        "_base_timestamp",
+        "_bytes",
+        "_codec",
+        "_delete_horizon_ms",
+        "_last_offset_delta",
+        "_level",
+        "_max_timestamp",
+        "_parts",
+        "ratio_estimate",
+        "record_count",
+    )
+
+    def __init__(
+        self,
+        *,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        delete_horizon_ms: int | None = None,
+        ratio_estimate: float = 1.0,
+    ) -> None:
+        self._codec = codec
+        self._level = level
+        self._delete_horizon_ms = delete_horizon_ms
+        self._base_timestamp = NO_TIMESTAMP if delete_horizon_ms is None else delete_horizon_ms
+        self._max_timestamp = NO_TIMESTAMP
+        self._last_offset_delta = -1
+        self._parts: list[bytes] = []
+        self._bytes = 0
+        self.record_count = 0
+        self.ratio_estimate = ratio_estimate if codec else 1.0
+
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        offset_delta: int | None = None,
+    ) -> int:
+        """Add a record and return its offset delta: the next one, unless `offset_delta` skips some."""
+        if offset_delta is None:
+            offset_delta = self._last_offset_delta + 1
+        elif offset_delta <= self._last_offset_delta:
+            raise ValueError(f"offset delta {offset_delta} does not follow {self._last_offset_delta}")
+        if not self.record_count and self._delete_horizon_ms is None:
+            self._base_timestamp = timestamp
+        part = encode_record(timestamp - self._base_timestamp, offset_delta, key, value, headers)
+        self._parts.append(part)
+        self._bytes += len(part)
+        self._last_offset_delta = offset_delta
+        self.record_count += 1
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        return offset_delta
+
+    @property
+    def size_bytes_estimate(self) -> int:
+        return HEADER_BYTES + int(self._bytes * self.ratio_estimate)
+
+    def has_room_for(
+        self, limit_bytes: int, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
+    ) -> bool:
+        """Whether the batch stays within `limit_bytes` with this record added; the first record always has room."""
+        if not self.record_count:
+            return True
+        added = record_bytes_max(key, value, headers)
+        return self.size_bytes_estimate + int(added * self.ratio_estimate) <= limit_bytes
+
+    def build(
+        self,
+        *,
+        base_offset: int = 0,
+        last_offset: int | None = None,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        log_append_time: int = NO_TIMESTAMP,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        partition_leader_epoch: int = -1,
+        is_transactional: bool = False,
+        is_control: bool = False,
+    ) -> bytes:
+        """The finished batch. `last_offset` may lie beyond the last record, as it does after compaction."""
+        payload = b"".join(self._parts)
+        if self._codec and self.record_count:
+            raw_bytes = len(payload)
+            payload = compress(self._codec, payload, self._level)
+            self.ratio_estimate = len(payload) / raw_bytes
+        is_log_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
+        attributes = (
+            self._codec
+            | (LOG_APPEND_TIME_BIT if is_log_append_time else 0)
+            | (TRANSACTIONAL_BIT if is_transactional else 0)
+            | (CONTROL_BIT if is_control else 0)
+            | (0 if self._delete_horizon_ms is None else DELETE_HORIZON_BIT)
+        )
+        after_crc = _AFTER_CRC.pack(
+            attributes,
+            self._last_offset_delta if last_offset is None else last_offset - base_offset,
+            self._base_timestamp,
+            log_append_time if is_log_append_time else self._max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.record_count,
+        )
+        length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload)
+        checksum = crc32c(payload, crc32c(after_crc))
+        before_crc = _BEFORE_CRC.pack(base_offset, length, partition_leader_epoch, MAGIC, checksum)
+        return b"".join((before_crc, after_crc, payload))
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    last_offset: int | None = None,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    log_append_time: int = NO_TIMESTAMP,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    partition_leader_epoch: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """A batch of `records`, whose offsets must rise from `base_offset` on.
+
+    Without records the batch keeps only the place of those that were there, up to `last_offset`, and its producer's
+    state: compaction leaves such batches behind.
+    """
+    builder = BatchBuilder(codec=codec, level=level, delete_horizon_ms=delete_horizon_ms)
+    append = builder.append
+    for offset, timestamp, key, value, headers in records:
+        append(timestamp, key, value, headers, offset - base_offset)
+    return builder.build(
+        base_offset=base_offset,
+        last_offset=last_offset,
+        timestamp_type=timestamp_type,
+        log_append_time=log_append_time,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        partition_leader_epoch=partition_leader_epoch,
+        is_transactional=is_transactional,
+        is_control=is_control,
+    )
+
+
+def record_bytes_max(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()) -> int:
+    """An upper bound on what a record adds to a batch before compression."""
+    size = RECORD_OVERHEAD_BYTES_MAX + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += _HEADER_OVERHEAD_BYTES_MAX + len(name.encode("utf-8", "surrogateescape")) + len(content or b"")
+    return size
+
+
+def build_end_transaction_marker(
+    *,
+    is_commit: bool,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = -1,
+) -> bytes:
+    """The control batch that ends a producer's transaction in one partition."""
+    key = CONTROL_KEY.pack(CONTROL_VERSION, ControlType.COMMIT if is_commit else ControlType.ABORT)
+    value = END_TRANSACTION_VALUE.pack(CONTROL_VERSION, coordinator_epoch)
+    return build_batch(
+        [Record(base_offset, timestamp, key, value)],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        partition_leader_epoch=partition_leader_epoch,
+        is_transactional=True,
+        is_control=True,
+    )

@@ -1,0 +1,192 @@
+"""The five codecs of record data, both ways, with an upper bound on what decompression may produce.
+
+Called by the batch reader and builder, by the converters of old formats and by the recompressing append. A few bytes
+can stand for gigabytes, so every decoder is given a limit and never writes beyond it: sizes that the data itself
+declares are checked before anything is allocated, and the rest is produced into a buffer no larger than the limit.
+
+`cramjam` is imported with the first compressed batch, not before: a broker that only passes batches on never needs it.
+"""
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from functools import cache
+from typing import Any
+
+from tidelog.records import _lz4_frame, _snappy_frame, _zstd_frame
+from tidelog.records.errors import CorruptRecordError
+
+Buffer = bytes | bytearray | memoryview
+
+DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+"""How far one batch may expand unless the caller says otherwise."""
+
+
+class Codec(IntEnum):
+    """The codec of a batch: the low three bits of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
+
+_GZIP_WBITS = 31
+_LZ4_FAST_LEVEL = 1
+
+
+@cache
+def _cramjam() -> Any:
+    import cramjam
+
+    return cramjam
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """Compress `data`; `level` is the topic's `compression.<codec>.level` and None stands for Kafka's default."""
+    return _COMPRESSORS[codec](data, DEFAULT_LEVELS.get(codec, 0) if level is None else level)
+
+
+def decompress(codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """Decompress `data`; raises CorruptRecordError when it is malformed or would exceed `limit_bytes`."""
+    return _DECOMPRESSORS[codec](data, limit_bytes)
+
+
+def compress_lz4_for_magic_0(data: Buffer, level: int | None = None) -> bytes:
+    """An LZ4 frame with the header checksum that the first consumers expected (KAFKA-3160)."""
+    return _lz4_frame.break_header_checksum(compress(Codec.LZ4, data, level))
+
+
+def decompress_lz4_of_magic_0(data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """Read an LZ4 frame whose header checksum may be either the right or the historic wrong one."""
+    return _decompress_lz4(_lz4_frame.mend_header_checksum(data), limit_bytes)
+
+
+def beyond_limit(
+    codec: str, compressed_bytes: int, limit_bytes: int, claimed_bytes: int | None = None
+) -> CorruptRecordError:
+    """The refusal of data that expands too far, naming the sizes."""
+    claim = f"to {claimed_bytes} bytes, " if claimed_bytes is not None else ""
+    return CorruptRecordError(
+        f"{codec} data of {compressed_bytes} bytes expands {claim}beyond the limit of {limit_bytes}"
+    )
+
+
+def _compress_none(data: Buffer, _level: int) -> bytes:
+    return bytes(data)
+
+
+def _compress_gzip(data: Buffer, level: int) -> bytes:
+    return zlib.compress(data, level, _GZIP_WBITS)
+
+
+def _compress_snappy(data: Buffer, _level: int) -> bytes:
+    return _snappy_frame.encode(data, _cramjam().snappy.compress_raw)
+
+
+def _compress_lz4(data: Buffer, level: int) -> bytes:
+    # Kafka's level 9, its default, selects the fast compressor and every other level the slow one of that strength.
+    # Blocks must not refer to each other: Kafka's own reader refuses linked ones.
+    fast_or_strong = _LZ4_FAST_LEVEL if level == DEFAULT_LEVELS[Codec.LZ4] else level
+    compressor = _cramjam().lz4.Compressor(level=fast_or_strong, content_checksum=False, block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
+def _compress_zstd(data: Buffer, level: int) -> bytes:
+    return bytes(_cramjam().zstd.compress(data, level=level))
+
+
+def _decompress_none(data: Buffer, limit_bytes: int) -> bytes:
+    if len(data) > limit_bytes:
+        raise CorruptRecordError(f"record data of {len(data)} bytes is beyond the limit of {limit_bytes}")
+    return bytes(data)
+
+
+def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
+    """Read all members of the stream; as with Java's reader, bytes after the last one that start no member are left."""
+    parts: list[bytes] = []
+    produced = 0
+    rest: Buffer = data
+    while True:
+        inflater = zlib.decompressobj(_GZIP_WBITS)
+        try:
+            part = inflater.decompress(rest, limit_bytes - produced + 1)
+        except zlib.error as error:
+            raise CorruptRecordError(f"gzip data of {len(data)} bytes is malformed: {error}") from error
+        produced += len(part)
+        if produced > limit_bytes:
+            raise beyond_limit("gzip", len(data), limit_bytes)
+        if not inflater.eof:
+            raise CorruptRecordError(f"gzip data of {len(data)} bytes ends too early")
+        parts.append(part)
+        rest = inflater.unused_data
+        if rest[:2] != b"\x1f\x8b":
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
+    parts: list[Any] = []
+    produced = 0
+    for block in _snappy_frame.blocks(data):
+        size = _snappy_frame.uncompressed_size(block)
+        produced += size
+        if produced > limit_bytes:
+            raise beyond_limit("snappy", len(data), limit_bytes, produced)
+        try:
+            parts.append(_cramjam().snappy.decompress_raw(block))
+        except _cramjam().DecompressionError as error:
+            raise CorruptRecordError(f"snappy data of {len(data)} bytes is malformed: {error}") from error
+    return bytes(parts[0]) if len(parts) == 1 else b"".join(map(bytes, parts))
+
+
+def _decompress_lz4(data: Buffer, limit_bytes: int) -> bytes:
+    frame_bytes, content_bytes_max = _lz4_frame.measure(data)
+    return _decompress_into(
+        "lz4", _cramjam().lz4.decompress_into, memoryview(data)[:frame_bytes], content_bytes_max, limit_bytes
+    )
+
+
+def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
+    declared_bytes, content_bytes_max = _zstd_frame.measure(data)
+    if declared_bytes is not None and declared_bytes > limit_bytes:
+        raise beyond_limit("zstd", len(data), limit_bytes, declared_bytes)
+    return _decompress_into("zstd", _cramjam().zstd.decompress_into, data, content_bytes_max, limit_bytes)
+
+
+def _decompress_into(
+    codec: str,
+    decompress_into: Callable[[Buffer, bytearray], int],
+    data: Buffer,
+    content_bytes_max: int,
+    limit_bytes: int,
+) -> bytes:
+    """Run a decoder that stops at the end of its output buffer, which is never larger than the limit."""
+    output = bytearray(min(content_bytes_max, limit_bytes))
+    try:
+        size = decompress_into(data, output)
+    except _cramjam().DecompressionError as error:
+        if content_bytes_max > limit_bytes and "write whole buffer" in str(error):
+            raise beyond_limit(codec, len(data), limit_bytes) from error
+        raise CorruptRecordError(f"{codec} data of {len(data)} bytes is malformed: {error}") from error
+    return bytes(memoryview(output)[:size])
+
+
+_COMPRESSORS: dict[Codec, Callable[[Buffer, int], bytes]] = {
+    Codec.NONE: _compress_none,
+    Codec.GZIP: _compress_gzip,
+    Codec.SNAPPY: _compress_snappy,
+    Codec.LZ4: _compress_lz4,
+    Codec.ZSTD: _compress_zstd,
+}
+
+_DECOMPRESSORS: dict[Codec, Callable[[Buffer, int], bytes]] = {
+    Codec.NONE: _decompress_none,
+    Codec.GZIP: _decompress_gzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}
