@@ -1,0 +1,92 @@
+"""Broker settings: consumer groups and their offsets, producers and transactions."""
+
+from __future__ import annotations
+
+from tidelog.config._kinds import LONG, SHORT
+from tidelog.config._setting import DAY_MS, HOUR_MS, INT_MAX, MIB, MINUTE_MS, SECOND_MS, Settings, setting
+
+
+# fmt: off
+class GroupSettings(Settings, area="Groups and offsets"):
+    """The group coordinator."""
+
+    group_min_session_timeout_ms: int = setting(
+        "group.min.session.timeout.ms", 6000, doc="Shortest session timeout a member may ask for.")
+    group_max_session_timeout_ms: int = setting(
+        "group.max.session.timeout.ms", 30 * MINUTE_MS, doc="Longest session timeout a member may ask for.")
+    group_initial_rebalance_delay_ms: int = setting(
+        "group.initial.rebalance.delay.ms", 3000,
+        doc="Wait for more members before the first rebalance of a new group.")
+    group_max_size: int = setting(
+        "group.max.size", INT_MAX, at_least=1, doc="Members of one group.")
+    offset_metadata_max_bytes: int = setting(
+        "offset.metadata.max.bytes", 4096, importance="high", doc="Longest metadata text of a committed offset.")
+    offsets_load_buffer_size: int = setting(
+        "offsets.load.buffer.size", 5 * MIB, importance="high", at_least=1,
+        doc="Bytes read at once when offsets are loaded; a larger batch is still read whole.")
+    offsets_topic_replication_factor: int = setting(
+        "offsets.topic.replication.factor", 3, type=SHORT, importance="high", at_least=1,
+        doc="Replicas of `__consumer_offsets`. A broker with embedded metadata is alone and makes one.")
+    offsets_topic_num_partitions: int = setting(
+        "offsets.topic.num.partitions", 50, importance="high", at_least=1,
+        doc="Partitions of `__consumer_offsets`; not to be changed once it exists.")
+    offsets_topic_segment_bytes: int = setting(
+        "offsets.topic.segment.bytes", 100 * MIB, importance="high", at_least=1,
+        doc="Segment size of `__consumer_offsets`; small segments load and compact faster.")
+    offsets_topic_compression_codec: int = setting(
+        "offsets.topic.compression.codec", 0, importance="high",
+        doc="Codec of `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.")
+    offsets_retention_minutes: int = setting(
+        "offsets.retention.minutes", 7 * 24 * 60, importance="high", at_least=1,
+        doc="Offsets of a group without members are forgotten after this long.")
+    offsets_retention_check_interval_ms: int = setting(
+        "offsets.retention.check.interval.ms", 10 * MINUTE_MS, type=LONG, importance="high", at_least=1,
+        doc="How often old offsets are looked for.")
+    offsets_commit_timeout_ms: int = setting(
+        "offsets.commit.timeout.ms", 5000, importance="high", at_least=1,
+        doc="An offset commit fails when its replicas take longer than this.")
+    offsets_commit_required_acks: int = setting(
+        "offsets.commit.required.acks", -1, type=SHORT, importance="high",
+        doc="Acknowledgements an offset commit waits for; -1 is all in-sync replicas.")
+
+
+class TransactionSettings(Settings, area="Producers and transactions"):
+    """The transaction coordinator, and what is remembered of producers."""
+
+    transaction_state_log_replication_factor: int = setting(
+        "transaction.state.log.replication.factor", 3, type=SHORT, importance="high", at_least=1,
+        doc="Replicas of `__transaction_state`. A broker with embedded metadata is alone and makes one.")
+    transaction_state_log_min_isr: int = setting(
+        "transaction.state.log.min.isr", 2, importance="high", at_least=1,
+        doc="`min.insync.replicas` of `__transaction_state`. Never more than its replicas on a broker that is alone.")
+    transaction_state_log_num_partitions: int = setting(
+        "transaction.state.log.num.partitions", 50, importance="high", at_least=1,
+        doc="Partitions of `__transaction_state`; not to be changed once it exists.")
+    transaction_state_log_segment_bytes: int = setting(
+        "transaction.state.log.segment.bytes", 100 * MIB, importance="high", at_least=1,
+        doc="Segment size of `__transaction_state`.")
+    transaction_state_log_load_buffer_size: int = setting(
+        "transaction.state.log.load.buffer.size", 5 * MIB, importance="high", at_least=1,
+        doc="Bytes read at once when transactions are loaded; a larger batch is still read whole.")
+    transaction_max_timeout_ms: int = setting(
+        "transaction.max.timeout.ms", 15 * MINUTE_MS, importance="high", at_least=1,
+        doc="Longest transaction timeout a producer may ask for.")
+    transactional_id_expiration_ms: int = setting(
+        "transactional.id.expiration.ms", 7 * DAY_MS, importance="high", at_least=1,
+        doc="A transactional id that is not used is forgotten after this long.")
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms", 10 * SECOND_MS, importance="low", at_least=1,
+        doc="How often transactions past their timeout are looked for.")
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms", HOUR_MS, importance="low", at_least=1,
+        doc="How often transactional ids to forget are looked for.")
+    transaction_partition_verification_enable: bool = setting(
+        "transaction.partition.verification.enable", True, importance="low", dynamic="cluster-wide",
+        doc="Ask the coordinator, before a transactional write, whether the partition belongs to the transaction.")
+    producer_id_expiration_ms: int = setting(
+        "producer.id.expiration.ms", DAY_MS, importance="low", at_least=1, dynamic="cluster-wide",
+        doc="A partition forgets an idle producer's sequence numbers after this long.")
+    producer_id_expiration_check_interval_ms: int = setting(
+        "producer.id.expiration.check.interval.ms", 10 * MINUTE_MS, importance="low", at_least=1,
+        doc="How often idle producers are looked for.")
+# fmt: on

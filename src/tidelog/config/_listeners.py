@@ -1,0 +1,78 @@
+"""Listeners as text and as values: `NAME://host:port` lists and the map from listener name to security protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidelog.config._kinds import parse_list
+from tidelog.config._listener_settings import SECURITY_PROTOCOLS
+from tidelog.config.errors import ConfigError
+
+
+class Listener(NamedTuple):
+    """One address a broker listens on or advertises."""
+
+    name: str
+    host: str
+    """Empty means every interface. IPv6 addresses are without their brackets."""
+    port: int
+    """0 means any free port."""
+    security_protocol: str
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """`NAME:PROTOCOL,…` as a dictionary. Raises ConfigError."""
+    setting = "listener.security.protocol.map"
+    protocols: dict[str, str] = {}
+    for item in parse_list(text):
+        name, separator, protocol = (part.strip().upper() for part in item.partition(":"))
+        if not separator or not name:
+            raise ConfigError(f"{setting}: {item!r} is not of the form NAME:PROTOCOL", setting=setting)
+        if protocol not in SECURITY_PROTOCOLS:
+            known = ", ".join(SECURITY_PROTOCOLS)
+            raise ConfigError(
+                f"{setting}: listener {name} has unknown security protocol {protocol!r}; known are {known}",
+                setting=setting,
+            )
+        if name in protocols:
+            raise ConfigError(f"{setting}: listener {name} is named twice in {text!r}", setting=setting)
+        protocols[name] = protocol
+    return protocols
+
+
+def parse_listeners(text: str, protocols: Mapping[str, str], *, setting: str) -> tuple[Listener, ...]:
+    """A comma-separated list of `NAME://host:port`. Raises ConfigError, which names `setting`."""
+    listeners = tuple([_parse_one(item, protocols, setting) for item in parse_list(text)])
+    names = [listener.name for listener in listeners]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{setting}: each listener needs a name of its own, {name} is named twice in {text!r}")
+    return listeners
+
+
+def _parse_one(item: str, protocols: Mapping[str, str], setting: str) -> Listener:
+    name, separator, address = item.partition("://")
+    host, colon, digits = address.rpartition(":")
+    if not separator or not name or not colon:
+        raise ConfigError(f"{setting}: {item!r} is not of the form NAME://host:port", setting=setting)
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ConfigError(f"{setting}: the IPv6 address in {item!r} must stand in brackets", setting=setting)
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 5 and int(digits) <= 65535):
+        raise ConfigError(f"{setting}: {digits!r} in {item!r} is not a port from 0 to 65535", setting=setting)
+    if any(character.isspace() or character in "/[]" for character in host):
+        raise ConfigError(f"{setting}: {host!r} in {item!r} is not a host", setting=setting)
+    name = name.strip().upper()
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise ConfigError(
+            f"{setting}: listener {name} of {item!r} has no security protocol in listener.security.protocol.map",
+            setting=setting,
+        )
+    return Listener(name, host, int(digits), protocol)

@@ -1,0 +1,208 @@
+"""Broker settings: authorization, delegation tokens, TLS, SASL.
+
+Every TLS and SASL setting may also be given for one listener alone, as `listener.name.<name>.<setting>`.
+"""
+
+from __future__ import annotations
+
+from tidelog.config._kinds import CLASS, INT, LIST, LONG, PASSWORD, SHORT
+from tidelog.config._setting import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Settings, setting
+
+
+# fmt: off
+class AuthorizationSettings(Settings, area="Authorization and tokens"):
+    """Who may do what."""
+
+    authorizer_class_name: str = setting(
+        "authorizer.class.name", "", importance="low",
+        doc="Switches access control on: Kafka's `kafka.security.authorizer.AclAuthorizer`, or `AclAuthorizer`. "
+            "Empty: everybody may do everything.")
+    super_users: str = setting(
+        "super.users", "", doc="Principals that may do everything, as `User:name` separated by semicolons.")
+    allow_everyone_if_no_acl_found: bool = setting(
+        "allow.everyone.if.no.acl.found", False, doc="Resources without any ACL are open to everybody.")
+    principal_builder_class: str = setting(
+        "principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        type=CLASS, dynamic="per-broker", doc="A class that turns an authenticated session into a principal.")
+    delegation_token_secret_key: str | None = setting(
+        "delegation.token.secret.key", None, type=PASSWORD,
+        doc="Secret that signs delegation tokens, the same on every broker. Not set: no tokens.")
+    delegation_token_master_key: str | None = setting(
+        "delegation.token.master.key", None, type=PASSWORD, doc="Old name of `delegation.token.secret.key`.")
+    delegation_token_max_lifetime_ms: int = setting(
+        "delegation.token.max.lifetime.ms", 7 * DAY_MS, type=LONG, at_least=1,
+        doc="A token cannot be renewed beyond this age.")
+    delegation_token_expiry_time_ms: int = setting(
+        "delegation.token.expiry.time.ms", DAY_MS, type=LONG, at_least=1, doc="A token lasts this long unless renewed.")
+    delegation_token_expiry_check_interval_ms: int = setting(
+        "delegation.token.expiry.check.interval.ms", HOUR_MS, type=LONG, importance="low", at_least=1,
+        doc="How often expired tokens are looked for.")
+    password_encoder_secret: str | None = setting(
+        "password.encoder.secret", None, type=PASSWORD,
+        doc="Secret that encrypts passwords which are set dynamically; needed before one can be.")
+    password_encoder_old_secret: str | None = setting(
+        "password.encoder.old.secret", None, type=PASSWORD, doc="The secret before it was changed.")
+    password_encoder_keyfactory_algorithm: str | None = setting(
+        "password.encoder.keyfactory.algorithm", None, importance="low",
+        doc="Key derivation of that encryption; PBKDF2WithHmacSHA512 when not set.")
+    password_encoder_cipher_algorithm: str = setting(
+        "password.encoder.cipher.algorithm", "AES/CBC/PKCS5Padding", importance="low",
+        doc="Cipher of that encryption.")
+    password_encoder_key_length: int = setting(
+        "password.encoder.key.length", 128, importance="low", at_least=8, doc="Key length of that encryption.")
+    password_encoder_iterations: int = setting(
+        "password.encoder.iterations", 4096, importance="low", at_least=1024,
+        doc="Iterations of that key derivation.")
+
+
+class TlsSettings(Settings, area="TLS"):
+    """Certificates and what is negotiated."""
+
+    ssl_client_auth: str = setting(
+        "ssl.client.auth", "none", one_of=("required", "requested", "none"), dynamic="per-broker",
+        doc="Whether clients must, may or need not show a certificate.")
+    ssl_principal_mapping_rules: str = setting(
+        "ssl.principal.mapping.rules", "DEFAULT", importance="low",
+        doc="Rules that shorten a certificate's distinguished name to a user name.")
+    ssl_allow_dn_changes: bool = setting(
+        "ssl.allow.dn.changes", False, importance="low",
+        doc="Let a dynamically changed key store have another distinguished name.")
+    ssl_allow_san_changes: bool = setting(
+        "ssl.allow.san.changes", False, importance="low",
+        doc="Let a dynamically changed key store lack alternative names of the one before.")
+    ssl_protocol: str = setting(
+        "ssl.protocol", "TLSv1.3", dynamic="per-broker", doc="Newest TLS version that is negotiated.")
+    ssl_provider: str | None = setting(
+        "ssl.provider", None, dynamic="per-broker", doc="Accepted for compatibility: OpenSSL is always used.")
+    ssl_enabled_protocols: tuple[str, ...] = setting(
+        "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), dynamic="per-broker", doc="TLS versions that are allowed.")
+    ssl_cipher_suites: tuple[str, ...] = setting(
+        "ssl.cipher.suites", (), dynamic="per-broker",
+        doc="Cipher suites that are allowed; empty allows OpenSSL's own.")
+    ssl_keystore_type: str = setting(
+        "ssl.keystore.type", "JKS", dynamic="per-broker", doc="Format of the key store: PEM, PKCS12 or JKS.")
+    ssl_keystore_location: str | None = setting(
+        "ssl.keystore.location", None, dynamic="per-broker", doc="File with the broker's key and certificate.")
+    ssl_keystore_password: str | None = setting(
+        "ssl.keystore.password", None, type=PASSWORD, dynamic="per-broker", doc="Password of the key store.")
+    ssl_key_password: str | None = setting(
+        "ssl.key.password", None, type=PASSWORD, dynamic="per-broker", doc="Password of the private key.")
+    ssl_keystore_key: str | None = setting(
+        "ssl.keystore.key", None, type=PASSWORD, dynamic="per-broker", doc="The private key itself, in PEM.")
+    ssl_keystore_certificate_chain: str | None = setting(
+        "ssl.keystore.certificate.chain", None, type=PASSWORD, dynamic="per-broker",
+        doc="The certificate chain itself, in PEM.")
+    ssl_truststore_type: str = setting(
+        "ssl.truststore.type", "JKS", dynamic="per-broker", doc="Format of the trust store: PEM, PKCS12 or JKS.")
+    ssl_truststore_location: str | None = setting(
+        "ssl.truststore.location", None, dynamic="per-broker", doc="File with the certificates that are trusted.")
+    ssl_truststore_password: str | None = setting(
+        "ssl.truststore.password", None, type=PASSWORD, dynamic="per-broker", doc="Password of the trust store.")
+    ssl_truststore_certificates: str | None = setting(
+        "ssl.truststore.certificates", None, type=PASSWORD, dynamic="per-broker",
+        doc="The trusted certificates themselves, in PEM.")
+    ssl_keymanager_algorithm: str = setting(
+        "ssl.keymanager.algorithm", "SunX509", dynamic="per-broker",
+        doc="Accepted for compatibility: OpenSSL is always used.")
+    ssl_trustmanager_algorithm: str = setting(
+        "ssl.trustmanager.algorithm", "PKIX", dynamic="per-broker",
+        doc="Accepted for compatibility: OpenSSL is always used.")
+    ssl_endpoint_identification_algorithm: str = setting(
+        "ssl.endpoint.identification.algorithm", "https", importance="low", dynamic="per-broker",
+        doc="Check the other side's host name against its certificate with `https`; empty does not.")
+    ssl_secure_random_implementation: str | None = setting(
+        "ssl.secure.random.implementation", None, importance="low", dynamic="per-broker",
+        doc="Accepted for compatibility: OpenSSL is always used.")
+    ssl_engine_factory_class: str | None = setting(
+        "ssl.engine.factory.class", None, type=CLASS, importance="low", dynamic="per-broker",
+        doc="A class that makes TLS contexts.")
+
+
+class SaslSettings(Settings, area="SASL"):
+    """How clients and brokers prove who they are."""
+
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(
+        "sasl.enabled.mechanisms", ("GSSAPI",), dynamic="per-broker", doc="Mechanisms a client may choose from.")
+    sasl_mechanism_inter_broker_protocol: str = setting(
+        "sasl.mechanism.inter.broker.protocol", "GSSAPI", dynamic="per-broker",
+        doc="Mechanism brokers use among themselves.")
+    sasl_jaas_config: str | None = setting(
+        "sasl.jaas.config", None, type=PASSWORD, dynamic="per-broker",
+        doc="Login module and its options, in JAAS form; on a broker, prefixed with listener and mechanism.")
+    sasl_server_max_receive_size: int = setting(
+        "sasl.server.max.receive.size", 512 * 1024,
+        doc="Largest message during authentication; a connection that sends more is closed.")
+    sasl_server_callback_handler_class: str | None = setting(
+        "sasl.server.callback.handler.class", None, type=CLASS, doc="A class that checks credentials.")
+    sasl_client_callback_handler_class: str | None = setting(
+        "sasl.client.callback.handler.class", None, type=CLASS, doc="A class that provides credentials.")
+    sasl_login_class: str | None = setting(
+        "sasl.login.class", None, type=CLASS, doc="A class that logs in.")
+    sasl_login_callback_handler_class: str | None = setting(
+        "sasl.login.callback.handler.class", None, type=CLASS, doc="A class that provides what a login needs.")
+    sasl_kerberos_service_name: str | None = setting(
+        "sasl.kerberos.service.name", None, dynamic="per-broker", doc="Kerberos service name of the brokers.")
+    sasl_kerberos_principal_to_local_rules: tuple[str, ...] = setting(
+        "sasl.kerberos.principal.to.local.rules", ("DEFAULT",), dynamic="per-broker",
+        doc="Rules that shorten a Kerberos principal to a user name.")
+    sasl_kerberos_kinit_cmd: str = setting(
+        "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", dynamic="per-broker", doc="Path of kinit.")
+    sasl_kerberos_ticket_renew_window_factor: float = setting(
+        "sasl.kerberos.ticket.renew.window.factor", 0.8, dynamic="per-broker",
+        doc="Share of a ticket's life after which it is renewed.")
+    sasl_kerberos_ticket_renew_jitter: float = setting(
+        "sasl.kerberos.ticket.renew.jitter", 0.05, dynamic="per-broker",
+        doc="Share of random jitter added to the renewal time.")
+    sasl_kerberos_min_time_before_relogin: int = setting(
+        "sasl.kerberos.min.time.before.relogin", MINUTE_MS, type=LONG, dynamic="per-broker",
+        doc="Shortest time between two renewals, in milliseconds.")
+    sasl_login_refresh_window_factor: float = setting(
+        "sasl.login.refresh.window.factor", 0.8, dynamic="per-broker",
+        doc="Share of a bearer token's life after which it is renewed.")
+    sasl_login_refresh_window_jitter: float = setting(
+        "sasl.login.refresh.window.jitter", 0.05, dynamic="per-broker",
+        doc="Share of random jitter added to that time.")
+    sasl_login_refresh_min_period_seconds: int = setting(
+        "sasl.login.refresh.min.period.seconds", 60, type=SHORT, dynamic="per-broker",
+        doc="Shortest time between two renewals.")
+    sasl_login_refresh_buffer_seconds: int = setting(
+        "sasl.login.refresh.buffer.seconds", 300, type=SHORT, dynamic="per-broker",
+        doc="Time that should remain before a token expires when it is renewed.")
+    sasl_login_connect_timeout_ms: int | None = setting(
+        "sasl.login.connect.timeout.ms", None, type=INT, importance="low",
+        doc="Longest wait for a connection to the token endpoint.")
+    sasl_login_read_timeout_ms: int | None = setting(
+        "sasl.login.read.timeout.ms", None, type=INT, importance="low",
+        doc="Longest wait for the token endpoint's answer.")
+    sasl_login_retry_backoff_ms: int = setting(
+        "sasl.login.retry.backoff.ms", 100, type=LONG, importance="low",
+        doc="First wait before the token endpoint is asked again; it doubles.")
+    sasl_login_retry_backoff_max_ms: int = setting(
+        "sasl.login.retry.backoff.max.ms", 10 * SECOND_MS, type=LONG, importance="low",
+        doc="Longest wait before the token endpoint is asked again.")
+    sasl_oauthbearer_scope_claim_name: str = setting(
+        "sasl.oauthbearer.scope.claim.name", "scope", importance="low", doc="Claim that holds a token's scope.")
+    sasl_oauthbearer_sub_claim_name: str = setting(
+        "sasl.oauthbearer.sub.claim.name", "sub", importance="low", doc="Claim that holds a token's subject.")
+    sasl_oauthbearer_token_endpoint_url: str | None = setting(
+        "sasl.oauthbearer.token.endpoint.url", None, doc="Where tokens come from.")
+    sasl_oauthbearer_jwks_endpoint_url: str | None = setting(
+        "sasl.oauthbearer.jwks.endpoint.url", None, doc="Where the keys that sign tokens come from.")
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms", HOUR_MS, type=LONG, importance="low",
+        doc="How often those keys are fetched again.")
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = setting(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100, type=LONG, importance="low",
+        doc="First wait before the keys are asked for again; it doubles.")
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = setting(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10 * SECOND_MS, type=LONG, importance="low",
+        doc="Longest wait before the keys are asked for again.")
+    sasl_oauthbearer_clock_skew_seconds: int = setting(
+        "sasl.oauthbearer.clock.skew.seconds", 30, importance="low",
+        doc="Difference between clocks that is forgiven when a token's times are checked.")
+    sasl_oauthbearer_expected_audience: tuple[str, ...] | None = setting(
+        "sasl.oauthbearer.expected.audience", None, type=LIST, importance="low",
+        doc="Audiences of which a token must name one.")
+    sasl_oauthbearer_expected_issuer: str | None = setting(
+        "sasl.oauthbearer.expected.issuer", None, importance="low", doc="Issuer that a token must have.")
+# fmt: on
