@@ -30,7 +30,7 @@ _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
 
-class CorruptCheckpointError(StorageError):
+class CheckpointError(StorageError):
     """A checkpoint file that does not follow its format. The message names the file and the line."""
 
 
@@ -43,7 +43,7 @@ class OffsetCheckpointFile:
         self.path = os.path.join(directory, name)
 
     def read(self) -> dict[TopicPartition, int]:
-        """What the file says. CorruptCheckpointError when it is malformed, OSError when it cannot be read."""
+        """What the file says. CheckpointError when it is malformed, OSError when it cannot be read."""
         try:
             with open(self.path, "rb") as file:
                 data = file.read()
@@ -63,7 +63,7 @@ def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_offset_checkpoint(data: bytes, path: str) -> dict[TopicPartition, int]:
-    """The offsets in `data`; `path` is only for the message of the CorruptCheckpointError."""
+    """The offsets in `data`; `path` is only for the message of the CheckpointError."""
     lines = checkpoint_lines(data, path, _VERSION)
     offsets: dict[TopicPartition, int] = {}
     for number, line in lines:
@@ -85,7 +85,7 @@ def checkpoint_lines(data: bytes, path: str, version: int) -> list[tuple[int, st
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise CorruptCheckpointError(f"checkpoint file {path} is not text: byte {error.start} is not UTF-8") from error
+        raise CheckpointError(f"checkpoint file {path} is not text: byte {error.start} is not UTF-8") from error
     # Not splitlines(): it also splits at separators that Kafka takes for part of a line.
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     if not text:
@@ -99,9 +99,7 @@ def checkpoint_lines(data: bytes, path: str, version: int) -> list[tuple[int, st
         raise _malformed(path, 2, lines[1], "expected the number of entries")
     entries = list(enumerate(lines[2:], 3))
     if len(entries) != count:
-        raise CorruptCheckpointError(
-            f"checkpoint file {path} announces {count} entries on line 2 and holds {len(entries)}"
-        )
+        raise CheckpointError(f"checkpoint file {path} announces {count} entries on line 2 and holds {len(entries)}")
     return entries
 
 
@@ -122,6 +120,6 @@ def _integer(text: str, limit: int) -> int | None:
     return value if -limit - 1 <= value <= limit else None
 
 
-def _malformed(path: str, number: int, line: str, why: str) -> CorruptCheckpointError:
+def _malformed(path: str, number: int, line: str, why: str) -> CheckpointError:
     shown = line if len(line) <= 80 else line[:77] + "..."
-    return CorruptCheckpointError(f"malformed line {number} of checkpoint file {path}: {shown!r} ({why})")
+    return CheckpointError(f"malformed line {number} of checkpoint file {path}: {shown!r} ({why})")

@@ -9,7 +9,7 @@ from tidelog.storage.checkpoints import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     RECOVERY_POINT_FILE,
-    CorruptCheckpointError,
+    CheckpointError,
     OffsetCheckpointFile,
     format_offset_checkpoint,
     merge_offsets,
@@ -67,7 +67,7 @@ def test_spaces_and_line_ends_that_java_takes_are_taken() -> None:
     ],
 )
 def test_a_malformed_file_is_refused_with_its_name_and_line(data: bytes, said: str) -> None:
-    with pytest.raises(CorruptCheckpointError, match="/data/checkpoint") as caught:
+    with pytest.raises(CheckpointError, match="/data/checkpoint") as caught:
         parse_offset_checkpoint(data, "/data/checkpoint")
     assert said in str(caught.value)
 
