@@ -1,0 +1,67 @@
+"""Turns declarations into functions, when they are first needed.
+
+Called by `schema` only: `compile_constructor` for the first object of a class, the other two for the first message of a
+version. What they return replaces the call, so each runs once per class and version.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tidelog.wire._decoder_source import decoder_source
+from tidelog.wire._encoder_source import encoder_source
+from tidelog.wire._source import Source
+from tidelog.wire.errors import EncodeError, WireError
+from tidelog.wire.primitives import Buffer
+from tidelog.wire.schema import LATEST, Field, Message, Struct
+
+_ABSENT: Final = object()
+"""Stands for an argument that was not given, where the default has to be made anew for each object."""
+
+
+def compile_encoder(cls: type[Message], version: int) -> Callable[[Any], bytes]:
+    """The function that writes this version."""
+    first, last = cls.versions
+    if not first <= version <= last:
+        raise EncodeError(f"{cls.__name__} has versions {first} to {last}, not {version}")
+    encoder: Callable[[Any], bytes] = _run(encoder_source(cls, version), "encode", f"{cls.__name__} v{version}")
+    return encoder
+
+
+def compile_decoder(cls: type[Message], version: int, *, from_bytes: bool) -> Callable[[Buffer, int], Any]:
+    """The function that reads this version, from `bytes` or from any buffer."""
+    first, last = cls.versions
+    if not first <= version <= last:
+        raise WireError(f"{cls.__name__} has versions {first} to {last}, not {version}")
+    source = decoder_source(cls, version, from_bytes=from_bytes)
+    decoder: Callable[[Buffer, int], Any] = _run(source, "decode", f"{cls.__name__} v{version}")
+    return decoder
+
+
+def compile_constructor(cls: type[Struct]) -> Callable[..., None]:
+    """The `__init__` that takes every field as a keyword argument."""
+    source = Source({"ABSENT": _ABSENT})
+    defaults = {name: _default(source, field) for name, field in cls.fields.items()}
+    parameters = [f"{name}={'ABSENT' if made else default}" for name, (default, made) in defaults.items()]
+    with source.block(f"def __init__(self, *, {', '.join([*parameters, 'unknown_tagged_fields=None'])}):"):
+        for name, (default, made) in defaults.items():
+            value = f"{default} if {name} is ABSENT else {name}" if made else name
+            source.line(f"self.{name} = {value}")
+        source.line("self.unknown_tagged_fields = unknown_tagged_fields")
+    constructor: Callable[..., None] = _run(source, "__init__", cls.__name__)
+    constructor.__qualname__ = f"{cls.__qualname__}.__init__"
+    return constructor
+
+
+def _default(source: Source, field: Field) -> tuple[str, bool]:
+    """The expression of a default, and whether it must be evaluated for each object."""
+    if field.kind == "array" and field.default is not None:
+        return "[]", True
+    if isinstance(field.element, type) and field.kind == "struct" and field.null_since == LATEST:
+        return f"{source.refer(field.element.__name__, field.element)}()", True
+    return repr(field.default), False
+
+
+def _run(source: Source, function: str, title: str) -> Any:
+    code = compile(source.text(), f"<{title} {function}>", "exec")
+    exec(code, source.names)  # noqa: S102  the source is made from our own declarations
+    return source.names[function]

@@ -1,0 +1,295 @@
+"""Generates the function that reads one version of one message.
+
+The whole message becomes one function that, on the usual path, calls no other Python function: nested structs are loops
+inside it. Values of constant width that follow each other, and the first byte of the length of whatever comes next, are
+read by one `struct` call. The brokers of a MetadataResponse, for example:
+
+    for _ in range(n2):
+        o4 = new(MetadataResponseBroker)
+        o4.unknown_tagged_fields = None
+        o4.node_id, n5, = unpack_ib(buf, p)
+        p += 5
+        ...
+
+Positions only ever grow, and slices beyond the end of a buffer are silently short, so it is enough to compare the final
+position with the length of the buffer. Counts of arrays are different: they are checked against the bytes that are left
+before anything is allocated for them.
+"""
+
+from struct import unpack_from
+
+from tidelog.wire._source import FIXED_FORMATS, TABLE_SIZE, Source, layout, unpacker, unpackers
+from tidelog.wire.errors import WireError
+from tidelog.wire.primitives import NO_UUID, STRING_BYTES_MAX, Buffer, continue_uvarint
+from tidelog.wire.schema import Field, Message, Struct
+
+
+def decoder_source(cls: type[Message], version: int, *, from_bytes: bool) -> Source:
+    """The source of `decode(buf, p)` for one version; `from_bytes` if `buf` will always be a bytes object."""
+    source = Source(
+        {
+            "new": object.__new__,
+            "WireError": WireError,
+            "NO_UUID": NO_UUID,
+            "unpack_from": unpack_from,
+            "continue_uvarint": continue_uvarint,
+            "continue_string": continue_string,
+        }
+    )
+    writer = _DecoderWriter(source, version, version >= cls.flexible_from, from_bytes)
+    with source.block("def decode(buf, p):"):
+        source.line("end = len(buf)")
+        message = writer.struct(cls)
+        writer.flush()
+        with source.block("if p > end:"):
+            source.line(f"raise WireError(f'{cls.__name__} v{version} ends at {{p}}, beyond its {{end}} bytes')")
+        source.line(f"return {message}")
+    return source
+
+
+def continue_string(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
+    """The rest of the length of a compact string that is longer than one byte can say."""
+    length, position = continue_uvarint(buffer, position, first)
+    if length > STRING_BYTES_MAX + 1:
+        raise WireError(f"string of {length - 1} bytes at {position} is longer than {STRING_BYTES_MAX}")
+    return length, position
+
+
+class _DecoderWriter:
+    """Writes the reading of structs and fields.
+
+    `_run` collects fixed-width values, as format and target, until something must know the position after them; every
+    line that uses `p` therefore comes after a `flush`.
+    """
+
+    def __init__(self, source: Source, version: int, flexible: bool, from_bytes: bool) -> None:
+        self._source = source
+        self._version = version
+        self._flexible = flexible
+        self._from_bytes = from_bytes
+        self._run: list[tuple[str, str]] = []
+
+    def flush(self) -> None:
+        """Read what the run has collected."""
+        run, self._run = self._run, []
+        if not run:
+            return
+        formats = "".join(item[0] for item in run)
+        if formats == "B":
+            self._source.line(f"{run[0][1]} = buf[p]")
+            self._source.line("p += 1")
+            return
+        targets = ", ".join(item[1] for item in run)
+        reader = self._source.refer("unpack", unpacker(formats))
+        self._source.line(f"{targets}, = {reader}(buf, p)")
+        self._source.line(f"p += {layout(formats).size}")
+
+    def struct(self, cls: type[Struct]) -> str:
+        """Read a struct; the variable that holds it."""
+        source = self._source
+        target = source.fresh("o")
+        source.line(f"{target} = new({source.refer(cls.__name__, cls)})")
+        self._defaults(cls, target)
+        for name, field in cls.fields.items():
+            if field.is_in(self._version) and field.tag is None:
+                self._field(f"{target}.{name}", name, field)
+        if self._flexible:
+            self._tagged_fields(cls, target)
+        return target
+
+    def _defaults(self, cls: type[Struct], target: str) -> None:
+        """Give the fields that the bytes may not contain their defaults, equal ones in one assignment."""
+        assignments = {"None": [f"{target}.unknown_tagged_fields"]}
+        for name, field in cls.fields.items():
+            if field.is_in(self._version) and field.tag is None:
+                continue
+            default = self._default(field)
+            if default == "[]" or default.endswith("()"):
+                self._source.line(f"{target}.{name} = {default}")
+            else:
+                assignments.setdefault(default, []).append(f"{target}.{name}")
+        for default, targets in assignments.items():
+            self._source.line(f"{' = '.join(targets)} = {default}")
+
+    def _default(self, field: Field) -> str:
+        if isinstance(field.element, type) and field.kind == "struct":
+            may_be_null = field.null_since < 0x7FFF
+            return "None" if may_be_null else f"{self._source.refer(field.element.__name__, field.element)}()"
+        if field.default == ():
+            return "[]"
+        return "NO_UUID" if field.default is NO_UUID else repr(field.default)
+
+    def _field(self, target: str, name: str, field: Field) -> None:
+        """Read one field that the version has into `target`."""
+        nullable = field.null_since <= self._version
+        if field.kind in FIXED_FORMATS:
+            self._run.append((FIXED_FORMATS[field.kind], target))
+        elif field.kind == "array":
+            self._array(target, name, field.element, nullable)
+        elif field.kind == "struct":
+            self._nested_struct(target, field.element, nullable)
+        else:
+            self._bytes(target, name, field.kind, nullable)
+
+    def _nested_struct(self, target: str, cls: str | type[Struct], nullable: bool) -> None:
+        assert isinstance(cls, type)
+        if not nullable:
+            nested = self.struct(cls)
+            self._source.line(f"{target} = {nested}")
+            return
+        # A struct that may be null begins with a byte: negative for null, 1 otherwise (KIP-893).
+        marker = self._source.fresh("n")
+        self._run.append(("b", marker))
+        self.flush()
+        with self._source.block(f"if {marker} < 0:"):
+            self._source.line(f"{target} = None")
+        with self._source.block("else:"):
+            nested = self.struct(cls)
+            self.flush()
+            self._source.line(f"{target} = {nested}")
+
+    def _length(self, legacy_format: str) -> str:
+        """Read the first byte of a compact length, or all of another; the variable that holds it."""
+        length = self._source.fresh("n")
+        self._run.append(("B" if self._flexible else legacy_format, length))
+        self.flush()
+        return length
+
+    def _null(self, length: str, target: str, name: str, nullable: bool) -> None:
+        """Deal with a length that says null; what follows must be an `else` block."""
+        with self._source.block(f"if {length} == 0:" if self._flexible else f"if {length} < 0:"):
+            if nullable:
+                self._source.line(f"{target} = None")
+            else:
+                self._source.line(f"raise WireError('{name} may not be null in version {self._version}')")
+
+    def _bytes(self, target: str, name: str, kind: str, nullable: bool) -> None:
+        source = self._source
+        length = self._length("h" if kind == "string" else "i")
+        self._null(length, target, name, nullable)
+        with source.block("else:"):
+            if self._flexible:
+                more = "continue_string" if kind == "string" else "continue_uvarint"
+                with source.block(f"if {length} > 127:"):
+                    source.line(f"{length}, p = {more}(buf, p, {length})")
+            after = source.fresh("e")
+            source.line(f"{after} = p + {length}" + (" - 1" if self._flexible else ""))
+            source.line(f"{target} = {self._slice(kind, f'buf[p:{after}]')}")
+            source.line(f"p = {after}")
+
+    def _slice(self, kind: str, piece: str) -> str:
+        if kind == "record_batches":
+            return piece
+        if kind == "string":
+            return f"{piece}.decode()" if self._from_bytes else f"str({piece}, 'utf-8')"
+        return piece if self._from_bytes else f"bytes({piece})"
+
+    def _array(self, target: str, name: str, element: str | type[Struct], nullable: bool) -> None:
+        source = self._source
+        count = self._length("i")
+        self._null(count, target, name, nullable)
+        with source.block("else:"):
+            if self._flexible:
+                with source.block(f"if {count} > 127:"):
+                    source.line(f"{count}, p = continue_uvarint(buf, p, {count})")
+                source.line(f"{count} -= 1")
+            least = self._bytes_min(element)
+            needed = count if least == 1 else f"{count} * {least}"
+            with source.block(f"if {needed} > end - p:"):
+                source.line(f"raise WireError(f'{{{count}}} {name} cannot be in {{end - p}} bytes')")
+            if isinstance(element, type):
+                self._structs(target, element, count)
+            elif element in FIXED_FORMATS:
+                self._numbers(target, element, count)
+            else:
+                self._strings(target, name, element, count)
+
+    def _structs(self, target: str, element: type[Struct], count: str) -> None:
+        source = self._source
+        add = source.fresh("a")
+        source.line(f"{add} = []")
+        source.line(f"{target} = {add}")
+        source.line(f"{add} = {add}.append")
+        with source.block(f"for _ in range({count}):"):
+            item = self.struct(element)
+            self.flush()
+            source.line(f"{add}({item})")
+
+    def _numbers(self, target: str, kind: str, count: str) -> None:
+        formats = FIXED_FORMATS[kind]
+        if kind == "uuid":
+            self._source.line(f"{target} = [bytes(buf[i : i + 16]) for i in range(p, p + {count} * 16, 16)]")
+        else:
+            table = self._source.refer("unpackers", unpackers(formats))
+            short = f"{table}[{count}](buf, p)"
+            long = f"unpack_from(f'>{{{count}}}{formats}', buf, p)"
+            self._source.line(f"{target} = list({short} if {count} < {TABLE_SIZE} else {long})")
+        self._source.line(f"p += {count} * {layout(formats).size}")
+
+    def _strings(self, target: str, name: str, kind: str, count: str) -> None:
+        source = self._source
+        values, value = source.fresh("a"), source.fresh("v")
+        source.line(f"{values} = []")
+        source.line(f"{target} = {values}")
+        with source.block(f"for _ in range({count}):"):
+            self._bytes(value, name, kind, nullable=False)
+            source.line(f"{values}.append({value})")
+
+    def _bytes_min(self, element: str | type[Struct]) -> int:
+        """The fewest bytes that an element can take, by which a count is known to be a lie."""
+        if not isinstance(element, type):
+            if element in FIXED_FORMATS:
+                return layout(FIXED_FORMATS[element]).size
+            return 1 if self._flexible else 2
+        total = 1 if self._flexible else 0
+        for field in element.fields.values():
+            if field.is_in(self._version) and field.tag is None:
+                total += self._field_bytes_min(field)
+        return max(total, 1)
+
+    def _field_bytes_min(self, field: Field) -> int:
+        if field.kind in FIXED_FORMATS:
+            return layout(FIXED_FORMATS[field.kind]).size
+        if field.kind == "struct":
+            return 1 if field.null_since <= self._version else self._bytes_min(field.element)
+        if self._flexible:
+            return 1
+        return 2 if field.kind == "string" else 4
+
+    def _tagged_fields(self, cls: type[Struct], target: str) -> None:
+        """Read the tagged fields that end a flexible struct: those of the version by tag, others as bytes."""
+        source = self._source
+        count = source.fresh("n")
+        self._run.append(("B", count))
+        self.flush()
+        tag, after = source.fresh("t"), source.fresh("e")
+        with source.block(f"if {count}:"):
+            with source.block(f"if {count} > 127:"):
+                source.line(f"{count}, p = continue_uvarint(buf, p, {count})")
+            with source.block(f"if {count} * 2 > end - p:"):
+                source.line(f"raise WireError(f'{{{count}}} tagged fields cannot be in {{end - p}} bytes')")
+            with source.block(f"for _ in range({count}):"):
+                for variable in (tag, after):
+                    source.line(f"{variable} = buf[p]")
+                    source.line("p += 1")
+                    with source.block(f"if {variable} > 127:"):
+                        source.line(f"{variable}, p = continue_uvarint(buf, p, {variable})")
+                source.line(f"{after} += p")
+                self._by_tag(cls, target, tag, after)
+                with source.block(f"if p != {after} or p > end:"):
+                    source.line(f"raise WireError(f'tagged field {{{tag}}} ends at {{p}}, not at {{{after}}}')")
+
+    def _by_tag(self, cls: type[Struct], target: str, tag: str, after: str) -> None:
+        source = self._source
+        keyword = "if"
+        for name, field in cls.fields.items():
+            if field.tag is not None and field.is_in(self._version):
+                with source.block(f"{keyword} {tag} == {field.tag}:"):
+                    self._field(f"{target}.{name}", name, field)
+                    self.flush()
+                keyword = "elif"
+        with source.block("else:" if keyword == "elif" else "if True:"):
+            with source.block(f"if {target}.unknown_tagged_fields is None:"):
+                source.line(f"{target}.unknown_tagged_fields = {{}}")
+            source.line(f"{target}.unknown_tagged_fields[{tag}] = bytes(buf[p:{after}])")
+            source.line(f"p = {after}")

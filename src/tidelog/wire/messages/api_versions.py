@@ -1,0 +1,48 @@
+"""ApiVersions: the first request of almost every client; which APIs and versions the broker serves.
+
+A client that asks in a version we do not know is answered in version 0 with UNSUPPORTED_VERSION and the list, and asks
+again. The header of the response is therefore never flexible, whatever the version.
+
+What the versions changed:
+
+    1   adds the throttle time
+    2   the throttle time is waited for by the client, after the response
+    3   first flexible version; the client names its software, the broker its features (KIP-511, KIP-584)
+    4   features whose lowest version is 0 are no longer left out
+"""
+
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
+
+
+class ApiVersionsRequest(Message, api_key=ApiKey.API_VERSIONS, versions=(0, 4), flexible_from=3):
+    client_software_name: str = string(since=3)
+    client_software_version: str = string(since=3)
+
+
+class ApiVersion(Struct):
+    api_key: int = int16()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+class SupportedFeatureKey(Struct):
+    name: str = string()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+class FinalizedFeatureKey(Struct):
+    name: str = string()
+    max_version_level: int = int16()
+    min_version_level: int = int16()
+
+
+class ApiVersionsResponse(Message, api_key=ApiKey.API_VERSIONS, versions=(0, 4), flexible_from=3):
+    error_code: int = int16()
+    api_keys: list[ApiVersion] = array(ApiVersion)
+    throttle_time_ms: int = int32(since=1)
+    supported_features: list[SupportedFeatureKey] = array(SupportedFeatureKey, since=3, tag=0)
+    finalized_features_epoch: int = int64(-1, since=3, tag=1)
+    finalized_features: list[FinalizedFeatureKey] = array(FinalizedFeatureKey, since=3, tag=2)
+    zk_migration_ready: bool = boolean(since=3, tag=3)

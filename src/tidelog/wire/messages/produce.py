@@ -1,0 +1,78 @@
+"""Produce: append record batches to partitions.
+
+The broker reads most of these requests with its own codec (`tidelog.wire.produce`); this is the complete declaration.
+
+What the versions changed:
+
+    0   message sets of magic 0
+    1   adds the throttle time
+    2   message sets of magic 1; the response tells the append time
+    3   record batches of magic 2, and a transactional id
+    4   storage errors are told as KAFKA_STORAGE_ERROR
+    5   adds the log start offset
+    6   the throttle time is waited for by the client, after the response
+    7   zstd is allowed
+    8   errors name the records that caused them (KIP-467)
+    9   first flexible version
+    10  the response names the current leader and its endpoint (KIP-951)
+    11  errors that only abort the transaction are told as TRANSACTION_ABORTABLE (KIP-890)
+"""
+
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.schema import Message, Struct, array, int16, int32, int64, record_batches, string, struct
+
+
+class PartitionProduceData(Struct):
+    index: int = int32()
+    records: bytes | None = record_batches()
+
+
+class TopicProduceData(Struct):
+    name: str = string()
+    partition_data: list[PartitionProduceData] = array(PartitionProduceData)
+
+
+class ProduceRequest(Message, api_key=ApiKey.PRODUCE, versions=(0, 11), flexible_from=9):
+    transactional_id: str | None = string(None, since=3, null_since=3)
+    acks: int = int16()
+    timeout_ms: int = int32()
+    topic_data: list[TopicProduceData] = array(TopicProduceData)
+
+
+class BatchIndexAndErrorMessage(Struct):
+    batch_index: int = int32()
+    batch_index_error_message: str | None = string(None, null_since=0)
+
+
+class LeaderIdAndEpoch(Struct):
+    leader_id: int = int32(-1)
+    leader_epoch: int = int32(-1)
+
+
+class PartitionProduceResponse(Struct):
+    index: int = int32()
+    error_code: int = int16()
+    base_offset: int = int64()
+    log_append_time_ms: int = int64(-1, since=2)
+    log_start_offset: int = int64(-1, since=5)
+    record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, since=8)
+    error_message: str | None = string(None, since=8, null_since=8)
+    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, since=10, tag=0)
+
+
+class TopicProduceResponse(Struct):
+    name: str = string()
+    partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
+
+
+class NodeEndpoint(Struct):
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string(None, null_since=0)
+
+
+class ProduceResponse(Message, api_key=ApiKey.PRODUCE, versions=(0, 11), flexible_from=9):
+    responses: list[TopicProduceResponse] = array(TopicProduceResponse)
+    throttle_time_ms: int = int32(since=1)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=10, tag=0)

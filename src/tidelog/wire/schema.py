@@ -1,0 +1,266 @@
+"""How a message is declared: once, for all its versions, with the versions written on its fields.
+
+    class MetadataRequestTopic(Struct):
+        topic_id: bytes = uuid(since=10)
+        name: str | None = string(null_since=10)
+
+    class MetadataRequest(Message, api_key=ApiKey.METADATA, versions=(0, 12), flexible_from=9):
+        topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, null_since=1)
+        allow_auto_topic_creation: bool = boolean(True, since=4)
+
+Annotations are for readers, editors and type checkers; the specifiers on the right say what goes over the wire. Each
+takes the default and then, where they apply:
+
+    since, until   the first and last version that has the field (`until` only where a later version dropped it)
+    null_since     the first version in which the value may be None
+    tag            the field is a tagged field of this number in the flexible versions
+
+Importing a declaration costs some ten microseconds: no code is generated for it. The constructor is compiled when the
+first object is made, the codec of a version when that version is first read or written (`_compiler`), and from then on
+reading and writing are straight-line code. A codec of a broker that is never spoken to costs nothing.
+
+An object of a message holds the fields of all versions. Writing a version leaves out the fields it lacks; reading sets
+them to their defaults. Tagged fields that we do not know are kept in `unknown_tagged_fields` and written back.
+"""
+
+from collections.abc import Callable
+from struct import error as struct_error
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, dataclass_transform
+
+from tidelog.wire.errors import EncodeError, WireError
+from tidelog.wire.primitives import NO_UUID, Buffer
+
+if TYPE_CHECKING:
+    from typing import Self
+
+LATEST: Final = 0x7FFF
+"""Beyond every version: the `until` of fields that are still there, the `since` of what never comes."""
+
+
+class Field:
+    """What a specifier says about one field. Read by the compiler and by tests that make up values."""
+
+    __slots__ = ("default", "element", "kind", "null_since", "since", "tag", "until")
+
+    def __init__(
+        self,
+        kind: str,
+        default: Any,
+        since: int,
+        until: int,
+        null_since: int,
+        tag: int | None,
+        element: "str | type[Struct]" = "",
+    ) -> None:
+        self.kind = kind
+        """The name of the specifier: `int32`, `string`, `array`, …"""
+        self.default = default
+        self.since = since
+        self.until = until
+        self.null_since = null_since
+        self.tag = tag
+        self.element = element
+        """Of arrays and structs: the struct, or the kind of the elements."""
+
+    def is_in(self, version: int) -> bool:
+        return self.since <= version <= self.until
+
+
+def boolean(default: bool = False, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
+    """One byte; any byte but 0 reads as true."""
+    return Field("boolean", default, since, until, LATEST, tag)
+
+
+def int8(default: int = 0, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
+    return Field("int8", default, since, until, LATEST, tag)
+
+
+def int16(default: int = 0, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
+    return Field("int16", default, since, until, LATEST, tag)
+
+
+def uint16(default: int = 0, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
+    return Field("uint16", default, since, until, LATEST, tag)
+
+
+def int32(default: int = 0, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
+    return Field("int32", default, since, until, LATEST, tag)
+
+
+def int64(default: int = 0, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
+    return Field("int64", default, since, until, LATEST, tag)
+
+
+def float64(default: float = 0.0, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
+    return Field("float64", default, since, until, LATEST, tag)
+
+
+def uuid(default: bytes = NO_UUID, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
+    """Sixteen bytes."""
+    return Field("uuid", default, since, until, LATEST, tag)
+
+
+def string(
+    default: str | None = "",
+    *,
+    since: int = 0,
+    until: int = LATEST,
+    null_since: int = LATEST,
+    tag: int | None = None,
+) -> Any:
+    """UTF-8 text of at most 32,767 bytes."""
+    return Field("string", default, since, until, null_since, tag)
+
+
+def blob(
+    default: bytes | None = b"",
+    *,
+    since: int = 0,
+    until: int = LATEST,
+    null_since: int = LATEST,
+    tag: int | None = None,
+) -> Any:
+    """Bytes that mean something only to others; read as `bytes`."""
+    return Field("blob", default, since, until, null_since, tag)
+
+
+def record_batches(default: bytes | None = None, *, since: int = 0, until: int = LATEST, null_since: int = 0) -> Any:
+    """Kafka's RECORDS. Read as a slice of the buffer, hence without a copy from a memoryview."""
+    return Field("record_batches", default, since, until, null_since, None)
+
+
+def struct(
+    element: "type[Struct]",
+    *,
+    since: int = 0,
+    until: int = LATEST,
+    null_since: int = LATEST,
+    tag: int | None = None,
+) -> Any:
+    """Another struct in place. The default is one with all defaults, or None where None is allowed."""
+    return Field("struct", None, since, until, null_since, tag, element)
+
+
+def array(
+    element: "type[Struct] | Callable[..., Any]",
+    default: tuple[()] | None = (),
+    *,
+    since: int = 0,
+    until: int = LATEST,
+    null_since: int = LATEST,
+    tag: int | None = None,
+) -> Any:
+    """A list of structs or, given another specifier, of plain values: `array(FetchTopic)`, `array(int32)`."""
+    kind = element if isinstance(element, type) else element.__name__
+    return Field("array", default, since, until, null_since, tag, kind)
+
+
+@dataclass_transform(kw_only_default=True)
+class Declaration(type):
+    """Turns the specifiers of a class body into slots. All else waits until it is needed."""
+
+    def __new__(
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        **options: Any,
+    ) -> "Declaration":
+        fields = {key: value for key, value in namespace.items() if value.__class__ is Field}
+        for key in fields:
+            del namespace[key]
+        namespace.setdefault("__slots__", tuple(fields))
+        namespace["fields"] = fields
+        return super().__new__(mcs, name, bases, namespace, **options)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_options: Any) -> None:
+        super().__init__(name, bases, namespace)
+
+
+class Struct(metaclass=Declaration):
+    """A struct inside messages. Fields are keyword arguments of the constructor and plain attributes afterwards."""
+
+    if TYPE_CHECKING:
+        unknown_tagged_fields: dict[int, bytes] | None = None
+    else:
+        __slots__ = ("unknown_tagged_fields",)
+
+        def __init__(self, **values: Any) -> None:
+            # The first object of the class: from the next one on, the compiled constructor stands in this one's place.
+            from tidelog.wire._compiler import compile_constructor
+
+            cls = type(self)
+            cls.__init__ = compile_constructor(cls)
+            cls.__init__(self, **values)
+
+    fields: ClassVar[dict[str, Field]]
+    """The declared fields by name, in the order of the wire."""
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        if (self.unknown_tagged_fields or None) != (other.unknown_tagged_fields or None):
+            return False
+        return all(getattr(self, name) == getattr(other, name) for name in self.fields)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        values = [f"{name}={getattr(self, name)!r}" for name in self.fields]
+        if self.unknown_tagged_fields:
+            values.append(f"unknown_tagged_fields={self.unknown_tagged_fields!r}")
+        return f"{type(self).__name__}({', '.join(values)})"
+
+
+_Encoder: TypeAlias = Callable[[Any], bytes]
+_Decoder: TypeAlias = Callable[[Buffer, int], Any]
+
+
+class Message(Struct):
+    """A whole request or response body."""
+
+    api_key: ClassVar[int]
+    versions: ClassVar[tuple[int, int]]
+    """The first and the last version."""
+    flexible_from: ClassVar[int]
+    """The first version with compact lengths and tagged fields; `LATEST` if there is none."""
+
+    _encoders: ClassVar[dict[int, _Encoder]]
+    _bytes_decoders: ClassVar[dict[int, _Decoder]]
+    _view_decoders: ClassVar[dict[int, _Decoder]]
+
+    def __init_subclass__(cls, *, api_key: int, versions: tuple[int, int], flexible_from: int = LATEST) -> None:
+        cls.api_key = api_key
+        cls.versions = versions
+        cls.flexible_from = flexible_from
+        cls._encoders = {}
+        cls._bytes_decoders = {}
+        cls._view_decoders = {}
+
+    def encode(self, version: int) -> bytes:
+        """The body in this version. Raises `EncodeError` if a value does not fit it."""
+        encoder = self._encoders.get(version)
+        if encoder is None:
+            from tidelog.wire._compiler import compile_encoder
+
+            encoder = self._encoders[version] = compile_encoder(type(self), version)
+        try:
+            return encoder(self)
+        except (struct_error, AttributeError, TypeError, IndexError, UnicodeEncodeError) as error:
+            raise EncodeError(f"{type(self).__name__} v{version} cannot be written: {error}") from error
+
+    @classmethod
+    def decode(cls, buffer: Buffer, version: int, offset: int = 0) -> "Self":
+        """The message that begins at `offset`. Bytes after it are left alone; anything wrong raises `WireError`."""
+        # Slices of bytes have a faster way to text than other slices, so each kind of buffer has its own codec.
+        decoders = cls._bytes_decoders if buffer.__class__ is bytes else cls._view_decoders
+        decoder = decoders.get(version)
+        if decoder is None:
+            from tidelog.wire._compiler import compile_decoder
+
+            decoder = decoders[version] = compile_decoder(cls, version, from_bytes=decoders is cls._bytes_decoders)
+        try:
+            message: Self = decoder(buffer, offset)
+        except (struct_error, IndexError, UnicodeDecodeError) as error:
+            raise WireError(f"{cls.__name__} v{version} cannot be read: {error}") from error
+        return message
