@@ -1,0 +1,186 @@
+"""Log files of segments, and slices of them for `sendfile`.
+
+`LogFile` is a segment's file of batches. It opens its descriptor when it is first needed and may lose it to the pool at
+any time; `OpenFile` is the descriptor itself, closed when nobody refers to it any more. A `FileSlice` refers to the
+`OpenFile`, so bytes on their way to a socket stay readable when the segment is evicted, renamed or deleted meanwhile.
+
+Called by `Segment`; slices travel from `Log.read` to the connection that sends them.
+"""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.storage._pools import DESCRIPTORS
+
+_IOV_MAX: Final = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 1024
+_FILE_MODE: Final = 0o644
+
+Buffer = bytes | bytearray | memoryview
+
+
+class OpenFile:
+    """A descriptor that is closed with its last reference."""
+
+    __slots__ = ("__weakref__", "fd")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self, _close: "object" = os.close) -> None:
+        # `os.close` is bound early: at interpreter shutdown the module may already be gone.
+        with contextlib.suppress(OSError):
+            _close(self.fd)  # type: ignore[operator]
+
+
+class FileSlice:
+    """`length` bytes at `position` of an open file. `file` keeps the descriptor alive."""
+
+    __slots__ = ("fd", "file", "length", "position")
+
+    def __init__(self, file: OpenFile, position: int, length: int) -> None:
+        self.file = file
+        self.fd = file.fd
+        self.position = position
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"FileSlice(fd={self.fd}, position={self.position}, length={self.length})"
+
+    def read(self) -> bytes:
+        """The bytes themselves, for callers that cannot send from the file (conversion, encryption, tests)."""
+        return read_exactly(self.fd, self.position, self.length)
+
+
+class LogFile:
+    """The `.log` file of one segment: a path, and a descriptor while there is need and room for it."""
+
+    __slots__ = ("handle", "path", "recently_used")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.handle: OpenFile | None = None
+        self.recently_used = False
+
+    def open(self) -> OpenFile:
+        """The open descriptor. Callers that keep it longer than one call keep the reference."""
+        handle = self.handle
+        if handle is None:
+            handle = self.handle = OpenFile(os.open(self.path, os.O_RDWR | os.O_CLOEXEC))
+            DESCRIPTORS.admit(self)
+        self.recently_used = True
+        return handle
+
+    def is_open(self) -> bool:
+        """Whether a descriptor is held now."""
+        return self.handle is not None
+
+    def release(self) -> None:
+        """Let the descriptor go; it closes once no slice needs it."""
+        self.handle = None
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write all buffers, one after the other, at `position`."""
+        fd = self.open().fd
+        if len(buffers) == 1:
+            write_all(fd, buffers[0], position)
+            return
+        for start in range(0, len(buffers), _IOV_MAX):
+            position = _write_many(fd, buffers[start : start + _IOV_MAX], position)
+
+    def read(self, position: int, length: int) -> bytes:
+        """At most `length` bytes at `position`; fewer only at the end of the file."""
+        return os.pread(self.open().fd, length, position)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file off (or extend it with zeros)."""
+        os.ftruncate(self.open().fd, size_bytes)
+
+    def rename(self, path: str) -> None:
+        """Give the file another name. Descriptors stay valid."""
+        os.rename(self.path, path)
+        self.path = path
+
+
+def write_all(fd: int, buffer: Buffer, position: int) -> None:
+    """Write the whole buffer at `position`, however many calls it takes."""
+    written = os.pwrite(fd, buffer, position)
+    if written == len(buffer):
+        return
+    with memoryview(buffer) as view:
+        while written < len(view):
+            written += os.pwrite(fd, view[written:], position + written)
+
+
+def _write_many(fd: int, buffers: Sequence[Buffer], position: int) -> int:
+    """One `pwritev`; what a short write leaves over goes out buffer by buffer. Returns the new end."""
+    total = sum(map(len, buffers))
+    written = os.pwritev(fd, buffers, position)
+    if written < total:
+        start = position
+        for buffer in buffers:
+            end = start + len(buffer)
+            if end > position + written:
+                done = max(0, position + written - start)
+                with memoryview(buffer) as view:
+                    write_all(fd, view[done:], start + done)
+            start = end
+    return position + total
+
+
+def read_exactly(fd: int, position: int, length: int) -> bytes:
+    """`length` bytes at `position`; fewer only when the file ends before."""
+    data = os.pread(fd, length, position)
+    if len(data) == length or not data:
+        return data
+    parts = [data]
+    position += len(data)
+    length -= len(data)
+    while length and (data := os.pread(fd, length, position)):
+        parts.append(data)
+        position += len(data)
+        length -= len(data)
+    return b"".join(parts)
+
+
+def create_file(path: str) -> None:
+    """Create an empty file, or leave one of that name as it is."""
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE))
+
+
+def sync_path(path: str) -> None:
+    """`fsync` a file or directory by name; one that is gone needs no sync."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomically(path: str, data: bytes) -> None:
+    """Replace a file so that a crash leaves either the old content or the new: `.tmp`, sync, rename, sync the name."""
+    temporary = path + ".tmp"
+    fd = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        write_all(fd, data, 0)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, path)
+    sync_path(os.path.dirname(path) or ".")
+
+
+def unlink_if_exists(path: str) -> bool:
+    """Delete a file; whether it was there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,72 @@
+"""How many files the room keeps open: bounded pools with second-chance eviction.
+
+A process has few descriptors (often 20,000, sockets included) and a broker may hold many more log and index files than
+that. Each open file or mapping is a member of a pool; when a pool is full, a member that has not been used since the
+last sweep gives its descriptor up and takes a new one at its next use. The two pools are process-wide because the limit
+they obey is: `DESCRIPTORS` for log files, `MAPPINGS` for memory-mapped indexes.
+"""
+
+import resource
+from collections import deque
+from typing import Final, Protocol
+
+
+class Member(Protocol):
+    """Something that holds a descriptor it can do without."""
+
+    recently_used: bool
+
+    def is_open(self) -> bool:
+        """Whether a descriptor is held now."""
+
+    def release(self) -> None:
+        """Give the descriptor up; the next use takes a new one."""
+
+
+class Pool:
+    """Open members, oldest first. A use marks the member; eviction passes over marked ones once."""
+
+    __slots__ = ("_members", "fewest", "share")
+
+    def __init__(self, share: float, fewest: int) -> None:
+        self.share = share
+        self.fewest = fewest
+        self._members: deque[Member] = deque()
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def limit(self) -> int:
+        """The most members that stay open, from the process's current limit of descriptors."""
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if descriptors == resource.RLIM_INFINITY:
+            return 1 << 20
+        return max(self.fewest, int(descriptors * self.share))
+
+    def admit(self, member: Member) -> None:
+        """Count `member`, which has just been opened, and close others where there are too many."""
+        members = self._members
+        members.append(member)
+        # The limit is asked for only now and then: a system call for each opened file would be felt.
+        if len(members) >= self.fewest and len(members) > self.limit():
+            self._evict(len(members) - self.limit())
+
+    def _evict(self, excess: int) -> None:
+        members = self._members
+        newest = members[-1]
+        for _ in range(2 * len(members)):
+            if excess <= 0:
+                return
+            member = members.popleft()
+            if not member.is_open():
+                excess -= 1
+            elif member.recently_used or member is newest:
+                member.recently_used = False
+                members.append(member)
+            else:
+                member.release()
+                excess -= 1
+
+
+DESCRIPTORS: Final = Pool(share=0.55, fewest=128)
+MAPPINGS: Final = Pool(share=0.1, fewest=32)

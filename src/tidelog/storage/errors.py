@@ -1,0 +1,38 @@
+"""What can go wrong with files of a log. What a client must be told is an `ApiError` instead.
+
+    StorageError
+    ├── LogDirFailure          the operating system refused; the whole log directory goes offline
+    ├── CorruptIndexError      an index does not fit its segment; recovery rebuilds it
+    ├── CorruptSnapshotError   a producer snapshot cannot be read; an older one is used
+    └── SegmentOverflowError   an offset is too far from the segment's base offset for the 4 bytes of an index entry
+"""
+
+
+class StorageError(Exception):
+    """Something about the files of a log is not as it must be."""
+
+
+class LogDirFailure(StorageError):  # noqa: N818 -- Kafka's word for the event, which is not always an error of ours
+    """The operating system refused to write, sync, rename or read in a log directory."""
+
+    def __init__(self, directory: str, cause: BaseException) -> None:
+        super().__init__(f"log directory {directory} failed: {cause}")
+        self.directory = directory
+        self.cause = cause
+
+
+class CorruptIndexError(StorageError):
+    """An index file contradicts itself or its segment."""
+
+
+class CorruptSnapshotError(StorageError):
+    """A producer snapshot is truncated, of an unknown version, or fails its checksum."""
+
+
+class SegmentOverflowError(StorageError):
+    """An offset cannot be expressed relative to its segment's base offset."""
+
+    def __init__(self, base_offset: int, offset: int) -> None:
+        super().__init__(f"offset {offset} is out of range of the segment that starts at {base_offset}")
+        self.base_offset = base_offset
+        self.offset = offset
