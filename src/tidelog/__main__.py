@@ -1,0 +1,34 @@
+"""The program `tidelog`, also `python -m tidelog`.
+
+`serve` is dispatched before anything else is imported, because a broker that starts in a blink cannot afford a command
+line framework; every other command goes through `tidelog.cli.app`.
+"""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code: 0 done, 1 failed, 2 wrongly used or configured."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["serve"]:
+        from tidelog.cli.serve import main as serve
+
+        return serve(words[1:])
+    if words[:1] == ["--version"]:
+        from tidelog import __version__
+
+        sys.stdout.write(f"tidelog {__version__}\n")
+        return 0
+    try:
+        from tidelog.cli.app import main as run
+    except ModuleNotFoundError as error:
+        if error.name not in {"typer", "rich"}:
+            raise
+        sys.stderr.write(f"tidelog: this command needs {error.name}: pip install 'tidelog[cli]'\n")
+        return 1
+    return run(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""Which errors are the user's to read as one line, and which are ours to read as a traceback."""
+
+from tidelog.client.errors import ClientError
+from tidelog.config.errors import ConfigError
+from tidelog.records.errors import CorruptRecordError
+from tidelog.wire.errors import ApiError
+
+
+class CommandError(Exception):
+    """What a command itself refuses; the message is the whole story."""
+
+
+def explain(error: Exception) -> str | None:
+    """One line for the user, or None for an error nobody foresaw."""
+    if isinstance(error, ApiError):
+        return f"{error.message or error.code.text} ({error.code.name})"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, CommandError | ClientError | ConfigError | CorruptRecordError):
+        return str(error)
+    return None

@@ -1,0 +1,62 @@
+"""Progress on stderr: a bar where a person watches, a line per quarter where a log does, nothing where asked.
+
+`produce`, `perf` and `demo` are the callers.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Somebody who wants to know how far we are."""
+
+    def advance(self, count: int) -> None:
+        """`count` more are done."""
+
+
+class _Silent:
+    def advance(self, count: int) -> None:
+        """Nobody watches."""
+
+
+class _Lines:
+    """A line at every quarter, for logs."""
+
+    def __init__(self, label: str, total: int) -> None:
+        self._label = label
+        self._total = total
+        self._done = 0
+        self._quarters = 0
+        self._started = time.monotonic()
+
+    def advance(self, count: int) -> None:
+        self._done += count
+        quarters = 4 * self._done // self._total if self._total else 4
+        if quarters > self._quarters:
+            self._quarters = quarters
+            elapsed = time.monotonic() - self._started
+            sys.stderr.write(f"{self._label}: {self._done:,} of {self._total:,} after {elapsed:.1f} s\n")
+
+
+@contextmanager
+def progress(label: str, total: int | None, *, in_logs: bool = True) -> Iterator[Progress]:
+    """Progress towards `total` (None: not known). `in_logs` False keeps silent where no person watches."""
+    if not sys.stderr.isatty():
+        yield _Lines(label, total) if in_logs and total is not None else _Silent()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(label, total=total)
+
+        class Bar:
+            def advance(self, count: int) -> None:
+                bars.advance(task, count)
+
+        yield Bar()

@@ -1,0 +1,18 @@
+"""How a verb is put under its noun: its function, and the example that ends its help."""
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+
+def noun(application: typer.Typer, name: str, sentence: str) -> typer.Typer:
+    """A word under which verbs are added; alone it prints its help."""
+    group = typer.Typer(no_args_is_help=True, help=sentence, context_settings={"help_option_names": ["-h", "--help"]})
+    application.add_typer(group, name=name)
+    return group
+
+
+def verb(group: typer.Typer, name: str, action: Callable[..., Any], example: str) -> None:
+    """Add `action` as `name`; its docstring opens the help, `example` ends it."""
+    group.command(name, epilog=f"Example: {example}", context_settings={"help_option_names": ["-h", "--help"]})(action)

@@ -1,0 +1,79 @@
+"""The table of commands and how one is run. `tidelog.__main__` is the only caller.
+
+Only the module of the command that was asked for is imported; all of them when help or an unknown word was.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Final
+
+import typer
+
+from tidelog.cli._errors import explain
+
+# A command's word and the module whose `register` adds it.
+COMMANDS: Final[Mapping[str, str]] = {
+    "serve": "tidelog.cli._serve_help",
+    "topic": "tidelog.cli.topic",
+    "produce": "tidelog.cli.produce",
+    "consume": "tidelog.cli.consume",
+    "offsets": "tidelog.cli.offsets",
+    "delete-records": "tidelog.cli.delete_records",
+    "config": "tidelog.cli.config",
+    "log": "tidelog.cli.log",
+    "perf": "tidelog.cli.perf",
+    "demo": "tidelog.cli.demo",
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command that `arguments` name and return the exit code."""
+    try:
+        application = build(arguments[0] if arguments else None)
+        application(args=list(arguments) or ["--help"], prog_name="tidelog")
+    except SystemExit as finished:
+        return _exit_code(finished)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe went away, as `head` does. Nothing is left to say, nor anybody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        message = explain(error)
+        if message is None:
+            raise
+        sys.stderr.write(f"tidelog: {message}\n")
+        return 1
+    return 0
+
+
+def build(word: str | None = None) -> typer.Typer:
+    """The application with the command `word` alone, or with every command if there is no such one."""
+    application = typer.Typer(
+        name="tidelog",
+        help="A Kafka-compatible event log: run a broker, and talk to any cluster that speaks Kafka's protocol.",
+        epilog="Example: tidelog serve --set log.dirs=/tmp/tidelog",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    application.callback()(_root)
+    for name in [word] if word in COMMANDS else COMMANDS:
+        import_module(COMMANDS[str(name)]).register(application)
+    return application
+
+
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    """Reached with `version` False: `tidelog.__main__` answers --version itself, this line only puts it in the help."""
+    assert not version
+
+
+def _exit_code(finished: SystemExit) -> int:
+    code = finished.code
+    return code if isinstance(code, int) else int(code is not None)

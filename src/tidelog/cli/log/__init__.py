@@ -1,0 +1,12 @@
+"""`tidelog log`: the files of a data directory."""
+
+import typer
+
+from tidelog.cli._verbs import noun, verb
+from tidelog.cli.log import dump
+
+
+def register(application: typer.Typer) -> None:
+    """Add the noun and its verbs."""
+    log = noun(application, "log", "Look into the files of a data directory, Tidelog's or Kafka's.")
+    verb(log, "dump", dump.dump, dump.EXAMPLE)

@@ -1,0 +1,61 @@
+"""`tidelog log dump`. The text has the shape of Kafka's DumpLogSegments; `--format json` prints a line per row."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli._options import Format, OutputFormat
+from tidelog.cli._output import print_json_line, print_line
+from tidelog.storage.dump import dump_file, row_text
+
+EXAMPLE: Final = "tidelog log dump tidelog-data/orders-0/*.log --print-data-log"
+
+
+def dump(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Files to read: .log, .index, .timeindex, .txnindex, .snapshot, checkpoints, metadata, properties.",
+            metavar="FILE…",
+            show_default=False,
+        ),
+    ],
+    print_data_log: Annotated[
+        bool, typer.Option("--print-data-log", help="Show every record with its key and value.")
+    ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", "--deep-iteration", help="Show every record, without key and value.")
+    ] = False,
+    index_sanity_check: Annotated[
+        bool, typer.Option("--index-sanity-check", help="Only check indexes as a starting broker does.")
+    ] = False,
+    verify_index_only: Annotated[
+        bool, typer.Option("--verify-index-only", help="Compare indexes with the log; show only what is wrong.")
+    ] = False,
+    max_bytes: Annotated[
+        int | None, typer.Option(help="Read no more than so many bytes of a .log file.", min=1, show_default="all")
+    ] = None,
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """Show what is in log files, indexes, snapshots and checkpoints; exit code 1 if something in them is wrong."""
+    problems = 0
+    for path in files:
+        rows = dump_file(
+            str(path),
+            print_data=print_data_log,
+            deep=deep,
+            sanity_only=index_sanity_check,
+            verify_only=verify_index_only,
+            bytes_max=max_bytes,
+        )
+        if output is Format.TEXT:
+            print_line(f"Dumping {path}")
+        for row in rows:
+            problems += row.is_problem
+            if output is Format.JSON:
+                print_json_line({"file": str(path), "kind": row.kind, **row.fields})
+            else:
+                print_line(row_text(row))
+    if problems:
+        raise typer.Exit(1)

@@ -1,0 +1,112 @@
+"""`tidelog offsets`."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from tidelog.cli._errors import CommandError
+from tidelog.cli._options import (
+    BootstrapServer,
+    CommandConfig,
+    Format,
+    OutputFormat,
+    TopicName,
+    connect,
+    partitions_or_all,
+)
+from tidelog.cli._output import print_json, print_table
+from tidelog.cli._verbs import verb
+from tidelog.client.cluster import ClusterClient
+from tidelog.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, FoundOffset, list_offsets
+
+EXAMPLE: Final = "tidelog offsets orders --time 2026-01-31T12:00:00Z"
+
+_WORDS: Final = {"earliest": EARLIEST, "latest": LATEST, "max-timestamp": MAX_TIMESTAMP}
+
+
+def register(application: typer.Typer) -> None:
+    """Add the command."""
+    verb(application, "offsets", offsets, EXAMPLE)
+
+
+def offsets(
+    topic: TopicName,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            help="The first offset at or after a time: milliseconds, ISO 8601, earliest, latest or max-timestamp.",
+            show_default="earliest and latest",
+        ),
+    ] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option(help="Only this partition; may be repeated.", show_default="all")
+    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """Show the offsets of a topic's partitions: its ends, or where a time is found."""
+    wanted = None if time is None else parse_time(time)
+    with connect(bootstrap_server, command_config) as cluster:
+        partitions = partitions_or_all(cluster, topic, partition)
+        if wanted is None:
+            _show_ends(cluster, topic, partitions, output)
+        else:
+            _show_found(list_offsets(cluster, topic, dict.fromkeys(partitions, wanted)), output)
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds, or the stand-in ListOffsets uses, for what `--time` was given. A time without zone is UTC."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandError(
+            f"--time {text!r} is neither milliseconds, nor ISO 8601, nor one of {', '.join(_WORDS)}"
+        ) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def _show_ends(cluster: ClusterClient, topic: str, partitions: list[int], output: Format) -> None:
+    earliest = list_offsets(cluster, topic, dict.fromkeys(partitions, EARLIEST))
+    latest = list_offsets(cluster, topic, dict.fromkeys(partitions, LATEST))
+    rows = [(part, earliest[part].offset, latest[part].offset) for part in partitions]
+    if output is Format.JSON:
+        print_json([{"partition": part, "earliest": first, "latest": last} for part, first, last in rows])
+    else:
+        print_table(("PARTITION", "EARLIEST", "LATEST", "OFFSETS"), [(*row, row[2] - row[1]) for row in rows])
+
+
+def _show_found(found: dict[int, FoundOffset], output: Format) -> None:
+    if output is Format.JSON:
+        print_json([_as_json(partition, place) for partition, place in found.items()])
+        return
+    rows = [
+        (partition, place.offset if place.offset >= 0 else "none", _moment(place.timestamp_ms))
+        for partition, place in found.items()
+    ]
+    print_table(("PARTITION", "OFFSET", "TIMESTAMP"), rows)
+
+
+def _as_json(partition: int, place: FoundOffset) -> dict[str, Any]:
+    return {
+        "partition": partition,
+        "offset": place.offset if place.offset >= 0 else None,
+        "timestamp": place.timestamp_ms if place.timestamp_ms >= 0 else None,
+        "leader_epoch": place.leader_epoch if place.leader_epoch >= 0 else None,
+    }
+
+
+def _moment(timestamp_ms: int) -> str:
+    if timestamp_ms < 0:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC).replace(microsecond=timestamp_ms % 1000 * 1000)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

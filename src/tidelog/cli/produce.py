@@ -1,0 +1,158 @@
+"""`tidelog produce`: lines of stdin become records.
+
+Input is taken as it comes: a batch is sent when it is full or when stdin has nothing more for a moment, so that both
+`tidelog produce orders < file` and `tail -f … | tidelog produce orders` do what is expected.
+"""
+
+import os
+import select
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli._errors import CommandError
+from tidelog.cli._options import (
+    BootstrapServer,
+    CommandConfig,
+    Format,
+    OutputFormat,
+    TopicName,
+    connect,
+    parse_assignments,
+    partitions_or_all,
+)
+from tidelog.cli._output import print_json
+from tidelog.cli._progress import progress
+from tidelog.cli._verbs import verb
+from tidelog.client.writer import RecordWriter
+from tidelog.records.compression import Codec
+
+EXAMPLE: Final = "echo 'alice:3 apples' | tidelog produce orders --key-separator :"
+
+_READ_BYTES: Final = 256 * 1024
+_LINGER_S: Final = 0.005
+
+
+class Compression(StrEnum):
+    """Codecs by name."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of this name."""
+        return Codec[self.name]
+
+
+class Acks(StrEnum):
+    """Who must have a record before it counts: nobody, the leader, all in-sync replicas."""
+
+    ZERO = "0"
+    ONE = "1"
+    ALL = "all"
+
+    @property
+    def number(self) -> int:
+        """As the wire has it."""
+        return -1 if self is Acks.ALL else int(self.value)
+
+
+AcksOption = Annotated[Acks, typer.Option("--acks", help="Replicas that must have a record before it counts.")]
+CompressionOption = Annotated[Compression, typer.Option("--compression", help="Codec of the batches.")]
+
+
+def register(application: typer.Typer) -> None:
+    """Add the command."""
+    verb(application, "produce", produce, EXAMPLE)
+
+
+def produce(
+    topic: TopicName,
+    key_separator: Annotated[
+        str | None, typer.Option(help="What stands before it on a line is the key.", show_default="no keys")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(help="Where all records go.", show_default="by key, else sticky")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="A header of every record; may be repeated.", metavar="NAME=VALUE")
+    ] = None,
+    null_marker: Annotated[
+        str | None, typer.Option(help="A key or value that is exactly this becomes null.", show_default="none")
+    ] = None,
+    compression: CompressionOption = Compression.NONE,
+    acks: AcksOption = Acks.ALL,
+    batch_bytes: Annotated[int, typer.Option(help="Send a batch at this size.", min=1)] = 64 * 1024,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """Produce a record from each line of stdin."""
+    split = LineSplitter(key_separator, null_marker)
+    headers = tuple((name, value.encode()) for name, value in parse_assignments("--header", header or ()).items())
+    with connect(bootstrap_server, command_config) as cluster:
+        writer = RecordWriter(cluster, topic, acks=acks.number, codec=compression.codec, batch_bytes=batch_bytes)
+        if partition is not None:
+            partitions_or_all(cluster, topic, [partition])
+        with progress(f"producing to {topic}", None, in_logs=False) as watcher:
+            for lines in read_lines(sys.stdin.fileno()):
+                if lines is None:
+                    writer.flush()
+                    continue
+                for line in lines:
+                    key, value = split(line)
+                    writer.add(value, key, headers, partition=partition)
+                watcher.advance(len(lines))
+            writer.flush()
+    if output is Format.JSON:
+        print_json({"topic": topic, "records": writer.acknowledged})
+    else:
+        sys.stderr.write(f"{writer.acknowledged:,} records {'sent' if acks is Acks.ZERO else 'acknowledged'}\n")
+
+
+class LineSplitter:
+    """A line's key and value."""
+
+    def __init__(self, key_separator: str | None, null_marker: str | None) -> None:
+        if key_separator == "":
+            raise CommandError("--key-separator must not be empty")
+        self._separator = None if key_separator is None else key_separator.encode()
+        self._null = None if null_marker is None else null_marker.encode()
+
+    def __call__(self, line: bytes) -> tuple[bytes | None, bytes | None]:
+        """Key and value; a line without the separator cannot be split and is an error, as in Kafka's tool."""
+        if self._separator is None:
+            return None, self._nullable(line)
+        key, found, value = line.partition(self._separator)
+        if not found:
+            shown = line[:40].decode(errors="replace")
+            raise CommandError(f"no key separator {self._separator.decode()!r} in the line {shown!r}")
+        return self._nullable(key), self._nullable(value)
+
+    def _nullable(self, text: bytes) -> bytes | None:
+        return None if text == self._null else text
+
+
+def read_lines(descriptor: int) -> Iterator[list[bytes] | None]:
+    """Lines as they arrive, in lists; None whenever the input pauses and what was gathered should go out."""
+    rest = b""
+    is_idle = True
+    while True:
+        if not is_idle and not select.select([descriptor], [], [], _LINGER_S)[0]:
+            is_idle = True
+            yield None
+        chunk = os.read(descriptor, _READ_BYTES)
+        if not chunk:
+            break
+        is_idle = False
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest.removesuffix(b"\r")]

@@ -1,0 +1,146 @@
+"""`tidelog serve`: run one broker until SIGTERM or SIGINT.
+
+Reached from `tidelog.__main__` without a command line framework: whatever is imported here delays the first record.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TextIO
+
+HELP: Final = """\
+Usage: tidelog serve [--config FILE] [--set name=value ...] [--log-level LEVEL]
+
+Run one broker. Any Kafka client can talk to it as soon as it prints `tidelog ready HOST:PORT` on stdout.
+
+Options:
+  --config FILE       settings as a properties file, with the names of Kafka's server.properties
+  --set name=value    one setting, over those of the file; may be repeated
+  --log-level LEVEL   debug, info, warning or error  [default: info]
+  -h, --help          show this message and exit
+
+Defaults: listeners=PLAINTEXT://127.0.0.1:9092, log.dirs=./tidelog-data, metadata kept in log.dirs.
+`tidelog config reference` lists every setting. SIGTERM and SIGINT stop the broker in order, with exit code 0.
+
+Example: tidelog serve --set listeners=PLAINTEXT://127.0.0.1:9092 --set log.dirs=/tmp/tidelog
+"""
+
+EXIT_FAILED: Final = 1
+EXIT_MISUSED: Final = 2
+
+_LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+class ServeOptions(NamedTuple):
+    """What the command line said. Later `--set` win over earlier ones."""
+
+    config: str | None
+    settings: tuple[tuple[str, str], ...]
+    log_level: str
+    wants_help: bool
+
+
+class UsageError(ValueError):
+    """Words that `tidelog serve` does not understand."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse `arguments`, load the configuration and serve; returns the exit code."""
+    try:
+        options = parse_arguments(arguments)
+    except UsageError as error:
+        return _fail(f"{error}; see tidelog serve --help", EXIT_MISUSED)
+    if options.wants_help:
+        sys.stdout.write(HELP)
+        return 0
+    from tidelog.config import ConfigError, load_broker_config
+
+    try:
+        config = load_broker_config(read_settings(options))
+    except (ConfigError, UsageError) as error:
+        return _fail(str(error), EXIT_MISUSED)
+    _configure_logging(options.log_level, sys.stderr)
+    from tidelog.broker.server import run
+
+    try:
+        return run(config, on_ready=announce)
+    except ConfigError as error:
+        return _fail(str(error), EXIT_MISUSED)
+    except OSError as error:
+        return _fail(_os_error_text(error), EXIT_FAILED)
+
+
+def announce(address: str) -> None:
+    """Tell whoever started us where the broker serves. Flushed, because they wait for this line."""
+    sys.stdout.write(f"tidelog ready {address}\n")
+    sys.stdout.flush()
+
+
+def parse_arguments(arguments: Sequence[str]) -> ServeOptions:
+    """The options in `arguments`, written `--name value` or `--name=value`; raises UsageError."""
+    config: str | None = None
+    settings: list[tuple[str, str]] = []
+    log_level = "info"
+    words = iter(arguments)
+    for word in words:
+        if word in {"-h", "--help"}:
+            return ServeOptions(None, (), log_level, wants_help=True)
+        option, equals, value = word.partition("=")
+        if option not in {"--config", "--set", "--log-level"}:
+            raise UsageError(f"unknown argument {word!r}")
+        if not equals:
+            value = next(words, "")
+        if not value:
+            raise UsageError(f"{option} needs a value")
+        if option == "--config":
+            config = value
+        elif option == "--set":
+            settings.append(_parse_setting(value))
+        elif value.lower() in _LOG_LEVELS:
+            log_level = value.lower()
+        else:
+            raise UsageError(f"--log-level {value!r} is none of {', '.join(_LOG_LEVELS)}")
+    return ServeOptions(config, tuple(settings), log_level, wants_help=False)
+
+
+def _parse_setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise UsageError(f"--set {text!r} is not name=value")
+    return name.strip(), value.strip()
+
+
+def read_settings(options: ServeOptions) -> dict[str, str]:
+    """The file's settings with those of the command line over them; raises ConfigError or UsageError."""
+    properties: dict[str, str] = {}
+    if options.config is not None:
+        from tidelog.config import parse_properties
+
+        try:
+            with open(options.config, encoding="utf-8") as file:
+                properties = parse_properties(file.read())
+        except OSError as error:
+            raise UsageError(f"--config {options.config}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"--config {options.config} is not UTF-8 text: {error.reason}") from error
+    properties.update(options.settings)
+    return properties
+
+
+def _configure_logging(level: str, stream: TextIO) -> None:
+    import logging
+
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+
+
+def _os_error_text(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stderr.write(f"tidelog: {message}\n")
+    return code

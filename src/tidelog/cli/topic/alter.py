@@ -1,0 +1,61 @@
+"""`tidelog topic alter`."""
+
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli._errors import CommandError
+from tidelog.cli._options import (
+    BootstrapServer,
+    CommandConfig,
+    Format,
+    OutputFormat,
+    TopicName,
+    connect,
+    parse_assignments,
+)
+from tidelog.cli._output import print_json, print_line
+from tidelog.cli.topic._replicas import parse_replica_assignment
+from tidelog.client.configs import Change, Operation, Resource, ResourceType, alter_configs
+from tidelog.client.topics import add_partitions
+
+EXAMPLE: Final = "tidelog topic alter orders --partitions 6 --config retention.ms=3600000"
+
+
+def alter(
+    topic: TopicName,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", help="The new total; it can only grow.", show_default="left as it is"),
+    ] = None,
+    replica_assignment: Annotated[
+        str | None, typer.Option(help="Brokers of the new partitions: 0:1,1:2 is two of them.", metavar="IDS")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="Set a topic setting.", metavar="NAME=VALUE")
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", help="Take a setting back to its default.", metavar="NAME")
+    ] = None,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check, and change nothing.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """Change a topic: give it more partitions, or other settings."""
+    changes = [
+        Change(name, Operation.SET, value) for name, value in parse_assignments("--config", config or ()).items()
+    ]
+    changes += [Change(name, Operation.DELETE) for name in delete_config or ()]
+    if partitions is None and not changes:
+        raise CommandError("nothing to change; give --partitions, --config or --delete-config")
+    with connect(bootstrap_server, command_config) as cluster:
+        if changes:
+            alter_configs(cluster, Resource(ResourceType.TOPIC, topic), changes, validate_only=validate_only)
+        if partitions is not None:
+            assignment = parse_replica_assignment(replica_assignment)
+            add_partitions(cluster, topic, partitions, assignment=assignment, validate_only=validate_only)
+    if output is Format.JSON:
+        print_json({"name": topic, "altered": not validate_only})
+    else:
+        print_line(f"Topic {topic} could be altered." if validate_only else f"Altered topic {topic}.")

@@ -1,0 +1,39 @@
+"""`tidelog topic list`."""
+
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, connect
+from tidelog.cli._output import print_json, print_line, uuid_text
+
+EXAMPLE: Final = "tidelog topic list --format json"
+
+
+def list_topics(
+    exclude_internal: Annotated[bool, typer.Option("--exclude-internal", help="Leave out internal topics.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """List the topics of a cluster."""
+    with connect(bootstrap_server, command_config) as cluster:
+        found = cluster.metadata().topics
+    topics = sorted(
+        (topic for topic in found if not (exclude_internal and topic.is_internal)), key=lambda topic: topic.name or ""
+    )
+    if output is Format.JSON:
+        print_json(
+            [
+                {
+                    "name": topic.name,
+                    "topic_id": uuid_text(topic.topic_id),
+                    "partitions": len(topic.partitions),
+                    "internal": topic.is_internal,
+                }
+                for topic in topics
+            ]
+        )
+        return
+    for topic in topics:
+        print_line(str(topic.name))

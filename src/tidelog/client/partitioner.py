@@ -1,0 +1,56 @@
+"""Which partition a record goes to: the choice Kafka's Java client makes, so that keys land where other clients put them.
+
+Records with a key go by Kafka's variant of murmur2; records without one stick to a random partition until a batch is
+full (KIP-480). `RecordWriter` is the caller.
+"""
+
+import random
+from collections.abc import Callable
+
+_SEED = 0x9747B28C
+_MULTIPLIER = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit murmur2 of `data`, unsigned."""
+    length = len(data)
+    value = _SEED ^ length
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        word = int.from_bytes(data[position : position + 4], "little") * _MULTIPLIER & _MASK
+        word ^= word >> 24
+        value = value * _MULTIPLIER & _MASK ^ word * _MULTIPLIER & _MASK
+    if whole < length:
+        value = (value ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    value ^= value >> 13
+    value = value * _MULTIPLIER & _MASK
+    return value ^ value >> 15
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """The partition of `key`. The sign bit is dropped rather than negated, as Kafka does."""
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+class StickyPartition:
+    """The partition of records without a key: one at a time, changed by `next_batch`."""
+
+    __slots__ = ("_choose", "_current")
+
+    def __init__(self, choose: Callable[[int], int] = random.randrange) -> None:
+        self._choose = choose
+        self._current = -1
+
+    def current(self, partition_count: int) -> int:
+        """Where the next record without a key goes."""
+        if not 0 <= self._current < partition_count:
+            self._current = self._choose(partition_count)
+        return self._current
+
+    def next_batch(self, partition_count: int) -> None:
+        """A batch went out: choose another partition, if there is one."""
+        previous = self._current
+        if partition_count > 1:
+            step = 1 + self._choose(partition_count - 1)
+            self._current = (max(previous, 0) + step) % partition_count

@@ -1,0 +1,87 @@
+"""A broker inside this process: its own thread, its own event loop."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+from tidelog.broker.server import Server
+from tidelog.config import load_broker_config
+from tidelog.testing._runner import BrokerFailed
+
+
+class ThreadRunner:
+    """Runs a `Server` in a thread. The thread is a daemon, so that a test that forgets it can still end."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop_asked: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+        self._started: Future[tuple[str, int]] = Future()
+        self._ended: Future[None] = Future()
+
+    @property
+    def pid(self) -> int:
+        """This process."""
+        return os.getpid()
+
+    def start(self, properties: Mapping[str, str]) -> tuple[str, int]:
+        """Start the thread and wait until the server serves."""
+        config = load_broker_config(properties)
+        self._thread = threading.Thread(target=self._run, args=(Server(config),), name="tidelog-broker", daemon=True)
+        self._thread.start()
+        return self._started.result(self._timeout_s)
+
+    def stop(self) -> None:
+        """Ask the loop to stop the server, and wait for it."""
+        assert self._thread is not None, "the thread was not started"
+        assert self._loop is not None, "the loop was not started"
+        assert self._stop_asked is not None, "the loop was not started"
+        self._loop.call_soon_threadsafe(self._stop_asked.set)
+        self._thread.join(self._timeout_s)
+        if self._thread.is_alive():
+            raise BrokerFailed(f"the broker did not stop within {self._timeout_s} s")
+        self._ended.result()
+
+    def kill(self) -> None:
+        """Not offered: a thread cannot be killed."""
+        raise RuntimeError("an in-process broker cannot be killed")
+
+    def signal(self, number: int) -> None:
+        """Not offered: the signal would reach the test, too."""
+        raise RuntimeError(f"an in-process broker cannot be sent signal {number}")
+
+    def logs(self) -> str:
+        """Nothing: it logs through `logging`, where the test can see it."""
+        return ""
+
+    def _run(self, server: Server) -> None:
+        try:
+            with asyncio.Runner(loop_factory=_new_loop) as runner:
+                runner.run(self._serve(server))
+        except BaseException as error:
+            if not self._started.done():
+                self._started.set_exception(error)
+            self._ended.set_exception(error)
+        else:
+            self._ended.set_result(None)
+
+    async def _serve(self, server: Server) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop_asked = asyncio.Event()
+        await server.start()
+        self._started.set_result(server.address)
+        await self._stop_asked.wait()
+        await server.stop()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it installs, as in a process of its own."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

@@ -1,0 +1,27 @@
+"""The pytest fixture `tidelog_broker`: a fresh broker for each test that asks for one.
+
+Loaded by pytest through the entry point `tidelog` in every run, so nothing but pytest is imported here.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tidelog.testing.broker import Broker
+
+
+@pytest.fixture
+def tidelog_broker_config() -> Mapping[str, object]:
+    """Settings of `tidelog_broker`, under Kafka's names. Override it in a module or a conftest to change them."""
+    return {}
+
+
+@pytest.fixture
+def tidelog_broker(tidelog_broker_config: Mapping[str, object]) -> Iterator["Broker"]:
+    """A running broker in this process: empty, on a free port, gone with its data after the test."""
+    from tidelog.testing.broker import Broker
+
+    with Broker(config=tidelog_broker_config) as broker:
+        yield broker
