@@ -1,1 +1,38 @@
-"""."""
+"""The handler table: one row per API, one module per handler.
+
+A handler translates: it authorizes, calls one core and shapes the reply. Decoding, versions, errors and order are dealt
+with once, around the table, by the dispatcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.broker.routes import Route, route_table, versions
+from tidelog.wire.api_keys import ApiKey
+
+
+def handlers() -> Mapping[int, Route]:
+    """A fresh table; each broker has its own, as routes remember what they loaded."""
+    return route_table(
+        (
+            Route(ApiKey.PRODUCE, versions(0, 11), "produce"),
+            Route(ApiKey.FETCH, versions(0, 17), "fetch"),
+            Route(ApiKey.LIST_OFFSETS, versions(0, 9), "list_offsets"),
+            Route(ApiKey.METADATA, versions(0, 12), "metadata"),
+            Route(ApiKey.API_VERSIONS, versions(0, 4), "api_versions"),
+            Route(ApiKey.CREATE_TOPICS, versions(0, 7), "create_topics"),
+            Route(ApiKey.DELETE_TOPICS, versions(0, 6), "delete_topics"),
+            Route(ApiKey.DELETE_RECORDS, versions(0, 2), "delete_records"),
+            Route(ApiKey.INIT_PRODUCER_ID, versions(0, 5), "init_producer_id"),
+            Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions(0, 4), "offset_for_leader_epoch"),
+            Route(ApiKey.DESCRIBE_CONFIGS, versions(0, 4), "describe_configs"),
+            Route(ApiKey.ALTER_CONFIGS, versions(0, 2), "alter_configs"),
+            Route(ApiKey.DESCRIBE_LOG_DIRS, versions(0, 4), "describe_log_dirs"),
+            Route(ApiKey.CREATE_PARTITIONS, versions(0, 3), "create_partitions"),
+            Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions(0, 1), "alter_configs:handle_incremental"),
+            Route(ApiKey.DESCRIBE_CLUSTER, versions(0, 1), "describe_cluster"),
+            Route(ApiKey.DESCRIBE_PRODUCERS, versions(0, 0), "describe_producers"),
+            Route(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions(0, 0), "describe_topic_partitions"),
+        )
+    )

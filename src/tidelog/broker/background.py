@@ -1,0 +1,80 @@
+"""Work that blocks, away from the event loop: the pool of `background.threads`, and syncs to disk through it.
+
+Owned by the node. A function runs on a thread of the pool; its outcome is handed back on the loop's thread, so that no
+state of the broker is ever touched by two threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.log import Log
+
+T = TypeVar("T")
+
+
+class BackgroundPool:
+    """Threads that are started when the first work comes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
+        self._loop = loop
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="tidelog-background")
+
+    def submit(self, function: Callable[[], object]) -> Future[object]:
+        """Run `function` on a thread; nobody on the loop waits for it."""
+        return self._executor.submit(function)
+
+    def run(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Run `function` on a thread; the result comes back on the loop."""
+        return self._loop.run_in_executor(self._executor, function)
+
+    def close(self) -> None:
+        """Wait for what is under way and take nothing more."""
+        self._executor.shutdown(wait=True, cancel_futures=False)
+
+
+class Flusher:
+    """Syncs logs to disk, one sync per log at a time; requests that come meanwhile share the next one."""
+
+    def __init__(self, pool: BackgroundPool, on_failure: Callable[[LogDirFailure], None]) -> None:
+        self._pool = pool
+        self._on_failure = on_failure
+        self._running: dict[Log, list[Callable[[], None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def flush(self, log: Log, on_flushed: Callable[[], None] | None = None) -> None:
+        """Sync a log; `on_flushed` is called on the loop once everything written until now is on disk."""
+        waiting = self._running.get(log)
+        if waiting is not None:
+            waiting.append(on_flushed or _nothing)
+            return
+        self._running[log] = []
+        task = asyncio.get_running_loop().create_task(self._flush(log, [on_flushed or _nothing]))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _flush(self, log: Log, callbacks: list[Callable[[], None]]) -> None:
+        try:
+            while callbacks:
+                job = log.prepare_flush()
+                await self._pool.run(job.run)
+                log.complete_flush(job)
+                for callback in callbacks:
+                    callback()
+                callbacks, self._running[log] = self._running[log], []
+        except LogDirFailure as failure:
+            self._on_failure(failure)
+        finally:
+            del self._running[log]
+
+    async def drain(self) -> None:
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _nothing() -> None:
+    return

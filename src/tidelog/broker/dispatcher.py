@@ -1,0 +1,133 @@
+"""From a frame to its handler and back: the one place where bytes become calls and errors become replies.
+
+Called by connections for every frame. A request that cannot be understood costs its own connection and nothing else; a
+handler that fails by a mistake of ours is logged and answered with UNKNOWN_SERVER_ERROR where the response has room for
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping
+from struct import Struct, error
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.broker.context import Context
+from tidelog.broker.routes import Message, Route, request_name
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.errors import ApiError, ErrorCode, WireError
+from tidelog.wire.frames import encode_response, parse_request_header
+from tidelog.wire.produce import _skip_tags
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.network.connection import Connection, Slot
+
+logger = logging.getLogger(__name__)
+
+_unpack_header: Final = Struct(">hhih").unpack_from
+
+
+class Dispatcher:
+    """Owns the route table of one node and the tasks of handlers that answer later."""
+
+    def __init__(self, node: Node, routes: Mapping[int, Route]) -> None:
+        self.routes = routes
+        self._node = node
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def dispatch(self, connection: Connection, slot: Slot, data: bytearray, start: int, stop: int) -> None:
+        """Handle the request in `data[start:stop]`; its reply goes to `slot`."""
+        try:
+            api_key, version, correlation_id, client_id_bytes = _unpack_header(data, start)
+            route = self.routes.get(api_key)
+            if route is None or not route.min_version <= version <= route.max_version:
+                self._answer_unsupported(connection, slot, api_key, version, correlation_id)
+                return
+            if route.handle is None and route.handle_bytes is None:
+                route.load()
+            handle_bytes = route.handle_bytes
+            if handle_bytes is None:
+                self._handle_message(route, slot, data, start, stop, version)
+                return
+            position = start + 10 + (client_id_bytes if client_id_bytes > 0 else 0)
+            if version >= route.flexible_from:
+                position = _skip_tags(data, position, stop)
+            handle_bytes(self._node, slot, data, position, stop, version, correlation_id)
+        except (WireError, error, IndexError) as cause:
+            logger.warning("closing %s: it sent a request that cannot be read: %s", connection.address, cause)
+            connection.close()
+        except Exception:
+            logger.exception("closing %s: its request failed", connection.address)
+            connection.close()
+
+    def _answer_unsupported(
+        self, connection: Connection, slot: Slot, api_key: int, version: int, correlation_id: int
+    ) -> None:
+        """An unknown version of ApiVersions is answered in version 0 with our range; everything else ends here."""
+        if api_key == ApiKey.API_VERSIONS:
+            from tidelog.broker.handlers import api_versions
+
+            body = api_versions.unsupported_version(self.routes[api_key]).encode(0)
+            slot.fill(encode_response(api_key, 0, correlation_id, body))
+            return
+        logger.warning("closing %s: it asked for API %d in version %d", connection.address, api_key, version)
+        connection.close()
+
+    def _handle_message(
+        self, route: Route, slot: Slot, data: bytearray, start: int, stop: int, version: int
+    ) -> None:
+        header = parse_request_header(data, start)
+        assert route.decode is not None, "a loaded route can decode"
+        assert route.handle is not None, "a loaded route can handle"
+        body = memoryview(data)[header.body_offset : stop]
+        request = route.decode(body, version, 0)  # type: ignore[arg-type]
+        context = Context(self._node, slot, version, header.client_id)
+        try:
+            response = route.handle(request, context)
+        except Exception as cause:
+            response = self._error_response(route, cause)
+        if isinstance(response, Awaitable):
+            task = asyncio.get_running_loop().create_task(
+                self._answer_later(route, slot, version, header.correlation_id, response)
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        self._answer(route, slot, version, header.correlation_id, response)
+
+    async def _answer_later(
+        self, route: Route, slot: Slot, version: int, correlation_id: int, response: Awaitable[Message]
+    ) -> None:
+        try:
+            message = await response
+        except Exception as cause:
+            message = self._error_response(route, cause)
+        self._answer(route, slot, version, correlation_id, message)
+
+    @staticmethod
+    def _answer(route: Route, slot: Slot, version: int, correlation_id: int, response: Message) -> None:
+        slot.fill(encode_response(route.api_key, version, correlation_id, response.encode(version)))
+
+    @staticmethod
+    def _error_response(route: Route, cause: Exception) -> Message:
+        """The response that carries an error for the whole request."""
+        from tidelog.wire import messages
+
+        if not isinstance(cause, ApiError):
+            logger.error("%s failed", route.api_key.name, exc_info=cause)
+            cause = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        response_class: Any = getattr(messages, request_name(route.api_key).replace("Request", "Response"))
+        response = response_class()
+        if not hasattr(response, "error_code"):
+            raise cause
+        response.error_code = cause.code
+        if hasattr(response, "error_message"):
+            response.error_message = cause.message
+        return response  # type: ignore[no-any-return]
+
+    async def drain(self) -> None:
+        """Wait for handlers that are still at work; for shutdown."""
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)

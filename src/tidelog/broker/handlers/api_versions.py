@@ -1,0 +1,44 @@
+"""ApiVersions: what this broker serves, straight from the handler table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+    from tidelog.broker.routes import Route
+
+_SOFTWARE_FROM = 3
+
+
+def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+    """List every API with its versions; from version 3 on a client also says who it is."""
+    if context.api_version >= _SOFTWARE_FROM:
+        name, version = request.client_software_name, request.client_software_version
+        if not (_is_software_word(name) and _is_software_word(version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.client_software = (name, version)
+    return ApiVersionsResponse(api_keys=[_range(route) for route in context.node.routes.values()])
+
+
+def unsupported_version(route: Route) -> ApiVersionsResponse:
+    """To a version of this API that we do not know: the error and the range, in version 0 that everybody can read."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(route)])
+
+
+def _range(route: Route) -> ApiVersion:
+    return ApiVersion(api_key=int(route.api_key), min_version=route.min_version, max_version=route.max_version)
+
+
+def _is_software_word(text: str) -> bool:
+    """KIP-511: letters, digits, dots and dashes, beginning and ending with a letter or digit."""
+    return (
+        bool(text)
+        and text[0].isalnum()
+        and text[-1].isalnum()
+        and text.isascii()
+        and text.replace(".", "a").replace("-", "a").isalnum()
+    )

@@ -1,0 +1,83 @@
+"""CreateTopics: each topic for itself, results in request order; validate-only leaves no trace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tidelog.config import describe_topic_config
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+    from tidelog.metadata.image import TopicImage
+
+
+def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+    """Create what can be created and say for each of the others why not."""
+    counts = Counter(topic.name for topic in request.topics)
+    return CreateTopicsResponse(
+        topics=[_create(topic, counts[topic.name], request.validate_only, context) for topic in request.topics]
+    )
+
+
+def _create(topic: CreatableTopic, count: int, validate_only: bool, context: Context) -> CreatableTopicResult:
+    result = CreatableTopicResult(name=topic.name, num_partitions=-1, replication_factor=-1)
+    try:
+        if count > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} stands in the request {count} times")
+        assignments = {a.partition_index: list(a.broker_ids) for a in topic.assignments}
+        if len(assignments) != len(topic.assignments):
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {topic.name} is assigned twice")
+        overrides = _overrides(topic)
+        made = context.node.topics.create(
+            topic.name,
+            topic.num_partitions,
+            topic.replication_factor,
+            assignments or None,
+            overrides,
+            validate_only=validate_only,
+        )
+        _describe(result, made, overrides, context)
+    except ApiError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result
+
+
+def _overrides(topic: CreatableTopic) -> dict[str, str]:
+    overrides: dict[str, str] = {}
+    for entry in topic.configs:
+        if entry.name in overrides:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{entry.name} is set twice for topic {topic.name}")
+        if entry.value is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{entry.name} has a null value for topic {topic.name}")
+        overrides[entry.name] = entry.value
+    return overrides
+
+
+def _describe(
+    result: CreatableTopicResult, made: TopicImage, overrides: dict[str, str], context: Context
+) -> None:
+    """From version 5 on the reply tells what came out: id, counts and every setting with its source."""
+    result.topic_id = made.topic_id
+    result.num_partitions = len(made.partitions)
+    result.replication_factor = len(made.partitions[0].replicas)
+    if context.api_version < 5:
+        return
+    result.configs = [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in describe_topic_config(overrides, context.node.config_layers)
+    ]

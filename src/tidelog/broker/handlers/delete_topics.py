@@ -1,0 +1,46 @@
+"""DeleteTopics: by name, or from version 6 on by id; results in request order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tidelog.wire.primitives import NO_UUID
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+
+_STATES_FROM = 6
+
+
+def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+    """Delete each topic for itself."""
+    if context.api_version >= _STATES_FROM:
+        asked = request.topics
+    else:
+        asked = [DeleteTopicState(name=name) for name in request.topic_names]
+    return DeleteTopicsResponse(responses=[_delete(topic, context) for topic in asked])
+
+
+def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicResult:
+    result = DeletableTopicResult(name=asked.name, topic_id=asked.topic_id)
+    node = context.node
+    try:
+        if asked.name is not None and asked.topic_id != NO_UUID:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id, not by both")
+        name = asked.name
+        if name is None:
+            name = node.image.topic_name(asked.topic_id)
+            if name is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        result.name = name
+        result.topic_id = node.topics.delete(name)
+    except ApiError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result

@@ -1,0 +1,50 @@
+"""DescribeProducers: who has written to a partition lately, with which epoch and sequence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.wire.errors import ApiError
+from tidelog.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+
+
+def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+    """Answer every partition for itself."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name, partitions=[_describe(topic.name, index, context) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(topic: str, index: int, context: Context) -> PartitionResponse:
+    response = PartitionResponse(partition_index=index)
+    try:
+        partition = context.node.replica_manager.partition(topic, index)
+        partition.check_readable(-1)
+        response.active_producers = [
+            ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.current_transaction_first_offset,
+            )
+            for producer in partition.log.active_producers()
+        ]
+    except ApiError as error:
+        response.error_code, response.error_message = error.code, error.message
+    return response

@@ -1,0 +1,85 @@
+"""DescribeTopicPartitions: topics page by page (KIP-966), which Java's admin client asks first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.handlers._operations import TOPIC_OPERATIONS
+from tidelog.metadata.topics import check_topic_name
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+    from tidelog.metadata.image import PartitionImage
+
+PARTITIONS_PER_PAGE_MAX: Final = 2000
+
+
+def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
+    """Describe topics in order of their names until the page is full; the cursor says where to go on."""
+    image = context.node.image
+    names = sorted({topic.name for topic in request.topics} or {topic.name for topic in image.topics()})
+    first_index = 0
+    if request.cursor is not None:
+        if request.cursor.partition_index < 0:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {request.cursor.partition_index}")
+        names = [name for name in names if name >= request.cursor.topic_name]
+        if names and names[0] == request.cursor.topic_name:
+            first_index = request.cursor.partition_index
+    left = min(max(request.response_partition_limit, 1), PARTITIONS_PER_PAGE_MAX)
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if not left:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = image.topic(name)
+        if topic is None:
+            response.topics.append(_missing(name))
+            first_index = 0
+            continue
+        page = topic.partitions[first_index : first_index + left]
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name,
+                topic_id=topic.topic_id,
+                is_internal=topic.is_internal,
+                partitions=[_partition(partition) for partition in page],
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
+        left -= len(page)
+        if first_index + len(page) < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=first_index + len(page))
+            break
+        first_index = 0
+    return response
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    try:
+        check_topic_name(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    except ApiError as error:
+        code = error.code
+    return DescribeTopicPartitionsResponseTopic(name=name, error_code=code)
+
+
+def _partition(partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if partition.leader_id >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=partition.index,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=list(partition.offline_replicas),
+    )

@@ -1,0 +1,79 @@
+"""Fetch: open the session, read what is there, answer now or when there is enough.
+
+Records leave as slices of their files. Small slices are read and sent along with the reply's own bytes, since a system
+call more costs more than copying them; replies of versions before 4 are converted down to what those clients know.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from tidelog.replication.fetch import FetchParameters
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, TopicReply, decode_request, encode_response
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.network.connection import Slot
+    from tidelog.storage.types import FileSlice
+
+_INLINE_BYTES_MAX: Final = 16 << 10
+_MAGIC_2_FROM: Final = 4
+_ZSTD_FROM: Final = 10
+
+
+def handle_bytes(
+    node: Node, slot: Slot, data: bytearray, position: int, stop: int, version: int, correlation_id: int
+) -> None:
+    """One request, from its bytes to a reply now or later."""
+    spans = decode_request(data, position, stop, version)
+    context = node.fetch_sessions.open(
+        spans, version >= TOPIC_IDS_FROM, node.image.topic_name, node.clock.monotonic_ms()
+    )
+    if context.error:
+        slot.fill(encode_response(correlation_id, version, (), error_code=context.error))  # type: ignore[arg-type]
+        return
+    session_id = context.session_id
+
+    def respond(replies: list[PartitionReply]) -> None:
+        if version < _ZSTD_FROM:
+            replies = [_for_old_client(node, reply, version) for reply in replies]
+        topics: list[TopicReply] = context.select(replies)
+        inline = [(key, [_inlined(reply) for reply in partitions]) for key, partitions in topics]
+        slot.fill(encode_response(correlation_id, version, inline, session_id=session_id))  # type: ignore[arg-type]
+
+    if not node.replica_manager.fetch(_parameters(node, spans, version), context.wanted, respond):
+        slot.park()
+
+
+def _parameters(node: Node, spans: FetchSpans, version: int) -> FetchParameters:
+    max_bytes = min(spans.max_bytes, node.config.fetch_max_bytes)
+    return FetchParameters(
+        spans.replica_id,
+        spans.max_wait_ms,
+        min(spans.min_bytes, max_bytes),
+        max_bytes,
+        spans.isolation_level,
+        is_first_batch_whole=version >= 3,
+    )
+
+
+def _inlined(reply: PartitionReply) -> PartitionReply:
+    records: FileSlice | bytes | None = reply.records  # type: ignore[assignment]
+    if records is None or isinstance(records, bytes) or records.length > _INLINE_BYTES_MAX:
+        return reply
+    return reply._replace(records=os.pread(records.fd, records.length, records.position))
+
+
+def _for_old_client(node: Node, reply: PartitionReply, version: int) -> PartitionReply:
+    """What a client can read that knows no zstd (before version 10) or no batches of magic 2 (before version 4)."""
+    from tidelog.broker.handlers._old_fetch import readable_by
+
+    records: FileSlice | bytes | None = reply.records  # type: ignore[assignment]
+    if records is None or isinstance(records, bytes):
+        return reply
+    try:
+        return reply._replace(records=readable_by(records, version))
+    except ValueError:
+        return PartitionReply(reply.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

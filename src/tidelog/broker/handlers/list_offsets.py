@@ -1,0 +1,111 @@
+"""ListOffsets: the first, last, newest-by-time offset of partitions, or the first at or after a time.
+
+Version 0 is older than time indexes: it asks for up to N offsets before a time and gets segment boundaries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.replication.partition import Partition
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+_FIRST_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_READ_COMMITTED: Final = 1
+_DEBUGGING_REPLICA: Final = -2
+
+Found = tuple[int, int, int]
+"""Timestamp, offset, leader epoch; -1 for what is not known."""
+
+
+def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    """Answer every partition for itself; a partition named twice in a request is refused (v1+)."""
+    seen: set[tuple[str, int]] = set()
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
+            is_twice = key in seen and context.api_version >= 1
+            seen.add(key)
+            partitions.append(_answer(topic.name, partition, request, context, is_twice))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _answer(
+    topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, context: Context, is_twice: bool
+) -> ListOffsetsPartitionResponse:
+    response = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    try:
+        if is_twice:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{topic}-{asked.partition_index} stands in the request twice")
+        partition = context.node.replica_manager.partition(topic, asked.partition_index)
+        if request.replica_id != _DEBUGGING_REPLICA:
+            partition.check_readable(asked.current_leader_epoch)
+        if context.api_version == 0:
+            response.old_style_offsets = _segment_offsets(partition, asked, request.replica_id)
+            return response
+        timestamp = asked.timestamp
+        if timestamp < 0 and context.api_version < _FIRST_VERSION.get(timestamp, 0):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} needs a newer version of ListOffsets")
+        response.timestamp, response.offset, response.leader_epoch = _find(partition, timestamp, request)
+    except ApiError as error:
+        response.error_code = error.code
+    return response
+
+
+def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> Found:
+    log = partition.log
+    end_offset = _end_offset(partition, request.replica_id, request.isolation_level)
+    if timestamp == LATEST:
+        return -1, end_offset, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return -1, start, log.leader_epochs.epoch_for_offset(start)
+    if timestamp == LATEST_TIERED:
+        return -1, -1, -1
+    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= end_offset:
+        return -1, -1, -1
+    return found.timestamp, found.offset, found.leader_epoch
+
+
+def _end_offset(partition: Partition, replica_id: int, isolation_level: int) -> int:
+    log = partition.log
+    if replica_id != -1:
+        return log.written_end_offset
+    return log.last_stable_offset if isolation_level == _READ_COMMITTED else log.high_watermark
+
+
+def _segment_offsets(partition: Partition, asked: ListOffsetsPartition, replica_id: int) -> list[int]:
+    """Offsets at which segments begin, newest first, that were last written at or before the time asked for."""
+    log = partition.log
+    end_offset = log.written_end_offset if replica_id >= 0 else log.high_watermark
+    boundaries = log.segment_boundaries()  # (base offset, last modified), oldest first
+    candidates = [(base, modified_ms) for base, modified_ms in boundaries if base < end_offset]
+    candidates.append((end_offset, 2**63 - 1))
+    if asked.timestamp == LATEST:
+        chosen = [base for base, _ in candidates]
+    elif asked.timestamp == EARLIEST:
+        chosen = [candidates[0][0]]
+    else:
+        chosen = [base for base, modified_ms in candidates[:-1] if modified_ms <= asked.timestamp]
+    start = log.log_start_offset
+    newest_first = [max(base, start) for base in reversed(chosen)]
+    return newest_first[: max(asked.max_num_offsets, 0)]

@@ -1,0 +1,92 @@
+"""Metadata: brokers, topics, partitions and their leaders; topics that are missing are made if both sides want it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.handlers._operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tidelog.wire.primitives import NO_UUID
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+    from tidelog.metadata.image import TopicImage
+
+_AUTO_CREATION_ASKED_FROM: Final = 4
+_NULL_MEANS_ALL_FROM: Final = 1
+
+
+def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
+    """Describe the topics asked for, or all of them."""
+    node = context.node
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    if request.topics is None or (not request.topics and context.api_version < _NULL_MEANS_ALL_FROM):
+        topics = [_describe(topic, operations, context) for topic in node.image.topics()]
+    else:
+        may_create = request.allow_auto_topic_creation or context.api_version < _AUTO_CREATION_ASKED_FROM
+        topics = [_find(asked, may_create, operations, context) for asked in request.topics]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker in node.image.brokers()
+            if (endpoint := broker.endpoint(context.listener)) is not None
+        ],
+        cluster_id=node.image.cluster_id,
+        controller_id=node.image.controller_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )
+
+
+def _find(asked: MetadataRequestTopic, may_create: bool, operations: int, context: Context) -> MetadataResponseTopic:
+    image = context.node.image
+    name = asked.name
+    if name is None or asked.topic_id != NO_UUID:
+        if name is not None and context.api_version < 12:
+            return _failed(name, asked.topic_id, ErrorCode.INVALID_REQUEST)
+        found = image.topic_by_id(asked.topic_id)
+        if found is None:
+            return _failed(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _describe(found, operations, context)
+    found = image.topic(name)
+    if found is None:
+        try:
+            found = context.node.topics.create_automatically(name, may_create)
+        except ApiError as error:
+            return _failed(name, NO_UUID, error.code)
+    return _describe(found, operations, context)
+
+
+def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=False)
+
+
+def _describe(topic: TopicImage, operations: int, context: Context) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        topic_authorized_operations=operations,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=ErrorCode.NONE if partition.leader_id >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                partition_index=partition.index,
+                leader_id=partition.leader_id,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=list(partition.offline_replicas),
+            )
+            for partition in topic.partitions
+        ],
+    )

@@ -1,0 +1,40 @@
+"""OffsetForLeaderEpoch: where an epoch ends, so that followers and consumers can tell whether their log is still ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.wire.errors import ApiError
+from tidelog.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+
+
+def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+    """Answer every partition for itself."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_answer(topic.topic, asked, context) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(topic: str, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
+    response = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
+    try:
+        partition = context.node.replica_manager.partition(topic, asked.partition)
+        partition.check_readable(asked.current_leader_epoch)
+        response.leader_epoch, response.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    except ApiError as error:
+        response.error_code = error.code
+    return response

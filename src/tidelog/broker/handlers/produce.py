@@ -1,0 +1,121 @@
+"""Produce: stage each partition's records and answer when they are written (acks=1) or committed (acks=all).
+
+The hot path of the broker. Positions of records come from the frame itself, the log patches and stages those very bytes,
+and the reply is encoded once, after the write of the turn. One partition's refusal never disturbs the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.records.errors import InvalidRecordError
+from tidelog.replication.partition import Partition
+from tidelog.replication.produce import Appended, PendingProduce
+from tidelog.storage.errors import LogDirFailure
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.produce import PartitionReply, ProduceSpans, decode_request, encode_response, encode_single
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.network.connection import Slot
+
+_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+_ZSTD_FROM: Final = 7
+_CODEC_MASK: Final = 0x07
+_ZSTD: Final = 4
+_ATTRIBUTES_LOW_BYTE: Final = 22
+
+
+def handle_bytes(
+    node: Node, slot: Slot, data: bytearray, position: int, stop: int, version: int, correlation_id: int
+) -> None:
+    """One request, from its bytes to a reply that waits for the end of the turn."""
+    spans = decode_request(data, position, stop, version)
+    acks = spans.acks
+    if acks == 0:
+        _append_without_answer(node, slot, data, spans, version)
+        return
+    now_ms = node.clock.wall_ms()
+    view = memoryview(data)
+    appended = [
+        _append(node, topic, index, view, start, end, acks, version, now_ms)
+        for topic, partitions in spans.topics
+        for index, start, end in partitions
+    ]
+
+    def respond(results: list[Appended]) -> None:
+        if len(results) == 1 and version >= 9:
+            topic, partition, reply, _ = results[0]
+            if not reply[1] and partition is not None and len(partition.topic_bytes) < 127:
+                slot.fill(encode_single(correlation_id, partition.topic_bytes, reply))
+                return
+        topics: dict[str, list[PartitionReply]] = {}
+        for result in results:
+            topics.setdefault(result.topic, []).append(result.reply)
+        slot.fill(encode_response(correlation_id, version, list(topics.items()), 0))
+
+    node.replica_manager.answer_when_written(PendingProduce(appended, acks, spans.timeout_ms, respond))
+    node.socket_server.wake()
+
+
+def _append(
+    node: Node, topic: str, index: int, view: memoryview, start: int, end: int, acks: int, version: int, now_ms: int
+) -> Appended:
+    """Stage one partition's records."""
+    replica_manager = node.replica_manager
+    try:
+        partition = replica_manager.find(topic, index)
+        if partition is None or start < 0 or topic in _INTERNAL_TOPICS or not -1 <= acks <= 1:
+            partition = _checked(node, topic, index, start, acks)
+        if version < _ZSTD_FROM and end - start > _ATTRIBUTES_LOW_BYTE:
+            _check_codec(view, start, version)
+        info = partition.append(view[start:end], acks, now_ms)
+    except ApiError as error:
+        return Appended(topic, None, PartitionReply(index, error.code, error_message=error.message), -1)
+    except InvalidRecordError as error:
+        reply = PartitionReply(
+            index, error.code, record_errors=error.record_errors, error_message=str(error)
+        )
+        return Appended(topic, None, reply, -1)
+    except LogDirFailure as failure:
+        replica_manager.fail_log_dir(failure)
+        return Appended(topic, None, PartitionReply(index, ErrorCode.KAFKA_STORAGE_ERROR), -1)
+    if not partition.is_dirty:
+        replica_manager.staged(partition)
+    # first offset, log append time, log start offset
+    reply = PartitionReply(index, 0, info[0], info[3], info[4])
+    return Appended(topic, partition, reply, info[1] + 1)
+
+
+def _checked(node: Node, topic: str, index: int, start: int, acks: int) -> Partition:
+    """The rare refusals that need no log, in Kafka's order."""
+    if not -1 <= acks <= 1:
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it may be 0, 1 or -1 (all)")
+    partition = node.replica_manager.partition(topic, index)
+    if topic in _INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal topic {topic}")
+    if start < 0:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"the request holds no record batch for {topic}-{index}")
+    return partition
+
+
+def _check_codec(view: memoryview, start: int, version: int) -> None:
+    """Zstandard came with version 7: a client that speaks less could not read its own records back (KIP-110)."""
+    if view[start + 16] == 2 and view[start + _ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == _ZSTD:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version 7 or newer, this is version {version}"
+        )
+
+
+def _append_without_answer(node: Node, slot: Slot, data: bytearray, spans: ProduceSpans, version: int) -> None:
+    """acks=0: no answer, not even an error; on an error the connection is closed, as the only sign there is."""
+    now_ms = node.clock.wall_ms()
+    view = memoryview(data)
+    for topic, partitions in spans.topics:
+        for index, start, end in partitions:
+            appended = _append(node, topic, index, view, start, end, 0, version, now_ms)
+            if appended.partition is None:
+                slot.connection.close()
+                return
+    slot.fill(b"")
+    node.socket_server.wake()

@@ -1,0 +1,79 @@
+"""The handler table's own types: which API is served in which versions by which function.
+
+A `Route` loads its handler's module at the first request, because a broker that only ever produces and fetches should
+not pay for the twenty other modules at start-up. The dispatcher reads the table; ApiVersions answers from it, so what is
+claimed is what is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.frames import flexible_from
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.network.connection import Slot
+
+_PACKAGE: Final = "tidelog.broker.handlers"
+
+
+class Message(Protocol):
+    """A response of the `wire` room."""
+
+    def encode(self, version: int) -> bytes: ...
+
+
+Handle = Callable[[Any, "Context"], "Message | Awaitable[Message]"]
+"""Takes a decoded request; returns the response now or later."""
+
+HandleBytes = Callable[["Node", "Slot", bytearray, int, int, int, int], None]
+"""Takes `(node, slot, buffer, body start, stop, version, correlation id)` and fills the slot when it can."""
+
+
+class Route:
+    """One API: its versions and, once loaded, its functions."""
+
+    __slots__ = ("_target", "api_key", "decode", "flexible_from", "handle", "handle_bytes", "max_version", "min_version")
+
+    def __init__(self, api_key: ApiKey, versions: tuple[int, int], target: str) -> None:
+        self.api_key = api_key
+        self.min_version, self.max_version = versions
+        self.flexible_from = flexible_from(api_key)
+        self.decode: Callable[[bytearray, int, int], Any] | None = None
+        self.handle: Handle | None = None
+        self.handle_bytes: HandleBytes | None = None
+        self._target = target
+
+    def load(self) -> None:
+        """Import the handler. A module offers `handle_bytes` for the hot path or `handle` for decoded requests."""
+        module_name, _, function_name = self._target.partition(":")
+        module = import_module(f"{_PACKAGE}.{module_name}")
+        if hasattr(module, "handle_bytes") and not function_name:
+            self.handle_bytes = module.handle_bytes
+            return
+        request_class = getattr(import_module("tidelog.wire.messages"), request_name(self.api_key))
+        self.decode = request_class.decode
+        self.handle = getattr(module, function_name or "handle")
+
+
+def request_name(api_key: ApiKey) -> str:
+    """`CREATE_TOPICS` is asked for with a `CreateTopicsRequest`."""
+    return "".join(word.capitalize() for word in api_key.name.split("_")) + "Request"
+
+
+def versions(first: int, last: int) -> tuple[int, int]:
+    return first, last
+
+
+def route_table(routes: Iterable[Route]) -> Mapping[int, Route]:
+    """The table by API key; an API may stand in it once."""
+    table: dict[int, Route] = {}
+    for route in routes:
+        assert route.api_key not in table, f"{route.api_key.name} is routed twice"
+        table[int(route.api_key)] = route
+    return table

@@ -1,0 +1,359 @@
+"""One client connection: frames in, replies out, in request order, within bounded memory.
+
+Theory of operation
+- Reading. Each readable event takes what has arrived. Small frames are parsed where they lie, in a buffer of exactly
+  the bytes that came; a frame that is not complete moves to a buffer that grows with what has arrived, never with what
+  its length field promises.
+- Order. Every frame gets a `Slot` in a queue before it is handled. Handlers fill slots in any order; a reply leaves
+  when all before it have left.
+- Turns. Filling a slot sends nothing yet: the `SocketServer` flushes all connections once at the end of the event
+  loop's turn, after the logs were written. A reply therefore never runs ahead of its write.
+- Back-pressure. A connection is not read from while its own replies are stuck, while it has too many unanswered
+  requests, or while the request channel is full. Unparsed bytes wait in the buffer they came in.
+
+The broker's dispatcher is called with `(connection, slot, buffer, start, stop)` for each frame and owns the slot from
+then on; the buffer is its own to keep and to write into.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from tidelog.network.socket_server import SocketServer
+
+_unpack_size = Struct(">i").unpack_from
+
+SLOTS_MAX: Final = 256
+"""Unanswered requests of one connection before it is no longer read from."""
+
+SEND_BYTES_PER_TURN: Final = 4 << 20
+"""What one connection may send before the others get their turn."""
+
+_FIRST_BUFFER_BYTES: Final = 64 << 10
+_MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
+
+OUTPUT_IS_STUCK: Final = 1
+PIPELINE_IS_FULL: Final = 2
+CHANNEL_IS_FULL: Final = 4
+
+
+class FileChunk(Protocol):
+    """Bytes of a file that go to the socket without passing through this process."""
+
+    @property
+    def fd(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+
+
+Reply = bytes | list["bytes | FileChunk"]
+Dispatch = Callable[["Connection", "Slot", bytearray, int, int], None]
+
+
+class Slot:
+    """The place of one reply in its connection's order."""
+
+    __slots__ = ("connection", "is_parked", "reply", "request_bytes")
+
+    def __init__(self, connection: Connection, request_bytes: int) -> None:
+        self.connection = connection
+        self.request_bytes = request_bytes
+        self.reply: Reply | None = None
+        self.is_parked = False
+
+    def fill(self, reply: Reply) -> None:
+        """Give the reply; it leaves at the end of this turn, or when those before it have left."""
+        self.reply = reply
+        connection = self.connection
+        if not connection.is_scheduled:
+            connection.is_scheduled = True
+            connection.server.schedule_flush(connection)
+
+    def park(self) -> None:
+        """The request waits in purgatory and holds no buffer any more: it stops counting as queued."""
+        if not self.is_parked:
+            self.is_parked = True
+            self.connection.server.release_request(self.request_bytes)
+
+
+class Connection:
+    """A client's socket and what is under way on it."""
+
+    __slots__ = (
+        "_buffer",
+        "_filled",
+        "_out",
+        "_out_sent",
+        "_paused",
+        "_position",
+        "_recv_into",
+        "_send",
+        "_slots",
+        "_socket",
+        "address",
+        "client_software",
+        "fd",
+        "is_closed",
+        "is_scheduled",
+        "last_active_ms",
+        "listener",
+        "server",
+    )
+
+    def __init__(self, server: SocketServer, client: socket.socket, listener: str, address: str) -> None:
+        self.server = server
+        self.listener = listener
+        self.address = address
+        self.fd = client.fileno()
+        self.is_closed = False
+        self.is_scheduled = False
+        self.last_active_ms = 0
+        self.client_software: tuple[str, str] | None = None
+        self._socket = client
+        self._recv_into = client.recv_into
+        self._send = client.send
+        # The bytes that came and were not parsed yet: _buffer[_position:_filled].
+        self._buffer: bytearray | None = None
+        self._position = 0
+        self._filled = 0
+        self._slots: deque[Slot] = deque()
+        self._out: deque[bytes | FileChunk] = deque()
+        self._out_sent = 0
+        self._paused = 0
+
+    # --- in ---
+
+    def on_readable(self) -> None:
+        """Called by the event loop whenever bytes may be there."""
+        server = self.server
+        buffer = self._buffer
+        try:
+            if buffer is None:
+                received = self._recv_into(server.scratch)
+                if received:
+                    self._buffer = bytearray(server.scratch_view[:received])
+                    self._position, self._filled = 0, received
+            else:
+                if self._filled == len(buffer):
+                    buffer = self._grow(buffer)
+                with memoryview(buffer) as view:
+                    received = self._recv_into(view[self._filled :])
+                self._filled += received
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if not received:
+            self.close()
+            return
+        self.last_active_ms = server.now_ms
+        self._parse()
+
+    def _parse(self) -> None:
+        """Hand over every complete frame of the buffer; keep the rest."""
+        buffer = self._buffer
+        if buffer is None:
+            return
+        server, slots = self.server, self._slots
+        channel, dispatch = server.channel, server.dispatch
+        position, filled = self._position, self._filled
+        while filled - position >= 4:
+            (size,) = _unpack_size(buffer, position)
+            if not 0 <= size <= server.request_bytes_max:
+                server.log_refused_frame(self, size)
+                self.close()
+                return
+            stop = position + 4 + size
+            if stop > filled:
+                break
+            if (
+                len(slots) >= SLOTS_MAX
+                or channel.queued_requests >= channel.requests_max
+                or channel.queued_bytes >= channel.bytes_max
+            ):
+                self._position = position
+                self._pause(PIPELINE_IS_FULL if len(slots) >= SLOTS_MAX else CHANNEL_IS_FULL)
+                return
+            slot = Slot(self, size)
+            slots.append(slot)
+            channel.queued_requests += 1
+            channel.queued_bytes += size
+            dispatch(self, slot, buffer, position + 4, stop)
+            position = stop
+            if self.is_closed:
+                return
+        self._position = position
+        self._keep_rest(buffer, position, filled)
+
+    def _keep_rest(self, buffer: bytearray, position: int, filled: int) -> None:
+        if position == filled:
+            self._buffer = None
+        elif position:
+            # Handlers may hold views into the old buffer, so the incomplete frame moves to one of its own.
+            self._buffer = buffer[position:filled]
+            self._position, self._filled = 0, filled - position
+
+    def _grow(self, buffer: bytearray) -> bytearray:
+        """A larger buffer for an incomplete frame: a few times what has arrived, at most the frame."""
+        if self._filled >= 4:
+            whole = 4 + int(_unpack_size(buffer, 0)[0])
+        else:
+            whole = _FIRST_BUFFER_BYTES
+        size = min(max(self._filled * 4, _FIRST_BUFFER_BYTES), max(whole, self._filled + 1))
+        grown = bytearray(size)
+        grown[: self._filled] = memoryview(buffer)[: self._filled]
+        self._buffer = grown
+        return grown
+
+    # --- out ---
+
+    def flush(self) -> None:
+        """Send every reply whose turn it is. Called by the server at the end of a turn."""
+        self.is_scheduled = False
+        if self.is_closed:
+            return
+        slots, out, server = self._slots, self._out, self.server
+        while slots:
+            slot = slots[0]
+            reply = slot.reply
+            if reply is None:
+                break
+            slots.popleft()
+            if not slot.is_parked:
+                server.release_request(slot.request_bytes)
+            if reply.__class__ is bytes:
+                if reply:
+                    out.append(reply)
+            else:
+                out.extend(reply)  # type: ignore[arg-type]
+        if out and not self._paused & OUTPUT_IS_STUCK:
+            self._send_out()
+        if self._paused & PIPELINE_IS_FULL and len(slots) < SLOTS_MAX // 2:
+            self._resume(PIPELINE_IS_FULL)
+
+    def _send_out(self) -> None:
+        budget = SEND_BYTES_PER_TURN
+        out = self._out
+        try:
+            while out and budget > 0:
+                sent = self._send_bytes() if isinstance(out[0], bytes) else self._send_file()
+                if sent < 0:
+                    budget = 0
+                budget -= sent
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.close()
+            return
+        if out:
+            self._pause(OUTPUT_IS_STUCK)
+        elif self._paused & OUTPUT_IS_STUCK:
+            self._resume(OUTPUT_IS_STUCK)
+
+    def _send_bytes(self) -> int:
+        """Send the run of byte chunks at the head in one call; returns the count, or -1 when the socket is full."""
+        out = self._out
+        first = out[0]
+        assert isinstance(first, bytes), "only called with bytes at the head"
+        if len(out) == 1 and not self._out_sent:
+            size = len(first)
+            sent = self._send(first)
+            if sent == size:
+                out.clear()
+                return sent
+        else:
+            run: list[bytes] = []
+            for chunk in out:
+                if not isinstance(chunk, bytes):
+                    break
+                run.append(chunk)
+            data = b"".join(run)
+            is_followed_by_file = len(run) < len(out)
+            size = len(data) - self._out_sent
+            sent = self._send(memoryview(data)[self._out_sent :], _MSG_MORE if is_followed_by_file else 0)
+        return self._consumed(sent, size)
+
+    def _consumed(self, sent: int, size: int) -> int:
+        """Take `sent` bytes off the byte chunks at the head of the queue."""
+        out = self._out
+        left = self._out_sent + sent
+        while out and isinstance(out[0], bytes) and left >= len(out[0]):
+            left -= len(out[0])
+            out.popleft()
+        self._out_sent = left
+        return sent if sent == size else -1
+
+    def _send_file(self) -> int:
+        chunk = self._out[0]
+        assert not isinstance(chunk, bytes), "only called with a file slice at the head"
+        left = chunk.length - self._out_sent
+        sent = os.sendfile(self.fd, chunk.fd, chunk.position + self._out_sent, left)
+        if not sent:
+            raise ConnectionAbortedError("the file ended before the bytes that were promised from it")
+        if sent == left:
+            self._out.popleft()
+            self._out_sent = 0
+        else:
+            self._out_sent += sent
+        return sent
+
+    # --- pausing and closing ---
+
+    def _pause(self, reason: int) -> None:
+        paused = self._paused
+        if paused & reason:
+            return
+        self._paused = paused | reason
+        if not paused:
+            self.server.stop_reading(self)
+        if reason == OUTPUT_IS_STUCK:
+            self.server.start_writing(self, self._send_out)
+        elif reason == CHANNEL_IS_FULL:
+            self.server.wait_for_room(self)
+
+    def _resume(self, reason: int) -> None:
+        if not self._paused & reason:
+            return
+        self._paused &= ~reason
+        if reason == OUTPUT_IS_STUCK:
+            self.server.stop_writing(self)
+        if not self._paused and not self.is_closed:
+            self._parse()
+            if not self._paused and not self.is_closed:
+                self.server.start_reading(self)
+
+    def channel_has_room(self) -> None:
+        """Called by the server when the request channel has room again."""
+        self._resume(CHANNEL_IS_FULL)
+
+    def close(self) -> None:
+        """Close now. Replies that come later are dropped."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        for slot in self._slots:
+            if not slot.is_parked:
+                slot.is_parked = True
+                self.server.release_request(slot.request_bytes)
+        self._slots.clear()
+        self._out.clear()
+        self._buffer = None
+        self.server.forget(self)
+        self._socket.close()
+
+    @property
+    def unanswered(self) -> int:
+        return len(self._slots)
+
+    @property
+    def buffered_bytes(self) -> int:
+        return len(self._buffer) if self._buffer is not None else 0

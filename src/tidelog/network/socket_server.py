@@ -1,0 +1,262 @@
+"""The sockets of a broker: listeners, connections, and the turn that ties them to the logs.
+
+One event-loop turn: every readable connection hands its frames to the dispatcher; then, once, `end_turn` is called
+(the broker writes the logs and completes what waited); then every connection with something to say is flushed. That
+order is the promise of the room: a reply leaves only after the write it speaks of.
+
+The broker owns a `SocketServer` and is its only caller; everything runs on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.network.connection import Connection, Dispatch
+from tidelog.network.limits import ConnectionQuotas, NetworkLimits, RequestChannel
+
+logger = logging.getLogger(__name__)
+
+SCRATCH_BYTES: Final = 256 << 10
+"""What one read may take; also the largest request that is parsed without a buffer of its own."""
+
+_ACCEPTS_PER_EVENT: Final = 64
+_ACCEPT_RETRY_SECONDS: Final = 0.1
+
+
+class Endpoint:
+    """A listening socket and the name its clients come in under."""
+
+    __slots__ = ("is_accepting", "name", "socket")
+
+    def __init__(self, name: str, listening: socket.socket) -> None:
+        self.name = name
+        self.socket = listening
+        self.is_accepting = False
+
+    @property
+    def port(self) -> int:
+        return int(self.socket.getsockname()[1])
+
+
+class SocketServer:
+    """All listeners and connections of one broker."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: NetworkLimits,
+        dispatch: Dispatch,
+        end_turn: Callable[[], None],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.dispatch = dispatch
+        self.scratch = bytearray(SCRATCH_BYTES)
+        self.scratch_view = memoryview(self.scratch)
+        self.request_bytes_max = limits.request_bytes_max
+        self.now_ms = wall_ms()
+        self.quotas = ConnectionQuotas(limits)
+        self.channel = RequestChannel(limits)
+        self.connections: dict[int, Connection] = {}
+        self._loop = loop
+        self._limits = limits
+        self._end_turn = end_turn
+        self._wall_ms = wall_ms
+        self._endpoints: list[Endpoint] = []
+        self._to_flush: list[Connection] = []
+        self._waiting_for_room: deque[Connection] = deque()
+        self._is_turn_scheduled = False
+        self._is_accepting = False
+
+    # --- listeners ---
+
+    def bind(self, name: str, host: str, port: int) -> Endpoint:
+        """Listen on an address without accepting yet; raises OSError when the address cannot be had."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            if self._limits.receive_buffer_bytes > 0:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer_bytes)
+            listening.bind((host, port))
+            listening.listen(max(self._limits.listen_backlog, 1))
+            listening.setblocking(False)
+        except OSError:
+            listening.close()
+            raise
+        endpoint = Endpoint(name, listening)
+        self._endpoints.append(endpoint)
+        return endpoint
+
+    def start_accepting(self) -> None:
+        """From here on clients are served."""
+        self._is_accepting = True
+        for endpoint in self._endpoints:
+            self._accept_on(endpoint)
+
+    def stop_accepting(self) -> None:
+        self._is_accepting = False
+        for endpoint in self._endpoints:
+            if endpoint.is_accepting:
+                endpoint.is_accepting = False
+                self._loop.remove_reader(endpoint.socket.fileno())
+
+    def _accept_on(self, endpoint: Endpoint) -> None:
+        if self._is_accepting and not endpoint.is_accepting:
+            endpoint.is_accepting = True
+            self._loop.add_reader(endpoint.socket.fileno(), self._on_acceptable, endpoint)
+
+    def _on_acceptable(self, endpoint: Endpoint) -> None:
+        for _ in range(_ACCEPTS_PER_EVENT):
+            if not self.quotas.has_room(endpoint.name):
+                # Clients wait in the backlog until somebody leaves, as with Kafka's max.connections.
+                endpoint.is_accepting = False
+                self._loop.remove_reader(endpoint.socket.fileno())
+                logger.warning("listener %s is at its connection limit and waits", endpoint.name)
+                return
+            try:
+                client, address = endpoint.socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as cause:
+                self._rest_from_accepting(endpoint, cause)
+                return
+            self._admit(endpoint, client, str(address[0]))
+
+    def _rest_from_accepting(self, endpoint: Endpoint, cause: OSError) -> None:
+        """Out of descriptors or memory: trying again at once would only spin."""
+        logger.error("listener %s cannot accept connections for now: %s", endpoint.name, cause)
+        endpoint.is_accepting = False
+        self._loop.remove_reader(endpoint.socket.fileno())
+        self._loop.call_later(_ACCEPT_RETRY_SECONDS, self._accept_on, endpoint)
+
+    def _admit(self, endpoint: Endpoint, client: socket.socket, address: str) -> None:
+        if not self.quotas.try_admit(endpoint.name, address):
+            logger.info(
+                "connection from %s refused: it has %d, max.connections.per.ip", address, self.quotas.address_limit(address)
+            )
+            client.close()
+            return
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._limits.send_buffer_bytes > 0:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes)
+        connection = Connection(self, client, endpoint.name, address)
+        connection.last_active_ms = self._wall_ms()
+        self.connections[connection.fd] = connection
+        self.start_reading(connection)
+
+    # --- for connections ---
+
+    def start_reading(self, connection: Connection) -> None:
+        self._loop.add_reader(connection.fd, connection.on_readable)
+
+    def stop_reading(self, connection: Connection) -> None:
+        self._loop.remove_reader(connection.fd)
+
+    def start_writing(self, connection: Connection, on_writable: Callable[[], None]) -> None:
+        self._loop.add_writer(connection.fd, on_writable)
+
+    def stop_writing(self, connection: Connection) -> None:
+        self._loop.remove_writer(connection.fd)
+
+    def forget(self, connection: Connection) -> None:
+        """A connection closes: nothing of it stays."""
+        self._loop.remove_reader(connection.fd)
+        self._loop.remove_writer(connection.fd)
+        del self.connections[connection.fd]
+        self.quotas.release(connection.listener, connection.address)
+        for endpoint in self._endpoints:
+            self._accept_on(endpoint)
+
+    def release_request(self, size: int) -> None:
+        channel = self.channel
+        channel.queued_requests -= 1
+        channel.queued_bytes -= size
+
+    def wait_for_room(self, connection: Connection) -> None:
+        self._waiting_for_room.append(connection)
+        self.wake()
+
+    def log_refused_frame(self, connection: Connection, size: int) -> None:
+        logger.warning(
+            "closing %s: it announced a request of %d bytes, socket.request.max.bytes is %d",
+            connection.address,
+            size,
+            self.request_bytes_max,
+        )
+
+    # --- turns ---
+
+    def schedule_flush(self, connection: Connection) -> None:
+        self._to_flush.append(connection)
+        if not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
+            self._loop.call_soon(self._on_turn_end)
+
+    def wake(self) -> None:
+        """Make sure that a turn ends soon: something was staged or completed."""
+        if not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
+            self._loop.call_soon(self._on_turn_end)
+
+    def _on_turn_end(self) -> None:
+        self._is_turn_scheduled = False
+        self.now_ms = self._wall_ms()
+        self._end_turn()
+        to_flush = self._to_flush
+        self._to_flush = []
+        for connection in to_flush:
+            connection.flush()
+        if self._waiting_for_room:
+            self._let_in_waiting()
+
+    def _let_in_waiting(self) -> None:
+        waiting = self._waiting_for_room
+        for _ in range(len(waiting)):
+            if self.channel.is_full:
+                return
+            connection = waiting.popleft()
+            if not connection.is_closed:
+                connection.channel_has_room()
+
+    # --- housekeeping ---
+
+    def close_idle(self, now_ms: int) -> int:
+        """Close connections that have been silent for `connections.max.idle.ms` and wait for nothing."""
+        idle_ms_max = self._limits.connections_idle_ms_max
+        self.now_ms = now_ms
+        if idle_ms_max < 0:
+            return 0
+        oldest = now_ms - idle_ms_max
+        idle = [c for c in self.connections.values() if c.last_active_ms < oldest and not c.unanswered]
+        for connection in idle:
+            connection.close()
+        return len(idle)
+
+    def update_limits(self, limits: NetworkLimits) -> None:
+        """Limits changed while running: lowered ones close the connections that were idle longest."""
+        self._limits = limits
+        self.quotas.update_limits(limits)
+        self.request_bytes_max = limits.request_bytes_max
+        self.channel.requests_max = limits.queued_requests_max
+        excess = self.quotas.excess()
+        if excess:
+            for connection in sorted(self.connections.values(), key=lambda c: c.last_active_ms)[:excess]:
+                connection.close()
+        for endpoint in self._endpoints:
+            self._accept_on(endpoint)
+
+    def close(self) -> None:
+        self.stop_accepting()
+        for endpoint in self._endpoints:
+            endpoint.socket.close()
+        for connection in list(self.connections.values()):
+            connection.close()

@@ -1,0 +1,181 @@
+"""Reading from partitions for a Fetch, and fetches that wait for more to read.
+
+`read_partitions` decides what each partition is answered; `DelayedFetch` holds a request for which there is not enough
+yet. Both are called by the replica manager. What is read is a slice of a file: its bytes are not touched here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from tidelog.replication.partition import Partition
+from tidelog.timing import DelayedOperation
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.fetch import FetchPartition, PartitionReply, TopicKey
+
+READ_COMMITTED: Final = 1
+_UNDEFINED: Final = -1
+
+
+class FetchParameters(NamedTuple):
+    """What holds for a whole request."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    is_first_batch_whole: bool
+    """From version 3 on the first batch comes whole even above the limits; before, the limits are hard."""
+
+    @property
+    def is_from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+class Wanted(NamedTuple):
+    """One partition of a request. `topic` is None where an id named no topic: `error` then says what to answer."""
+
+    topic_key: TopicKey
+    topic: str | None
+    fetch: FetchPartition
+    error: ErrorCode = ErrorCode.NONE
+
+
+class PartitionSource(Protocol):
+    """Where partitions are found: the replica manager."""
+
+    def partition(self, topic: str, index: int) -> Partition: ...
+
+
+def read_partitions(
+    source: PartitionSource, parameters: FetchParameters, wanted: Sequence[Wanted]
+) -> tuple[list[PartitionReply], int, bool]:
+    """Read what is wanted, within the limits; returns the replies in order, their bytes, and whether one is an error."""
+    replies: list[PartitionReply] = []
+    bytes_left = parameters.max_bytes
+    bytes_read = 0
+    is_first = parameters.is_first_batch_whole
+    has_error = False
+    for entry in wanted:
+        fetch = entry.fetch
+        topic = entry.topic
+        try:
+            if topic is None:
+                raise ApiError(entry.error)
+            partition = source.partition(topic, fetch.index)
+            reply = _read(partition, fetch, parameters, min(fetch.max_bytes, bytes_left), is_first)
+        except ApiError as error:
+            reply = PartitionReply(fetch.index, error.code)
+            has_error = True
+        records = reply.records
+        if records is not None:
+            size = len(records) if isinstance(records, bytes) else records.length
+            bytes_read += size
+            bytes_left = max(0, bytes_left - size)
+            is_first = False
+        elif reply.diverging_epoch is not None:
+            has_error = True
+        replies.append(reply)
+    return replies, bytes_read, has_error
+
+
+def _read(
+    partition: Partition, fetch: FetchPartition, parameters: FetchParameters, max_bytes: int, is_first: bool
+) -> PartitionReply:
+    partition.check_readable(fetch.current_leader_epoch)
+    log = partition.log
+    high_watermark = log.high_watermark
+    last_stable_offset = log.last_stable_offset
+    diverging = _diverging_epoch(partition, fetch) if fetch.last_fetched_epoch >= 0 else None
+    if diverging is not None:
+        return PartitionReply(
+            fetch.index, 0, high_watermark, last_stable_offset, log.log_start_offset, diverging_epoch=diverging
+        )
+    if parameters.replica_id >= 0:
+        end_offset = log.written_end_offset
+    elif parameters.isolation_level == READ_COMMITTED:
+        end_offset = last_stable_offset
+    else:
+        end_offset = high_watermark
+    records = None
+    offset = fetch.fetch_offset
+    if offset != end_offset or offset < log.log_start_offset:
+        records = log.read(offset, max_bytes, end_offset, is_first).slice
+    aborted = None
+    if parameters.isolation_level == READ_COMMITTED:
+        aborted = _aborted_transactions(partition, offset, end_offset) if records is not None else []
+    return PartitionReply(
+        fetch.index, 0, high_watermark, last_stable_offset, log.log_start_offset, aborted, -1, records
+    )
+
+
+def _aborted_transactions(partition: Partition, offset: int, end_offset: int) -> list[tuple[int, int]]:
+    return [(entry.producer_id, entry.first_offset) for entry in partition.log.aborted_transactions(offset, end_offset)]
+
+
+def _diverging_epoch(partition: Partition, fetch: FetchPartition) -> tuple[int, int] | None:
+    """Where the reader's log left ours, if it did (KIP-595): it then truncates instead of reading on."""
+    epoch, end_offset = partition.log.end_offset_for_epoch(fetch.last_fetched_epoch)
+    if epoch == _UNDEFINED or end_offset == _UNDEFINED:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{partition.topic}-{partition.index} knows no epoch up to {fetch.last_fetched_epoch}",
+        )
+    if epoch < fetch.last_fetched_epoch or end_offset < fetch.fetch_offset:
+        return epoch, end_offset
+    return None
+
+
+class DelayedFetch(DelayedOperation):
+    """A fetch that waits until there are `min_bytes` to read, something about a partition changes, or time is up."""
+
+    __slots__ = ("_parameters", "_respond", "_source", "_wanted")
+
+    def __init__(
+        self,
+        source: PartitionSource,
+        parameters: FetchParameters,
+        wanted: Sequence[Wanted],
+        respond: Callable[[list[PartitionReply]], None],
+        deadline_ms: int,
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._source = source
+        self._parameters = parameters
+        self._wanted = wanted
+        self._respond = respond
+
+    def try_complete(self) -> bool:
+        parameters = self._parameters
+        if parameters.min_bytes <= 1:
+            return self._has_any() and self.force_complete()
+        _, bytes_read, has_error = read_partitions(self._source, parameters, self._wanted)
+        return (bytes_read >= parameters.min_bytes or has_error) and self.force_complete()
+
+    def _has_any(self) -> bool:
+        """Is there a byte to read, or an error to tell, anywhere? Cheaper than reading, and asked at every append."""
+        parameters = self._parameters
+        for entry in self._wanted:
+            if entry.topic is None:
+                return True
+            try:
+                partition = self._source.partition(entry.topic, entry.fetch.index)
+                partition.check_readable(entry.fetch.current_leader_epoch)
+            except ApiError:
+                return True
+            log = partition.log
+            if parameters.replica_id >= 0:
+                end_offset = log.written_end_offset
+            elif parameters.isolation_level == READ_COMMITTED:
+                end_offset = log.last_stable_offset
+            else:
+                end_offset = log.high_watermark
+            if end_offset > entry.fetch.fetch_offset or entry.fetch.fetch_offset < log.log_start_offset:
+                return True
+        return False
+
+    def on_complete(self) -> None:
+        replies, _, _ = read_partitions(self._source, self._parameters, self._wanted)
+        self._respond(replies)

@@ -1,0 +1,94 @@
+"""Produce requests between their append and their answer.
+
+A `PendingProduce` lives for one turn: its records are staged, its answer is written when they are. Only a request that
+must wait for followers (acks=all) or for a sync to disk becomes a `DelayedProduce` in purgatory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tidelog.replication.partition import Partition
+from tidelog.timing import DelayedOperation
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.produce import PartitionReply
+
+
+class Appended(NamedTuple):
+    """One partition of a request: what it will be answered if all goes well, and the offset that must be reached."""
+
+    topic: str
+    partition: Partition | None
+    reply: PartitionReply
+    required_offset: int
+
+
+Respond = Callable[[list[Appended]], None]
+
+
+def offline_reply(reply: PartitionReply) -> PartitionReply:
+    """The write was refused by the disk: what was staged is not there, whatever was promised before."""
+    return PartitionReply(reply.index, ErrorCode.KAFKA_STORAGE_ERROR, error_message="the log directory is offline")
+
+
+class PendingProduce:
+    """A request whose records are staged in this turn."""
+
+    __slots__ = ("acks", "appended", "respond", "timeout_ms")
+
+    def __init__(self, appended: list[Appended], acks: int, timeout_ms: int, respond: Respond) -> None:
+        self.appended = appended
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.respond = respond
+
+    def is_satisfied(self) -> bool:
+        """Has every partition reached what this request waits for? A partition that failed has nothing to wait for."""
+        for _, partition, _, required_offset in self.appended:
+            if partition is None or partition.is_offline:
+                continue
+            log = partition.log
+            reached = log.high_watermark if self.acks == -1 else log.durable_end_offset
+            if reached < required_offset:
+                return False
+        return True
+
+    def complete(self) -> None:
+        """Answer with what became of each partition."""
+        appended = self.appended
+        for position, entry in enumerate(appended):
+            partition = entry.partition
+            if partition is not None and partition.is_offline:
+                appended[position] = entry._replace(reply=offline_reply(entry.reply))
+        self.respond(appended)
+
+    def time_out(self) -> None:
+        """The deadline passed: partitions that are not there yet are answered so; they may still get there."""
+        for position, entry in enumerate(self.appended):
+            partition = entry.partition
+            if partition is None or partition.is_offline:
+                continue
+            if partition.log.high_watermark < entry.required_offset:
+                reply = PartitionReply(entry.reply.index, ErrorCode.REQUEST_TIMED_OUT)
+                self.appended[position] = entry._replace(reply=reply)
+        self.complete()
+
+
+class DelayedProduce(DelayedOperation):
+    """A produce that waits for its records to be committed, or for `request.timeout.ms`."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self, pending: PendingProduce, deadline_ms: int) -> None:
+        super().__init__(deadline_ms)
+        self._pending = pending
+
+    def try_complete(self) -> bool:
+        return self._pending.is_satisfied() and self.force_complete()
+
+    def on_complete(self) -> None:
+        if self._pending.is_satisfied():
+            self._pending.complete()
+        else:
+            self._pending.time_out()

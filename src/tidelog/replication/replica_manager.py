@@ -1,0 +1,221 @@
+"""The partitions of this broker, and everything that is appended to or read from them.
+
+The broker's handlers call it; it calls the partitions' logs and keeps the purgatories. Appends of one event-loop turn
+are staged and written together in `end_turn`, which the socket server calls before any reply of that turn leaves:
+
+    stage … stage → end_turn: write every dirty log → move high watermarks → answer produces → wake fetches
+
+A log directory that refuses a write goes offline with all its partitions; the others are not disturbed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from tidelog.replication.delete_records import DelayedDeleteRecords, DeletedUpTo, DeleteResult
+from tidelog.replication.fetch import DelayedFetch, FetchParameters, Wanted, read_partitions
+from tidelog.replication.partition import Partition
+from tidelog.replication.produce import DelayedProduce, PendingProduce
+from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.log import Log
+from tidelog.storage.types import StartOffsetReason
+from tidelog.timing import Clock, Purgatory, Timer
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.fetch import PartitionReply
+
+logger = logging.getLogger(__name__)
+
+
+class PurgeIntervals:
+    """How many completed operations may linger in each purgatory; from the `*.purgatory.purge.interval.requests`."""
+
+    __slots__ = ("delete_records", "fetch", "producer")
+
+    def __init__(self, producer: int = 1000, fetch: int = 1000, delete_records: int = 1) -> None:
+        self.producer = producer
+        self.fetch = fetch
+        self.delete_records = delete_records
+
+
+class ReplicaManager:
+    """Owns this broker's partitions. Everything runs on the event loop's thread."""
+
+    def __init__(
+        self,
+        local_id: int,
+        clock: Clock,
+        timer: Timer,
+        on_log_dir_failure: Callable[[LogDirFailure], None],
+        flush_in_background: Callable[[Log, Callable[[], None]], None],
+        purge_intervals: PurgeIntervals | None = None,
+    ) -> None:
+        intervals = purge_intervals or PurgeIntervals()
+        self.local_id = local_id
+        self.produce_purgatory: Purgatory[DelayedProduce] = Purgatory("Produce", timer, intervals.producer)
+        self.fetch_purgatory: Purgatory[DelayedFetch] = Purgatory("Fetch", timer, intervals.fetch)
+        self.delete_records_purgatory: Purgatory[DelayedDeleteRecords] = Purgatory(
+            "DeleteRecords", timer, intervals.delete_records
+        )
+        self._clock = clock
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._dirty: list[Partition] = []
+        self._pending: list[PendingProduce] = []
+        self._on_log_dir_failure = on_log_dir_failure
+        self._flush_in_background = flush_in_background
+
+    # --- partitions ---
+
+    def add_partition(self, topic: str, index: int, topic_id: bytes, log: Log) -> Partition:
+        partition = Partition(topic, index, topic_id, log, self.local_id)
+        self._partitions[topic, index] = partition
+        return partition
+
+    def remove_partition(self, topic: str, index: int) -> Partition | None:
+        """Forget a partition; whoever waits for it is answered with what is true then."""
+        partition = self._partitions.pop((topic, index), None)
+        if partition is not None:
+            partition.is_leader = False
+            self._complete_waiting(partition.key)
+        return partition
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        return self._partitions.get((topic, index))
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition, or the error a client gets who asks for it."""
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker does not host {topic}-{index}")
+        return partition
+
+    def partitions(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    # --- in ---
+
+    def staged(self, partition: Partition) -> None:
+        """A partition has records that are not written yet."""
+        if not partition.is_dirty:
+            partition.is_dirty = True
+            self._dirty.append(partition)
+
+    def answer_when_written(self, pending: PendingProduce) -> None:
+        """Answer a produce at the end of this turn, or later if it has to wait."""
+        self._pending.append(pending)
+
+    def end_turn(self) -> None:
+        """Write what was staged, then answer what waited for it."""
+        dirty = self._dirty
+        if dirty:
+            self._dirty = []
+            advanced = [partition for partition in dirty if self._write(partition)]
+        pending = self._pending
+        if pending:
+            self._pending = []
+            for request in pending:
+                self._complete_or_delay(request)
+        if dirty:
+            for partition in advanced:
+                self._complete_waiting(partition.key)
+
+    def _write(self, partition: Partition) -> bool:
+        """Write a partition's staged records; True when its high watermark moved."""
+        partition.is_dirty = False
+        log = partition.log
+        try:
+            log.write_staged()
+        except LogDirFailure as failure:
+            self.fail_log_dir(failure)
+            return False
+        if log.is_flush_due:
+            self._flush_in_background(log, lambda: self._on_flushed(partition))
+            return False
+        return partition.advance_high_watermark()
+
+    def _on_flushed(self, partition: Partition) -> None:
+        """A sync that `flush.messages` asked for is done: what it covers may be read and answered."""
+        partition.advance_high_watermark()
+        self._complete_waiting(partition.key)
+
+    def _complete_or_delay(self, request: PendingProduce) -> None:
+        if request.is_satisfied():
+            request.complete()
+            return
+        deadline_ms = self._clock.monotonic_ms() + max(request.timeout_ms, 0)
+        keys = [entry.partition.key for entry in request.appended if entry.partition is not None]
+        self.produce_purgatory.try_complete_else_watch(DelayedProduce(request, deadline_ms), keys)
+
+    def _complete_waiting(self, key: tuple[str, int]) -> None:
+        self.fetch_purgatory.check_and_complete(key)
+        self.produce_purgatory.check_and_complete(key)
+        self.delete_records_purgatory.check_and_complete(key)
+
+    # --- out ---
+
+    def fetch(
+        self,
+        parameters: FetchParameters,
+        wanted: Sequence[Wanted],
+        respond: Callable[[list[PartitionReply]], None],
+    ) -> bool:
+        """Read and respond now, or when there is enough to read; True when it responded now."""
+        replies, bytes_read, has_error = read_partitions(self, parameters, wanted)
+        if parameters.max_wait_ms <= 0 or not wanted or bytes_read >= parameters.min_bytes or has_error:
+            respond(replies)
+            return True
+        now_ms = self._clock.monotonic_ms()
+        delayed = DelayedFetch(self, parameters, wanted, respond, now_ms + parameters.max_wait_ms)
+        keys = [(entry.topic, entry.fetch.index) for entry in wanted]
+        return self.fetch_purgatory.try_complete_else_watch(delayed, keys, now_ms)
+
+    # --- deletion ---
+
+    def delete_records(
+        self,
+        offsets: Sequence[tuple[str, int, int]],
+        timeout_ms: int,
+        respond: Callable[[list[DeleteResult]], None],
+    ) -> None:
+        """Move log start offsets (`-1` stands for the high watermark) and respond when all replicas have followed."""
+        deleted = [self._delete_before(topic, index, offset) for topic, index, offset in offsets]
+        operation = DelayedDeleteRecords(deleted, respond, self._clock.monotonic_ms() + max(timeout_ms, 0))
+        keys = [(entry.topic, entry.index) for entry in deleted if entry.partition is not None]
+        self.delete_records_purgatory.try_complete_else_watch(operation, keys)
+
+    def _delete_before(self, topic: str, index: int, offset: int) -> DeletedUpTo:
+        try:
+            partition = self.partition(topic, index)
+            partition.check_readable(-1)
+            log = partition.log
+            if "delete" not in log.config.cleanup_policy:
+                raise ApiError(ErrorCode.POLICY_VIOLATION, f"{topic} is not cleaned up by deletion (cleanup.policy)")
+            target = log.high_watermark if offset == -1 else offset
+            if target < 0 or target > log.high_watermark:
+                raise ApiError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"cannot delete before {offset}: the high watermark of {topic}-{index} is {log.high_watermark}",
+                )
+            log.maybe_increment_log_start_offset(target, StartOffsetReason.CLIENT_DELETION)
+        except LogDirFailure as failure:
+            self.fail_log_dir(failure)
+            return DeletedUpTo(topic, index, None, offset, ErrorCode.KAFKA_STORAGE_ERROR)
+        except ApiError as error:
+            return DeletedUpTo(topic, index, None, offset, error.code)
+        return DeletedUpTo(topic, index, partition, target)
+
+    # --- failure ---
+
+    def fail_log_dir(self, failure: LogDirFailure) -> None:
+        """Take every partition of a failed log directory offline; those who wait for them are told."""
+        directory = failure.directory
+        failed = [p for p in self._partitions.values() if not p.is_offline and p.log.parent_directory == directory]
+        for partition in failed:
+            partition.go_offline()
+        logger.error("log directory %s failed (%s): %d partitions go offline", directory, failure.cause, len(failed))
+        self._on_log_dir_failure(failure)
+        for partition in failed:
+            self._complete_waiting(partition.key)

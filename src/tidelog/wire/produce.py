@@ -1,0 +1,276 @@
+"""The hot codec of Produce: requests are read as positions, responses are written in one pass.
+
+`messages.ProduceRequest` says what the bytes mean; this module says it again for speed, and a property test holds the
+two equal. The broker's produce handler is the only caller.
+
+Record data is never copied here: a partition is `(index, start, stop)` into the frame's buffer, `start == -1` for null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct, error
+from typing import NamedTuple
+
+from tidelog.wire.errors import WireError
+
+FLEXIBLE_FROM = 9
+
+PartitionSpan = tuple[int, int, int]
+TopicSpans = tuple[str, list[PartitionSpan]]
+Buffer = bytes | bytearray | memoryview
+
+_unpack_short = Struct(">h").unpack_from
+_unpack_int = Struct(">i").unpack_from
+_unpack_acks_timeout_count = Struct(">hii").unpack_from
+_unpack_acks_timeout = Struct(">hi").unpack_from
+_unpack_two_ints = Struct(">ii").unpack_from
+
+
+class ProduceSpans(NamedTuple):
+    """A Produce request, its records still in the frame's buffer."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[TopicSpans]
+
+
+class PartitionReply(NamedTuple):
+    """What one partition is answered."""
+
+    index: int
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    error_message: str | None = None
+    current_leader: tuple[int, int] | None = None
+
+
+TopicReply = tuple[str, Sequence[PartitionReply]]
+
+
+def decode_request(data: Buffer, position: int, end: int, version: int) -> ProduceSpans:
+    """The request whose body is `data[position:end]`."""
+    try:
+        if version >= FLEXIBLE_FROM:
+            return _decode_flexible(data, position, end)
+        return _decode_classic(data, position, end, version)
+    except (error, IndexError, UnicodeDecodeError) as cause:
+        raise WireError(f"Produce v{version}: the request ends or breaks off within a field ({cause})") from cause
+
+
+def _decode_classic(data: Buffer, position: int, end: int, version: int) -> ProduceSpans:
+    transactional_id = None
+    if version >= 3:
+        (length,) = _unpack_short(data, position)
+        position += 2
+        if length >= 0:
+            transactional_id = str(data[position : position + length], "utf-8")
+            position += length
+    acks, timeout_ms, topic_count = _unpack_acks_timeout_count(data, position)
+    position += 10
+    topics: list[TopicSpans] = []
+    for _ in range(_checked_count(topic_count, end - position)):
+        (length,) = _unpack_short(data, position)
+        if length < 0:
+            raise WireError("Produce: a topic name is null")
+        position += 2 + length
+        name = str(data[position - length : position], "utf-8")
+        (partition_count,) = _unpack_int(data, position)
+        position += 4
+        partitions: list[PartitionSpan] = []
+        for _ in range(_checked_count(partition_count, end - position)):
+            index, size = _unpack_two_ints(data, position)
+            position += 8
+            if size < 0:
+                partitions.append((index, -1, -1))
+                continue
+            partitions.append((index, position, position + size))
+            position += size
+        topics.append((name, partitions))
+    if position > end:
+        raise WireError(f"Produce v{version}: fields reach {position - end} bytes beyond the request")
+    return ProduceSpans(transactional_id, acks, timeout_ms, topics)
+
+
+def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
+    length, position = _varint(data, position)
+    transactional_id = None
+    if length:
+        position += length - 1
+        transactional_id = str(data[position - length + 1 : position], "utf-8")
+    acks, timeout_ms = _unpack_acks_timeout(data, position)
+    topic_count, position = _varint(data, position + 6)
+    topics: list[TopicSpans] = []
+    for _ in range(_checked_count(topic_count - 1, end - position)):
+        length, position = _varint(data, position)
+        if not length:
+            raise WireError("Produce: a topic name is null")
+        position += length - 1
+        name = str(data[position - length + 1 : position], "utf-8")
+        partition_count, position = _varint(data, position)
+        partitions: list[PartitionSpan] = []
+        for _ in range(_checked_count(partition_count - 1, end - position)):
+            (index,) = _unpack_int(data, position)
+            size, position = _varint(data, position + 4)
+            if size:
+                partitions.append((index, position, position + size - 1))
+                position += size - 1
+            else:
+                partitions.append((index, -1, -1))
+            position = _skip_tags(data, position, end)
+        topics.append((name, partitions))
+        position = _skip_tags(data, position, end)
+    position = _skip_tags(data, position, end)
+    if position > end:
+        raise WireError(f"Produce: fields reach {position - end} bytes beyond the request")
+    return ProduceSpans(transactional_id, acks, timeout_ms, topics)
+
+
+def _varint(data: Buffer, position: int) -> tuple[int, int]:
+    byte = data[position]
+    if byte < 0x80:
+        return byte, position + 1
+    value = byte & 0x7F
+    shift = 7
+    while True:
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position + 1
+        shift += 7
+        if shift > 28:
+            raise WireError(f"an unsigned varint at byte {position} is longer than five bytes")
+
+
+def _skip_tags(data: Buffer, position: int, end: int) -> int:
+    if position < end and not data[position]:
+        return position + 1
+    count, position = _varint(data, position)
+    for _ in range(_checked_count(count, end - position)):
+        _, position = _varint(data, position)
+        size, position = _varint(data, position)
+        position += size
+    return position
+
+
+def _checked_count(count: int, remaining_bytes: int) -> int:
+    """Every element takes a byte or more, so a larger count is a lie and is refused before anything is allocated."""
+    if count > remaining_bytes:
+        raise WireError(f"an array of {count} elements in {remaining_bytes} bytes")
+    return max(count, 0)
+
+
+# --- responses -------------------------------------------------------------------------------------------------------
+
+_pack_count = Struct(">i").pack
+_pack_string_length = Struct(">h").pack
+# index, error code, base offset, then by version: log append time, log start offset
+_pack_v0 = Struct(">ihq").pack
+_pack_v2 = Struct(">ihqq").pack
+_pack_v5 = Struct(">ihqqq").pack
+_NULL_STRING = b"\xff\xff"
+# One partition of one topic without errors, v9+: the shape of nearly every answer.
+_pack_single_head = Struct(">iibb").pack
+_pack_single_tail = Struct(">bihqqqbbbbib").pack
+
+
+def encode_single(correlation_id: int, topic: bytes, reply: PartitionReply) -> bytes:
+    """A whole v9+ response frame for one partition that went well; `topic` is UTF-8 and shorter than 127 bytes."""
+    length = len(topic)
+    return b"".join(
+        (
+            _pack_single_head(length + 47, correlation_id, 0, 2),
+            bytes((length + 1,)),
+            topic,
+            _pack_single_tail(2, reply[0], 0, reply[2], reply[3], reply[4], 1, 0, 0, 0, 0, 0),
+        )
+    )
+
+
+def encode_response(correlation_id: int, version: int, topics: Sequence[TopicReply], throttle_time_ms: int) -> bytes:
+    """A whole response frame, length and header included."""
+    parts = _flexible_parts(version, topics) if version >= FLEXIBLE_FROM else _classic_parts(version, topics)
+    if version >= 1:
+        parts.append(_pack_count(throttle_time_ms))
+    header = correlation_id.to_bytes(4, "big", signed=True)
+    if version >= FLEXIBLE_FROM:
+        header += b"\x00"
+        parts.append(b"\x00")
+    body = b"".join(parts)
+    return b"".join((_pack_count(len(header) + len(body)), header, body))
+
+
+def _fixed_part(version: int, reply: PartitionReply) -> bytes:
+    index, code, base_offset, log_append_time_ms, log_start_offset = reply[:5]
+    if version >= 5:
+        return _pack_v5(index, code, base_offset, log_append_time_ms, log_start_offset)
+    if version >= 2:
+        return _pack_v2(index, code, base_offset, log_append_time_ms)
+    return _pack_v0(index, code, base_offset)
+
+
+def _classic_parts(version: int, topics: Sequence[TopicReply]) -> list[bytes]:
+    parts = [_pack_count(len(topics))]
+    for name, replies in topics:
+        raw = name.encode()
+        parts += (_pack_string_length(len(raw)), raw, _pack_count(len(replies)))
+        for reply in replies:
+            parts.append(_fixed_part(version, reply))
+            if version >= 8:
+                parts.append(_pack_count(len(reply.record_errors)))
+                for batch_index, message in reply.record_errors:
+                    parts += (_pack_count(batch_index), _string(message))
+                parts.append(_string(reply.error_message))
+    return parts
+
+
+def _flexible_parts(version: int, topics: Sequence[TopicReply]) -> list[bytes]:
+    parts = [_uvarint(len(topics) + 1)]
+    for name, replies in topics:
+        parts += (_compact_string(name), _uvarint(len(replies) + 1))
+        for reply in replies:
+            parts += (_fixed_part(version, reply), _uvarint(len(reply.record_errors) + 1))
+            for batch_index, message in reply.record_errors:
+                parts += (_pack_count(batch_index), _compact_string(message), b"\x00")
+            parts.append(_compact_string(reply.error_message))
+            leader = reply.current_leader if version >= 10 else None
+            parts.append(b"\x00" if leader is None else _current_leader_tag(leader))
+        parts.append(b"\x00")
+    return parts
+
+
+def _current_leader_tag(leader: tuple[int, int]) -> bytes:
+    """One tagged field: tag 0, nine bytes, leader id and epoch and no tags of its own."""
+    return (
+        b"\x01\x00\x09" + leader[0].to_bytes(4, "big", signed=True) + leader[1].to_bytes(4, "big", signed=True) + b"\0"
+    )
+
+
+def _string(value: str | None) -> bytes:
+    if value is None:
+        return _NULL_STRING
+    raw = value.encode()
+    return _pack_string_length(len(raw)) + raw
+
+
+def _compact_string(value: str | None) -> bytes:
+    if value is None:
+        return b"\x00"
+    raw = value.encode()
+    return _uvarint(len(raw) + 1) + raw
+
+
+def _uvarint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
