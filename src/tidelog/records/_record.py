@@ -6,8 +6,8 @@ batches here. A record is
     length, attributes, timestamp delta, offset delta, key size and key, value size and value, header count, headers
 
 where all numbers but the attributes byte are zigzag varints and a size of -1 stands for null. The loops below read
-one-byte varints in place, because most of them are, and check each record once, at its end: if a slice ran past the
-data, the positions disagree by then.
+varints of one byte in place, of two where they are common, and leave longer ones to a function. They check each record
+once, at its end: if a slice ran past the data, the positions disagree by then.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,6 +17,7 @@ from tidelog.records._varint import UNZIGZAG, decode_varint, decode_varlong, enc
 from tidelog.records.errors import CorruptRecordError
 
 Headers = tuple[tuple[str, bytes | None], ...]
+_NO_HEADERS: Headers = ()
 
 
 class Record(NamedTuple):
@@ -48,46 +49,47 @@ def decode_records(
     new = tuple.__new__
     try:
         for _ in range(count):
-            end, position = decode_varint(data, position)
-            end += position
-            position += 1
-            if (byte := data[position]) < 0x80:
-                timestamp = unzigzag[byte]
+            if (low := data[position]) < 0x80:
+                end = unzigzag[low]
                 position += 1
+            elif (high := data[position + 1]) < 0x80:
+                end = unzigzag[low & 1] ^ (high << 6 | (low & 0x7F) >> 1)
+                position += 2
             else:
-                timestamp, position = decode_varlong(data, position)
-            if (byte := data[position]) < 0x80:
-                offset = unzigzag[byte]
+                end, position = decode_varint(data, position)
+            end += position
+            if (low := data[position + 1]) < 0x80:
+                timestamp = unzigzag[low]
+                position += 2
+            elif (high := data[position + 2]) < 0x80:
+                timestamp = unzigzag[low & 1] ^ (high << 6 | (low & 0x7F) >> 1)
+                position += 3
+            else:
+                timestamp, position = decode_varlong(data, position + 1)
+            if (low := data[position]) < 0x80:
+                offset = unzigzag[low]
                 position += 1
+            elif (high := data[position + 1]) < 0x80:
+                offset = unzigzag[low & 1] ^ (high << 6 | (low & 0x7F) >> 1)
+                position += 2
             else:
                 offset, position = decode_varint(data, position)
-            if (byte := data[position]) < 0x80:
-                length = unzigzag[byte]
+            if (low := data[position]) < 0x80:
+                length = unzigzag[low]
                 position += 1
             else:
                 length, position = decode_varint(data, position)
-            if length >= 0:
-                key = data[position : (position := position + length)]
-            elif length == -1:
-                key = None
-            else:
-                raise _negative_size("key", length)
-            if (byte := data[position]) < 0x80:
-                length = unzigzag[byte]
+            key = data[position : (position := position + length)] if length >= 0 else _null("key", length)
+            if (low := data[position]) < 0x80:
+                length = unzigzag[low]
                 position += 1
+            elif (high := data[position + 1]) < 0x80:
+                length = unzigzag[low & 1] ^ (high << 6 | (low & 0x7F) >> 1)
+                position += 2
             else:
                 length, position = decode_varint(data, position)
-            if length >= 0:
-                value = data[position : (position := position + length)]
-            elif length == -1:
-                value = None
-            else:
-                raise _negative_size("value", length)
-            headers: Headers = ()
-            if data[position]:
-                headers, position = _decode_headers(data, position)
-            else:
-                position += 1
+            value = data[position : (position := position + length)] if length >= 0 else _null("value", length)
+            headers, position = _decode_headers(data, position) if data[position] else (_NO_HEADERS, position + 1)
             if position != end or end > size:
                 raise _misfit(position, end, size)
             yield new(
@@ -116,34 +118,38 @@ def scan_records(data: bytes, count: int) -> Iterator[RecordShape]:
         for _ in range(count):
             end, position = decode_varint(data, position)
             end += position
-            timestamp, position = decode_varlong(data, position + 1)
-            if (byte := data[position]) < 0x80:
-                offset = unzigzag[byte]
+            if (low := data[position + 1]) < 0x80:
+                timestamp = unzigzag[low]
+                position += 2
+            elif (high := data[position + 2]) < 0x80:
+                timestamp = unzigzag[low & 1] ^ (high << 6 | (low & 0x7F) >> 1)
+                position += 3
+            else:
+                timestamp, position = decode_varlong(data, position + 1)
+            if (low := data[position]) < 0x80:
+                offset = unzigzag[low]
                 position += 1
+            elif (high := data[position + 1]) < 0x80:
+                offset = unzigzag[low & 1] ^ (high << 6 | (low & 0x7F) >> 1)
+                position += 2
             else:
                 offset, position = decode_varint(data, position)
-            if (byte := data[position]) < 0x80:
-                key_bytes = unzigzag[byte]
+            if (low := data[position]) < 0x80:
+                key_bytes = unzigzag[low]
                 position += 1
             else:
                 key_bytes, position = decode_varint(data, position)
-            if key_bytes > 0:
-                position += key_bytes
-            elif key_bytes < -1:
-                raise _negative_size("key", key_bytes)
-            if (byte := data[position]) < 0x80:
-                value_bytes = unzigzag[byte]
+            position += key_bytes if key_bytes >= 0 else _null_bytes("key", key_bytes)
+            if (low := data[position]) < 0x80:
+                value_bytes = unzigzag[low]
                 position += 1
+            elif (high := data[position + 1]) < 0x80:
+                value_bytes = unzigzag[low & 1] ^ (high << 6 | (low & 0x7F) >> 1)
+                position += 2
             else:
                 value_bytes, position = decode_varint(data, position)
-            if value_bytes > 0:
-                position += value_bytes
-            elif value_bytes < -1:
-                raise _negative_size("value", value_bytes)
-            if data[position]:
-                position = _decode_headers(data, position)[1]
-            else:
-                position += 1
+            position += value_bytes if value_bytes >= 0 else _null_bytes("value", value_bytes)
+            position = _decode_headers(data, position)[1] if data[position] else position + 1
             if position != end or end > size:
                 raise _misfit(position, end, size)
             yield new(RecordShape, (offset, timestamp, key_bytes, value_bytes))
@@ -213,6 +219,19 @@ def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 
 def _negative_size(what: str, size: int) -> CorruptRecordError:
     return CorruptRecordError(f"a record has a {what} of {size} bytes")
+
+
+def _null(what: str, size: int) -> bytes | None:
+    """Null, if `size` says so; no other negative size means anything."""
+    if size != -1:
+        raise _negative_size(what, size)
+    return None
+
+
+def _null_bytes(what: str, size: int) -> int:
+    """What null takes up: nothing."""
+    _null(what, size)
+    return 0
 
 
 def _misfit(position: int, end: int, size: int) -> CorruptRecordError:

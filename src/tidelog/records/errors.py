@@ -7,11 +7,15 @@ of their own.
 
 from typing import ClassVar
 
+from tidelog.wire.errors import ErrorCode
+
+RecordErrors = tuple[tuple[int, str], ...]
+
 
 class CorruptRecordError(ValueError):
     """The bytes are not what the format says: bad length, magic, checksum, varint, or compressed data."""
 
-    code: ClassVar[int] = 2  # CORRUPT_MESSAGE
+    code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
 
 
 class InvalidRecordError(ValueError):
@@ -20,33 +24,33 @@ class InvalidRecordError(ValueError):
     `record_errors` holds `(batch_index, message)` for each record at fault; it is empty when the batch as a whole is.
     """
 
-    code: ClassVar[int] = 87  # INVALID_RECORD
+    code: ClassVar[ErrorCode] = ErrorCode.INVALID_RECORD
 
-    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+    def __init__(self, message: str, record_errors: RecordErrors = ()) -> None:
         super().__init__(message)
         self.message = message
         self.record_errors = record_errors
 
 
 class InvalidTimestampError(InvalidRecordError):
-    """Timestamps further from the broker's clock than the topic allows."""
+    """Timestamps further from the broker's clock than the topic allows, or of a type only brokers may write."""
 
-    code: ClassVar[int] = 32  # INVALID_TIMESTAMP
+    code: ClassVar[ErrorCode] = ErrorCode.INVALID_TIMESTAMP
 
 
 class RecordTooLargeError(ValueError):
     """A batch is larger than `max.message.bytes`."""
 
-    code: ClassVar[int] = 10  # MESSAGE_TOO_LARGE
+    code: ClassVar[ErrorCode] = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class RecordBatchTooLargeError(ValueError):
-    """The record set is larger than one segment may be (`segment.bytes`)."""
+    """A batch is larger than a whole segment may be (`segment.bytes`)."""
 
-    code: ClassVar[int] = 18  # RECORD_LIST_TOO_LARGE
+    code: ClassVar[ErrorCode] = ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 class UnsupportedCompressionError(ValueError):
-    """The codec exists but not for this format version: Zstandard needs magic 2 and Produce 7 or Fetch 10."""
+    """The codec is unknown, or not known to the format asked for: messages before magic 2 have no Zstandard."""
 
-    code: ClassVar[int] = 76  # UNSUPPORTED_COMPRESSION_TYPE
+    code: ClassVar[ErrorCode] = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
