@@ -20,8 +20,8 @@ from struct import unpack_from
 
 from tidelog.wire._source import FIXED_FORMATS, TABLE_SIZE, Source, layout, unpacker, unpackers
 from tidelog.wire.errors import WireError
-from tidelog.wire.primitives import NO_UUID, STRING_BYTES_MAX, Buffer, continue_uvarint
-from tidelog.wire.schema import Field, Message, Struct
+from tidelog.wire.primitives import NO_UUID, STRING_BYTES_MAX, Buffer, continue_uvarint, decode_uvarint
+from tidelog.wire.schema import LATEST, Field, Message, Struct
 
 
 def decoder_source(cls: type[Message], version: int, *, from_bytes: bool) -> Source:
@@ -34,6 +34,9 @@ def decoder_source(cls: type[Message], version: int, *, from_bytes: bool) -> Sou
             "unpack_from": unpack_from,
             "continue_uvarint": continue_uvarint,
             "continue_string": continue_string,
+            "tag_count": tag_count,
+            "tag_and_end": tag_and_end,
+            "unknown_fields": unknown_fields,
         }
     )
     writer = _DecoderWriter(source, version, version >= cls.flexible_from, from_bytes)
@@ -53,6 +56,35 @@ def continue_string(buffer: Buffer, position: int, first: int) -> tuple[int, int
     if length > STRING_BYTES_MAX + 1:
         raise WireError(f"string of {length - 1} bytes at {position} is longer than {STRING_BYTES_MAX}")
     return length, position
+
+
+def tag_count(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
+    """The number of tagged fields, given its first byte, if so many can be in the bytes that are left."""
+    count = first
+    if first > 127:
+        count, position = continue_uvarint(buffer, position, first)
+    if count * 2 > len(buffer) - position:
+        raise WireError(f"{count} tagged fields cannot be in {len(buffer) - position} bytes")
+    return count, position
+
+
+def tag_and_end(buffer: Buffer, position: int) -> tuple[int, int, int]:
+    """What stands before a tagged field: its tag; then where it begins, and where it ends."""
+    tag, position = decode_uvarint(buffer, position)
+    size, position = decode_uvarint(buffer, position)
+    if position + size > len(buffer):
+        raise WireError(f"tagged field {tag} of {size} bytes ends beyond the buffer's {len(buffer)} bytes")
+    return tag, position, position + size
+
+
+def unknown_fields(buffer: Buffer, position: int, count: int) -> tuple[dict[int, bytes], int]:
+    """Tagged fields of a struct that knows none, as they are."""
+    fields: dict[int, bytes] = {}
+    for _ in range(count):
+        tag, position, end = tag_and_end(buffer, position)
+        fields[tag] = bytes(buffer[position:end])
+        position = end
+    return fields, position
 
 
 class _DecoderWriter:
@@ -113,7 +145,7 @@ class _DecoderWriter:
 
     def _default(self, field: Field) -> str:
         if isinstance(field.element, type) and field.kind == "struct":
-            may_be_null = field.null_since < 0x7FFF
+            may_be_null = field.null_since < LATEST
             return "None" if may_be_null else f"{self._source.refer(field.element.__name__, field.element)}()"
         if field.default == ():
             return "[]"
@@ -257,39 +289,29 @@ class _DecoderWriter:
         return 2 if field.kind == "string" else 4
 
     def _tagged_fields(self, cls: type[Struct], target: str) -> None:
-        """Read the tagged fields that end a flexible struct: those of the version by tag, others as bytes."""
+        """Read the tagged fields that end a flexible struct. Almost always there are none."""
         source = self._source
         count = source.fresh("n")
         self._run.append(("B", count))
         self.flush()
-        tag, after = source.fresh("t"), source.fresh("e")
+        tagged = [(name, f) for name, f in cls.fields.items() if f.tag is not None and f.is_in(self._version)]
         with source.block(f"if {count}:"):
-            with source.block(f"if {count} > 127:"):
-                source.line(f"{count}, p = continue_uvarint(buf, p, {count})")
-            with source.block(f"if {count} * 2 > end - p:"):
-                source.line(f"raise WireError(f'{{{count}}} tagged fields cannot be in {{end - p}} bytes')")
+            source.line(f"{count}, p = tag_count(buf, p, {count})")
+            if not tagged:
+                source.line(f"{target}.unknown_tagged_fields, p = unknown_fields(buf, p, {count})")
+                return
+            tag, after = source.fresh("t"), source.fresh("e")
             with source.block(f"for _ in range({count}):"):
-                for variable in (tag, after):
-                    source.line(f"{variable} = buf[p]")
-                    source.line("p += 1")
-                    with source.block(f"if {variable} > 127:"):
-                        source.line(f"{variable}, p = continue_uvarint(buf, p, {variable})")
-                source.line(f"{after} += p")
-                self._by_tag(cls, target, tag, after)
-                with source.block(f"if p != {after} or p > end:"):
+                source.line(f"{tag}, p, {after} = tag_and_end(buf, p)")
+                keyword = "if"
+                for name, field in tagged:
+                    with source.block(f"{keyword} {tag} == {field.tag}:"):
+                        self._field(f"{target}.{name}", name, field)
+                        self.flush()
+                    keyword = "elif"
+                with source.block("else:"):
+                    unknown = f"{target}.unknown_tagged_fields"
+                    source.line(f"{unknown} = {{**({unknown} or {{}}), {tag}: bytes(buf[p:{after}])}}")
+                    source.line(f"p = {after}")
+                with source.block(f"if p != {after}:"):
                     source.line(f"raise WireError(f'tagged field {{{tag}}} ends at {{p}}, not at {{{after}}}')")
-
-    def _by_tag(self, cls: type[Struct], target: str, tag: str, after: str) -> None:
-        source = self._source
-        keyword = "if"
-        for name, field in cls.fields.items():
-            if field.tag is not None and field.is_in(self._version):
-                with source.block(f"{keyword} {tag} == {field.tag}:"):
-                    self._field(f"{target}.{name}", name, field)
-                    self.flush()
-                keyword = "elif"
-        with source.block("else:" if keyword == "elif" else "if True:"):
-            with source.block(f"if {target}.unknown_tagged_fields is None:"):
-                source.line(f"{target}.unknown_tagged_fields = {{}}")
-            source.line(f"{target}.unknown_tagged_fields[{tag}] = bytes(buf[p:{after}])")
-            source.line(f"p = {after}")

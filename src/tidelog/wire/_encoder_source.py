@@ -219,11 +219,13 @@ class _EncoderWriter:
                 source.line(f"{self._write}({self._packed()})")
             run, self._run = self._run, []
             known = source.fresh("k")
-            source.line(f"{known} = []")
+            if tagged:
+                source.line(f"{known} = []")
             for (name, field), condition in zip(tagged, differs, strict=True):
                 with source.block(f"if {condition}:"):
                     self._tagged_field(f"{subject}.{name}", field, known)
-            source.line(f"{self._write}(tagged_fields({known}, {subject}.unknown_tagged_fields))")
+            fields = f"{known if tagged else '()'}, {subject}.unknown_tagged_fields"
+            source.line(f"{self._write}(tagged_fields({fields}))")
             self._run = run
         with source.block("else:"):
             source.line(f"{self._write}({self._packed('x') if self._run else 'UVARINTS[0]'})")

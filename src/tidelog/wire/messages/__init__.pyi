@@ -1,8 +1,87 @@
+from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest as AddOffsetsToTxnRequest
+from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse as AddOffsetsToTxnResponse
+from tidelog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult as AddPartitionsToTxnPartitionResult,
+)
+from tidelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest as AddPartitionsToTxnRequest
+from tidelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse as AddPartitionsToTxnResponse
+from tidelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResult as AddPartitionsToTxnResult
+from tidelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnTopic as AddPartitionsToTxnTopic
+from tidelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnTopicResult as AddPartitionsToTxnTopicResult
+from tidelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnTransaction as AddPartitionsToTxnTransaction
+from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest as AllocateProducerIdsRequest
+from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse as AllocateProducerIdsResponse
+from tidelog.wire.messages.alter_client_quotas import AlterClientQuotasRequest as AlterClientQuotasRequest
+from tidelog.wire.messages.alter_client_quotas import AlterClientQuotasResponse as AlterClientQuotasResponse
+from tidelog.wire.messages.alter_client_quotas import EntryDataResponse as EntryDataResponse
+from tidelog.wire.messages.alter_client_quotas import OpData as OpData
+from tidelog.wire.messages.alter_configs import AlterConfigsRequest as AlterConfigsRequest
+from tidelog.wire.messages.alter_configs import AlterConfigsResponse as AlterConfigsResponse
+from tidelog.wire.messages.alter_partition import AlterPartitionRequest as AlterPartitionRequest
+from tidelog.wire.messages.alter_partition import AlterPartitionResponse as AlterPartitionResponse
+from tidelog.wire.messages.alter_partition import BrokerState as BrokerState
+from tidelog.wire.messages.alter_partition import PartitionDataResponse as PartitionDataResponse
+from tidelog.wire.messages.alter_partition import TopicDataResponse as TopicDataResponse
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest as AlterPartitionReassignmentsRequest,
+)
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse as AlterPartitionReassignmentsResponse,
+)
+from tidelog.wire.messages.alter_partition_reassignments import ReassignablePartition as ReassignablePartition
+from tidelog.wire.messages.alter_partition_reassignments import (
+    ReassignablePartitionResponse as ReassignablePartitionResponse,
+)
+from tidelog.wire.messages.alter_partition_reassignments import ReassignableTopic as ReassignableTopic
+from tidelog.wire.messages.alter_partition_reassignments import ReassignableTopicResponse as ReassignableTopicResponse
+from tidelog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir as AlterReplicaLogDir
+from tidelog.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult as AlterReplicaLogDirPartitionResult,
+)
+from tidelog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest as AlterReplicaLogDirsRequest
+from tidelog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsResponse as AlterReplicaLogDirsResponse
+from tidelog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirTopic as AlterReplicaLogDirTopic
+from tidelog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirTopicResult as AlterReplicaLogDirTopicResult
+from tidelog.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest as AlterUserScramCredentialsRequest,
+)
+from tidelog.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsResponse as AlterUserScramCredentialsResponse,
+)
+from tidelog.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsResult as AlterUserScramCredentialsResult,
+)
+from tidelog.wire.messages.alter_user_scram_credentials import ScramCredentialDeletion as ScramCredentialDeletion
+from tidelog.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertion as ScramCredentialUpsertion
 from tidelog.wire.messages.api_versions import ApiVersion as ApiVersion
 from tidelog.wire.messages.api_versions import ApiVersionsRequest as ApiVersionsRequest
 from tidelog.wire.messages.api_versions import ApiVersionsResponse as ApiVersionsResponse
 from tidelog.wire.messages.api_versions import FinalizedFeatureKey as FinalizedFeatureKey
 from tidelog.wire.messages.api_versions import SupportedFeatureKey as SupportedFeatureKey
+from tidelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest as ConsumerGroupDescribeRequest
+from tidelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeResponse as ConsumerGroupDescribeResponse
+from tidelog.wire.messages.consumer_group_describe import Member as Member
+from tidelog.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest as ConsumerGroupHeartbeatRequest,
+)
+from tidelog.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatResponse as ConsumerGroupHeartbeatResponse,
+)
+from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest as ControlledShutdownRequest
+from tidelog.wire.messages.controlled_shutdown import ControlledShutdownResponse as ControlledShutdownResponse
+from tidelog.wire.messages.controlled_shutdown import RemainingPartition as RemainingPartition
+from tidelog.wire.messages.create_acls import AclCreation as AclCreation
+from tidelog.wire.messages.create_acls import AclCreationResult as AclCreationResult
+from tidelog.wire.messages.create_acls import CreateAclsRequest as CreateAclsRequest
+from tidelog.wire.messages.create_acls import CreateAclsResponse as CreateAclsResponse
+from tidelog.wire.messages.create_delegation_token import CreatableRenewers as CreatableRenewers
+from tidelog.wire.messages.create_delegation_token import CreateDelegationTokenRequest as CreateDelegationTokenRequest
+from tidelog.wire.messages.create_delegation_token import CreateDelegationTokenResponse as CreateDelegationTokenResponse
+from tidelog.wire.messages.create_partitions import CreatePartitionsAssignment as CreatePartitionsAssignment
+from tidelog.wire.messages.create_partitions import CreatePartitionsRequest as CreatePartitionsRequest
+from tidelog.wire.messages.create_partitions import CreatePartitionsResponse as CreatePartitionsResponse
+from tidelog.wire.messages.create_partitions import CreatePartitionsTopic as CreatePartitionsTopic
+from tidelog.wire.messages.create_partitions import CreatePartitionsTopicResult as CreatePartitionsTopicResult
 from tidelog.wire.messages.create_topics import CreatableReplicaAssignment as CreatableReplicaAssignment
 from tidelog.wire.messages.create_topics import CreatableTopic as CreatableTopic
 from tidelog.wire.messages.create_topics import CreatableTopicConfig as CreatableTopicConfig
@@ -10,31 +89,194 @@ from tidelog.wire.messages.create_topics import CreatableTopicConfigs as Creatab
 from tidelog.wire.messages.create_topics import CreatableTopicResult as CreatableTopicResult
 from tidelog.wire.messages.create_topics import CreateTopicsRequest as CreateTopicsRequest
 from tidelog.wire.messages.create_topics import CreateTopicsResponse as CreateTopicsResponse
+from tidelog.wire.messages.delete_acls import DeleteAclsFilter as DeleteAclsFilter
+from tidelog.wire.messages.delete_acls import DeleteAclsFilterResult as DeleteAclsFilterResult
+from tidelog.wire.messages.delete_acls import DeleteAclsMatchingAcl as DeleteAclsMatchingAcl
+from tidelog.wire.messages.delete_acls import DeleteAclsRequest as DeleteAclsRequest
+from tidelog.wire.messages.delete_acls import DeleteAclsResponse as DeleteAclsResponse
+from tidelog.wire.messages.delete_groups import DeletableGroupResult as DeletableGroupResult
+from tidelog.wire.messages.delete_groups import DeleteGroupsRequest as DeleteGroupsRequest
+from tidelog.wire.messages.delete_groups import DeleteGroupsResponse as DeleteGroupsResponse
+from tidelog.wire.messages.delete_records import DeleteRecordsPartition as DeleteRecordsPartition
+from tidelog.wire.messages.delete_records import DeleteRecordsPartitionResult as DeleteRecordsPartitionResult
+from tidelog.wire.messages.delete_records import DeleteRecordsRequest as DeleteRecordsRequest
+from tidelog.wire.messages.delete_records import DeleteRecordsResponse as DeleteRecordsResponse
+from tidelog.wire.messages.delete_records import DeleteRecordsTopic as DeleteRecordsTopic
+from tidelog.wire.messages.delete_records import DeleteRecordsTopicResult as DeleteRecordsTopicResult
+from tidelog.wire.messages.delete_topics import DeletableTopicResult as DeletableTopicResult
+from tidelog.wire.messages.delete_topics import DeleteTopicsRequest as DeleteTopicsRequest
+from tidelog.wire.messages.delete_topics import DeleteTopicsResponse as DeleteTopicsResponse
+from tidelog.wire.messages.delete_topics import DeleteTopicState as DeleteTopicState
+from tidelog.wire.messages.describe_acls import AclDescription as AclDescription
+from tidelog.wire.messages.describe_acls import DescribeAclsRequest as DescribeAclsRequest
+from tidelog.wire.messages.describe_acls import DescribeAclsResource as DescribeAclsResource
+from tidelog.wire.messages.describe_acls import DescribeAclsResponse as DescribeAclsResponse
+from tidelog.wire.messages.describe_client_quotas import ComponentData as ComponentData
+from tidelog.wire.messages.describe_client_quotas import DescribeClientQuotasRequest as DescribeClientQuotasRequest
+from tidelog.wire.messages.describe_client_quotas import DescribeClientQuotasResponse as DescribeClientQuotasResponse
+from tidelog.wire.messages.describe_client_quotas import ValueData as ValueData
+from tidelog.wire.messages.describe_cluster import DescribeClusterBroker as DescribeClusterBroker
+from tidelog.wire.messages.describe_cluster import DescribeClusterRequest as DescribeClusterRequest
+from tidelog.wire.messages.describe_cluster import DescribeClusterResponse as DescribeClusterResponse
+from tidelog.wire.messages.describe_configs import DescribeConfigsRequest as DescribeConfigsRequest
+from tidelog.wire.messages.describe_configs import DescribeConfigsResource as DescribeConfigsResource
+from tidelog.wire.messages.describe_configs import DescribeConfigsResourceResult as DescribeConfigsResourceResult
+from tidelog.wire.messages.describe_configs import DescribeConfigsResponse as DescribeConfigsResponse
+from tidelog.wire.messages.describe_configs import DescribeConfigsResult as DescribeConfigsResult
+from tidelog.wire.messages.describe_configs import DescribeConfigsSynonym as DescribeConfigsSynonym
+from tidelog.wire.messages.describe_delegation_token import DescribedDelegationToken as DescribedDelegationToken
+from tidelog.wire.messages.describe_delegation_token import (
+    DescribedDelegationTokenRenewer as DescribedDelegationTokenRenewer,
+)
+from tidelog.wire.messages.describe_delegation_token import DescribeDelegationTokenOwner as DescribeDelegationTokenOwner
+from tidelog.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest as DescribeDelegationTokenRequest,
+)
+from tidelog.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenResponse as DescribeDelegationTokenResponse,
+)
+from tidelog.wire.messages.describe_groups import DescribedGroupMember as DescribedGroupMember
+from tidelog.wire.messages.describe_groups import DescribeGroupsRequest as DescribeGroupsRequest
+from tidelog.wire.messages.describe_groups import DescribeGroupsResponse as DescribeGroupsResponse
+from tidelog.wire.messages.describe_log_dirs import DescribableLogDirTopic as DescribableLogDirTopic
+from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsPartition as DescribeLogDirsPartition
+from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest as DescribeLogDirsRequest
+from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsResponse as DescribeLogDirsResponse
+from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsResult as DescribeLogDirsResult
+from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsTopic as DescribeLogDirsTopic
+from tidelog.wire.messages.describe_producers import DescribeProducersRequest as DescribeProducersRequest
+from tidelog.wire.messages.describe_producers import DescribeProducersResponse as DescribeProducersResponse
+from tidelog.wire.messages.describe_producers import PartitionResponse as PartitionResponse
+from tidelog.wire.messages.describe_producers import ProducerState as ProducerState
+from tidelog.wire.messages.describe_producers import TopicResponse as TopicResponse
+from tidelog.wire.messages.describe_topic_partitions import Cursor as Cursor
+from tidelog.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest as DescribeTopicPartitionsRequest,
+)
+from tidelog.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsResponse as DescribeTopicPartitionsResponse,
+)
+from tidelog.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsResponsePartition as DescribeTopicPartitionsResponsePartition,
+)
+from tidelog.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsResponseTopic as DescribeTopicPartitionsResponseTopic,
+)
+from tidelog.wire.messages.describe_transactions import DescribeTransactionsRequest as DescribeTransactionsRequest
+from tidelog.wire.messages.describe_transactions import DescribeTransactionsResponse as DescribeTransactionsResponse
+from tidelog.wire.messages.describe_user_scram_credentials import CredentialInfo as CredentialInfo
+from tidelog.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest as DescribeUserScramCredentialsRequest,
+)
+from tidelog.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsResponse as DescribeUserScramCredentialsResponse,
+)
+from tidelog.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsResult as DescribeUserScramCredentialsResult,
+)
+from tidelog.wire.messages.describe_user_scram_credentials import UserName as UserName
+from tidelog.wire.messages.elect_leaders import ElectLeadersRequest as ElectLeadersRequest
+from tidelog.wire.messages.elect_leaders import ElectLeadersResponse as ElectLeadersResponse
+from tidelog.wire.messages.elect_leaders import PartitionResult as PartitionResult
+from tidelog.wire.messages.elect_leaders import ReplicaElectionResult as ReplicaElectionResult
+from tidelog.wire.messages.end_txn import EndTxnRequest as EndTxnRequest
+from tidelog.wire.messages.end_txn import EndTxnResponse as EndTxnResponse
+from tidelog.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest as ExpireDelegationTokenRequest
+from tidelog.wire.messages.expire_delegation_token import ExpireDelegationTokenResponse as ExpireDelegationTokenResponse
 from tidelog.wire.messages.fetch import AbortedTransaction as AbortedTransaction
-from tidelog.wire.messages.fetch import EpochEndOffset as EpochEndOffset
 from tidelog.wire.messages.fetch import FetchableTopicResponse as FetchableTopicResponse
 from tidelog.wire.messages.fetch import FetchPartition as FetchPartition
 from tidelog.wire.messages.fetch import FetchRequest as FetchRequest
 from tidelog.wire.messages.fetch import FetchResponse as FetchResponse
 from tidelog.wire.messages.fetch import FetchTopic as FetchTopic
 from tidelog.wire.messages.fetch import ForgottenTopic as ForgottenTopic
-from tidelog.wire.messages.fetch import PartitionData as PartitionData
 from tidelog.wire.messages.fetch import ReplicaState as ReplicaState
 from tidelog.wire.messages.fetch import SnapshotId as SnapshotId
+from tidelog.wire.messages.find_coordinator import Coordinator as Coordinator
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest as FindCoordinatorRequest
+from tidelog.wire.messages.find_coordinator import FindCoordinatorResponse as FindCoordinatorResponse
+from tidelog.wire.messages.heartbeat import HeartbeatRequest as HeartbeatRequest
+from tidelog.wire.messages.heartbeat import HeartbeatResponse as HeartbeatResponse
+from tidelog.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest as IncrementalAlterConfigsRequest,
+)
+from tidelog.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsResponse as IncrementalAlterConfigsResponse,
+)
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest as InitProducerIdRequest
 from tidelog.wire.messages.init_producer_id import InitProducerIdResponse as InitProducerIdResponse
+from tidelog.wire.messages.join_group import JoinGroupRequest as JoinGroupRequest
+from tidelog.wire.messages.join_group import JoinGroupRequestProtocol as JoinGroupRequestProtocol
+from tidelog.wire.messages.join_group import JoinGroupResponse as JoinGroupResponse
+from tidelog.wire.messages.join_group import JoinGroupResponseMember as JoinGroupResponseMember
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrLiveLeader as LeaderAndIsrLiveLeader
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionError as LeaderAndIsrPartitionError
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState as LeaderAndIsrPartitionState
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest as LeaderAndIsrRequest
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrResponse as LeaderAndIsrResponse
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrTopicError as LeaderAndIsrTopicError
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrTopicState as LeaderAndIsrTopicState
+from tidelog.wire.messages.leave_group import LeaveGroupRequest as LeaveGroupRequest
+from tidelog.wire.messages.leave_group import LeaveGroupResponse as LeaveGroupResponse
+from tidelog.wire.messages.leave_group import MemberIdentity as MemberIdentity
+from tidelog.wire.messages.leave_group import MemberResponse as MemberResponse
+from tidelog.wire.messages.list_groups import ListedGroup as ListedGroup
+from tidelog.wire.messages.list_groups import ListGroupsRequest as ListGroupsRequest
+from tidelog.wire.messages.list_groups import ListGroupsResponse as ListGroupsResponse
 from tidelog.wire.messages.list_offsets import ListOffsetsPartition as ListOffsetsPartition
 from tidelog.wire.messages.list_offsets import ListOffsetsPartitionResponse as ListOffsetsPartitionResponse
 from tidelog.wire.messages.list_offsets import ListOffsetsRequest as ListOffsetsRequest
 from tidelog.wire.messages.list_offsets import ListOffsetsResponse as ListOffsetsResponse
 from tidelog.wire.messages.list_offsets import ListOffsetsTopic as ListOffsetsTopic
 from tidelog.wire.messages.list_offsets import ListOffsetsTopicResponse as ListOffsetsTopicResponse
+from tidelog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest as ListPartitionReassignmentsRequest,
+)
+from tidelog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse as ListPartitionReassignmentsResponse,
+)
+from tidelog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsTopics as ListPartitionReassignmentsTopics,
+)
+from tidelog.wire.messages.list_partition_reassignments import (
+    OngoingPartitionReassignment as OngoingPartitionReassignment,
+)
+from tidelog.wire.messages.list_partition_reassignments import OngoingTopicReassignment as OngoingTopicReassignment
+from tidelog.wire.messages.list_transactions import ListTransactionsRequest as ListTransactionsRequest
+from tidelog.wire.messages.list_transactions import ListTransactionsResponse as ListTransactionsResponse
 from tidelog.wire.messages.metadata import MetadataRequest as MetadataRequest
 from tidelog.wire.messages.metadata import MetadataRequestTopic as MetadataRequestTopic
 from tidelog.wire.messages.metadata import MetadataResponse as MetadataResponse
 from tidelog.wire.messages.metadata import MetadataResponseBroker as MetadataResponseBroker
 from tidelog.wire.messages.metadata import MetadataResponsePartition as MetadataResponsePartition
 from tidelog.wire.messages.metadata import MetadataResponseTopic as MetadataResponseTopic
+from tidelog.wire.messages.offset_commit import OffsetCommitRequest as OffsetCommitRequest
+from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition as OffsetCommitRequestPartition
+from tidelog.wire.messages.offset_commit import OffsetCommitRequestTopic as OffsetCommitRequestTopic
+from tidelog.wire.messages.offset_commit import OffsetCommitResponse as OffsetCommitResponse
+from tidelog.wire.messages.offset_commit import OffsetCommitResponsePartition as OffsetCommitResponsePartition
+from tidelog.wire.messages.offset_commit import OffsetCommitResponseTopic as OffsetCommitResponseTopic
+from tidelog.wire.messages.offset_delete import OffsetDeleteRequest as OffsetDeleteRequest
+from tidelog.wire.messages.offset_delete import OffsetDeleteRequestPartition as OffsetDeleteRequestPartition
+from tidelog.wire.messages.offset_delete import OffsetDeleteRequestTopic as OffsetDeleteRequestTopic
+from tidelog.wire.messages.offset_delete import OffsetDeleteResponse as OffsetDeleteResponse
+from tidelog.wire.messages.offset_delete import OffsetDeleteResponsePartition as OffsetDeleteResponsePartition
+from tidelog.wire.messages.offset_delete import OffsetDeleteResponseTopic as OffsetDeleteResponseTopic
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequest as OffsetFetchRequest
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequestGroup as OffsetFetchRequestGroup
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequestTopic as OffsetFetchRequestTopic
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequestTopics as OffsetFetchRequestTopics
+from tidelog.wire.messages.offset_fetch import OffsetFetchResponse as OffsetFetchResponse
+from tidelog.wire.messages.offset_fetch import OffsetFetchResponseGroup as OffsetFetchResponseGroup
+from tidelog.wire.messages.offset_fetch import OffsetFetchResponsePartition as OffsetFetchResponsePartition
+from tidelog.wire.messages.offset_fetch import OffsetFetchResponsePartitions as OffsetFetchResponsePartitions
+from tidelog.wire.messages.offset_fetch import OffsetFetchResponseTopic as OffsetFetchResponseTopic
+from tidelog.wire.messages.offset_fetch import OffsetFetchResponseTopics as OffsetFetchResponseTopics
+from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest as OffsetForLeaderEpochRequest
+from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse as OffsetForLeaderEpochResponse
+from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderPartition as OffsetForLeaderPartition
+from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderTopic as OffsetForLeaderTopic
+from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderTopicResult as OffsetForLeaderTopicResult
 from tidelog.wire.messages.produce import BatchIndexAndErrorMessage as BatchIndexAndErrorMessage
 from tidelog.wire.messages.produce import PartitionProduceData as PartitionProduceData
 from tidelog.wire.messages.produce import PartitionProduceResponse as PartitionProduceResponse
@@ -42,3 +284,42 @@ from tidelog.wire.messages.produce import ProduceRequest as ProduceRequest
 from tidelog.wire.messages.produce import ProduceResponse as ProduceResponse
 from tidelog.wire.messages.produce import TopicProduceData as TopicProduceData
 from tidelog.wire.messages.produce import TopicProduceResponse as TopicProduceResponse
+from tidelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest as RenewDelegationTokenRequest
+from tidelog.wire.messages.renew_delegation_token import RenewDelegationTokenResponse as RenewDelegationTokenResponse
+from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest as SaslAuthenticateRequest
+from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateResponse as SaslAuthenticateResponse
+from tidelog.wire.messages.sasl_handshake import SaslHandshakeRequest as SaslHandshakeRequest
+from tidelog.wire.messages.sasl_handshake import SaslHandshakeResponse as SaslHandshakeResponse
+from tidelog.wire.messages.stop_replica import StopReplicaPartitionError as StopReplicaPartitionError
+from tidelog.wire.messages.stop_replica import StopReplicaPartitionState as StopReplicaPartitionState
+from tidelog.wire.messages.stop_replica import StopReplicaPartitionV0 as StopReplicaPartitionV0
+from tidelog.wire.messages.stop_replica import StopReplicaRequest as StopReplicaRequest
+from tidelog.wire.messages.stop_replica import StopReplicaResponse as StopReplicaResponse
+from tidelog.wire.messages.stop_replica import StopReplicaTopicState as StopReplicaTopicState
+from tidelog.wire.messages.stop_replica import StopReplicaTopicV1 as StopReplicaTopicV1
+from tidelog.wire.messages.sync_group import SyncGroupRequest as SyncGroupRequest
+from tidelog.wire.messages.sync_group import SyncGroupRequestAssignment as SyncGroupRequestAssignment
+from tidelog.wire.messages.sync_group import SyncGroupResponse as SyncGroupResponse
+from tidelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest as TxnOffsetCommitRequest
+from tidelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequestPartition as TxnOffsetCommitRequestPartition
+from tidelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequestTopic as TxnOffsetCommitRequestTopic
+from tidelog.wire.messages.txn_offset_commit import TxnOffsetCommitResponse as TxnOffsetCommitResponse
+from tidelog.wire.messages.txn_offset_commit import TxnOffsetCommitResponsePartition as TxnOffsetCommitResponsePartition
+from tidelog.wire.messages.txn_offset_commit import TxnOffsetCommitResponseTopic as TxnOffsetCommitResponseTopic
+from tidelog.wire.messages.update_features import FeatureUpdateKey as FeatureUpdateKey
+from tidelog.wire.messages.update_features import UpdatableFeatureResult as UpdatableFeatureResult
+from tidelog.wire.messages.update_features import UpdateFeaturesRequest as UpdateFeaturesRequest
+from tidelog.wire.messages.update_features import UpdateFeaturesResponse as UpdateFeaturesResponse
+from tidelog.wire.messages.update_metadata import UpdateMetadataBroker as UpdateMetadataBroker
+from tidelog.wire.messages.update_metadata import UpdateMetadataEndpoint as UpdateMetadataEndpoint
+from tidelog.wire.messages.update_metadata import UpdateMetadataPartitionState as UpdateMetadataPartitionState
+from tidelog.wire.messages.update_metadata import UpdateMetadataRequest as UpdateMetadataRequest
+from tidelog.wire.messages.update_metadata import UpdateMetadataResponse as UpdateMetadataResponse
+from tidelog.wire.messages.update_metadata import UpdateMetadataTopicState as UpdateMetadataTopicState
+from tidelog.wire.messages.write_txn_markers import WritableTxnMarker as WritableTxnMarker
+from tidelog.wire.messages.write_txn_markers import WritableTxnMarkerPartitionResult as WritableTxnMarkerPartitionResult
+from tidelog.wire.messages.write_txn_markers import WritableTxnMarkerResult as WritableTxnMarkerResult
+from tidelog.wire.messages.write_txn_markers import WritableTxnMarkerTopic as WritableTxnMarkerTopic
+from tidelog.wire.messages.write_txn_markers import WritableTxnMarkerTopicResult as WritableTxnMarkerTopicResult
+from tidelog.wire.messages.write_txn_markers import WriteTxnMarkersRequest as WriteTxnMarkersRequest
+from tidelog.wire.messages.write_txn_markers import WriteTxnMarkersResponse as WriteTxnMarkersResponse

@@ -1,0 +1,24 @@
+"""DeleteGroups: delete consumer groups that have no members.
+
+What the versions changed:
+
+    1   the throttle time is waited for by the client, after the response
+    2   first flexible version
+"""
+
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.schema import Message, Struct, array, int16, int32, string
+
+
+class DeleteGroupsRequest(Message, api_key=ApiKey.DELETE_GROUPS, versions=(0, 2), flexible_from=2):
+    groups_names: list[str] = array(string)
+
+
+class DeletableGroupResult(Struct):
+    group_id: str = string()
+    error_code: int = int16()
+
+
+class DeleteGroupsResponse(Message, api_key=ApiKey.DELETE_GROUPS, versions=(0, 2), flexible_from=2):
+    throttle_time_ms: int = int32()
+    results: list[DeletableGroupResult] = array(DeletableGroupResult)

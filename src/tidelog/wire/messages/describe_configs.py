@@ -1,0 +1,56 @@
+"""DescribeConfigs: the settings of topics and brokers, with where each value comes from.
+
+What the versions changed:
+
+    0   tells only whether a value is the default
+    1   tells the source instead, and the synonyms if asked for (KIP-226)
+    2   the throttle time is waited for by the client, after the response
+    3   adds types, and documentation if asked for (KIP-569)
+    4   first flexible version
+"""
+
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+
+
+class DescribeConfigsResource(Struct):
+    resource_type: int = int8()
+    resource_name: str = string()
+    configuration_keys: list[str] | None = array(string, null_since=0)
+
+
+class DescribeConfigsRequest(Message, api_key=ApiKey.DESCRIBE_CONFIGS, versions=(0, 4), flexible_from=4):
+    resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
+    include_synonyms: bool = boolean(since=1)
+    include_documentation: bool = boolean(since=3)
+
+
+class DescribeConfigsSynonym(Struct):
+    name: str = string()
+    value: str | None = string(null_since=0)
+    source: int = int8()
+
+
+class DescribeConfigsResourceResult(Struct):
+    name: str = string()
+    value: str | None = string(null_since=0)
+    read_only: bool = boolean()
+    is_default: bool = boolean(until=0)
+    config_source: int = int8(-1, since=1)
+    is_sensitive: bool = boolean()
+    synonyms: list[DescribeConfigsSynonym] = array(DescribeConfigsSynonym, since=1)
+    config_type: int = int8(since=3)
+    documentation: str | None = string(since=3, null_since=3)
+
+
+class DescribeConfigsResult(Struct):
+    error_code: int = int16()
+    error_message: str | None = string(null_since=0)
+    resource_type: int = int8()
+    resource_name: str = string()
+    configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
+
+
+class DescribeConfigsResponse(Message, api_key=ApiKey.DESCRIBE_CONFIGS, versions=(0, 4), flexible_from=4):
+    throttle_time_ms: int = int32()
+    results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

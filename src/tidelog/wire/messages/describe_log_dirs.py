@@ -1,0 +1,47 @@
+"""DescribeLogDirs: the log directories of a broker, what is in them and how large it is.
+
+What the versions changed:
+
+    1   the throttle time is waited for by the client, after the response
+    2   first flexible version
+    3   adds an error code for the whole response
+    4   adds the size of the volume and the space left on it (KIP-827)
+"""
+
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
+
+
+class DescribableLogDirTopic(Struct):
+    topic: str = string()
+    partitions: list[int] = array(int32)
+
+
+class DescribeLogDirsRequest(Message, api_key=ApiKey.DESCRIBE_LOG_DIRS, versions=(0, 4), flexible_from=2):
+    topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, null_since=0)
+
+
+class DescribeLogDirsPartition(Struct):
+    partition_index: int = int32()
+    partition_size: int = int64()
+    offset_lag: int = int64()
+    is_future_key: bool = boolean()
+
+
+class DescribeLogDirsTopic(Struct):
+    name: str = string()
+    partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
+
+
+class DescribeLogDirsResult(Struct):
+    error_code: int = int16()
+    log_dir: str = string()
+    topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
+    total_bytes: int = int64(-1, since=4)
+    usable_bytes: int = int64(-1, since=4)
+
+
+class DescribeLogDirsResponse(Message, api_key=ApiKey.DESCRIBE_LOG_DIRS, versions=(0, 4), flexible_from=2):
+    throttle_time_ms: int = int32()
+    error_code: int = int16(since=3)
+    results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

@@ -1,0 +1,50 @@
+"""TxnOffsetCommit: store the offsets of a consumer group as part of a transaction.
+
+What the versions changed:
+
+    1   the throttle time is waited for by the client, after the response
+    2   adds leader epochs (KIP-320)
+    3   first flexible version; the member names itself and is checked (KIP-447)
+    4   errors that only abort the transaction are told as TRANSACTION_ABORTABLE (KIP-890)
+"""
+
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+
+
+class TxnOffsetCommitRequestPartition(Struct):
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32(-1, since=2)
+    committed_metadata: str | None = string(null_since=0)
+
+
+class TxnOffsetCommitRequestTopic(Struct):
+    name: str = string()
+    partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
+
+
+class TxnOffsetCommitRequest(Message, api_key=ApiKey.TXN_OFFSET_COMMIT, versions=(0, 4), flexible_from=3):
+    transactional_id: str = string()
+    group_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    generation_id: int = int32(-1, since=3)
+    member_id: str = string(since=3)
+    group_instance_id: str | None = string(None, since=3, null_since=3)
+    topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
+
+
+class TxnOffsetCommitResponsePartition(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+class TxnOffsetCommitResponseTopic(Struct):
+    name: str = string()
+    partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
+
+
+class TxnOffsetCommitResponse(Message, api_key=ApiKey.TXN_OFFSET_COMMIT, versions=(0, 4), flexible_from=3):
+    throttle_time_ms: int = int32()
+    topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)
