@@ -17,7 +17,7 @@ def _throttled_problem(value: tuple[str, ...]) -> str | None:
     if value == ("*",) or all(_is_pair(item) for item in value):
         return None
     return (
-        "Must be the literal '*' or a list of replicas in the following format: "
+        "must be the literal '*' or a list of replicas in the following format: "
         "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
     )
 
@@ -30,7 +30,7 @@ def _is_pair(item: str) -> bool:
 def _version_problem(value: str) -> str | None:
     parts = value.split("-")[0].split(".")
     is_version = len(parts) >= 2 and all(part.isascii() and part.isdigit() for part in parts)
-    return None if is_version else "Version must look like 3.9 or 3.9-IV0"
+    return None if is_version else f"Version {value} is not a valid version"
 
 
 def _non_empty_problem(value: str | None) -> str | None:

@@ -7,20 +7,23 @@ directions, so that `kind.format(kind.parse(text))` is the text Kafka itself wou
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 
-class Kind(NamedTuple):
-    """One type of setting."""
+class Kind:
+    """One type of setting.
 
-    name: str
-    """As Kafka's documentation spells it: boolean, int, list …"""
-    code: int
-    """The type code in DescribeConfigs responses."""
-    parse: Callable[[str], Any]
-    """From text; raises ValueError with the reason."""
-    format: Callable[[Any], str]
-    """To text, as Kafka prints it. Never called with None."""
+    `name` is as Kafka's documentation spells it, `code` as DescribeConfigs sends it. `parse` takes text and raises
+    ValueError with the reason; `format` prints as Kafka does and is never called with None.
+    """
+
+    __slots__ = ("code", "format", "name", "parse")
+
+    def __init__(self, name: str, code: int, parse: Callable[[str], Any], format_: Callable[[Any], str]) -> None:
+        self.name = name
+        self.code = code
+        self.parse = parse
+        self.format = format_
 
 
 def _parse_boolean(text: str) -> bool:

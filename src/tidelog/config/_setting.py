@@ -11,7 +11,7 @@ the rest of the start-up. Parsing, validation, DescribeConfigs and the reference
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, dataclass_transform
+from typing import Any, ClassVar, Final, Literal, Self, dataclass_transform
 
 from tidelog.config._kinds import LIST, PASSWORD, Kind, kind_of
 from tidelog.config.errors import invalid_value
@@ -20,18 +20,24 @@ DynamicScope = Literal["read-only", "per-broker", "cluster-wide", "topic"]
 Importance = Literal["high", "medium", "low"]
 
 
-class Check(NamedTuple):
+class Check:
     """A validator beyond bounds and choices: `text` describes what is allowed, `problem` says what is wrong."""
 
-    text: str
-    problem: Callable[[Any], str | None]
+    __slots__ = ("problem", "text")
+
+    def __init__(self, text: str, problem: Callable[[Any], str | None]) -> None:
+        self.text = text
+        self.problem = problem
 
 
-class Synonym(NamedTuple):
+class Synonym:
     """A broker setting that gives a topic setting its default; its value times `factor` is the topic's value."""
 
-    name: str
-    factor: int = 1
+    __slots__ = ("factor", "name")
+
+    def __init__(self, name: str, factor: int = 1) -> None:
+        self.name = name
+        self.factor = factor
 
 
 class Setting:
@@ -82,10 +88,9 @@ class Setting:
             for item in value if self.kind is LIST else (value,):
                 if item not in self.one_of:
                     raise invalid_value(self.name, item, f"String must be one of: {', '.join(self.one_of)}")
-        if self.check is not None:
-            problem = self.check.problem(value)
-            if problem is not None:
-                raise invalid_value(self.name, self._shown(self.format(value)), problem)
+        problem = self.check.problem(value) if self.check is not None else None
+        if problem is not None:
+            raise invalid_value(self.name, self._shown(self.format(value)), problem)
 
     def format(self, value: Any) -> str | None:
         """The value as text, as Kafka prints it."""

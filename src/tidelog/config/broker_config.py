@@ -7,15 +7,19 @@ other room receives the fields it needs from it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final, Self
 
 from tidelog.config import _listeners
 from tidelog.config._coordinator_settings import GroupSettings, TransactionSettings
+from tidelog.config._kinds import parse_list
 from tidelog.config._listener_settings import ConnectionSettings, ListenerSettings
 from tidelog.config._listeners import Listener
 from tidelog.config._log_settings import CleanerSettings, LogSettings
 from tidelog.config._replication_settings import MetricSettings, QuotaSettings, ReplicationSettings
 from tidelog.config._security_settings import AuthorizationSettings, SaslSettings, TlsSettings
 from tidelog.config._server_settings import ServerSettings, TopicSettings, ZooKeeperSettings
+from tidelog.config._setting import Setting, parse_settings
+from tidelog.config.errors import ConfigError
 
 
 class BrokerConfig(
@@ -58,3 +62,37 @@ class BrokerConfig(
         return _listeners.parse_listeners(
             self.advertised_listeners, self.security_protocols, setting="advertised.listeners"
         )
+
+    @property
+    def inter_broker_name(self) -> str:
+        """Name of the listener that brokers use among themselves."""
+        return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
+
+    @property
+    def connections_per_ip_overrides(self) -> dict[str, int]:
+        """Most connections by host, where it is not `max.connections.per.ip`. Raises ConfigError."""
+        overrides: dict[str, int] = {}
+        for item in parse_list(self.max_connections_per_ip_overrides):
+            host, _, digits = (part.strip() for part in item.rpartition(":"))
+            if not host or not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
+                name = "max.connections.per.ip.overrides"
+                raise ConfigError(f"{name}: {item!r} is not of the form host:count", setting=name)
+            overrides[host.strip("[]")] = int(digits)
+        return overrides
+
+    def for_listener(self, name: str) -> Self:
+        """These settings as one listener sees them, its own `listener.name.<name>.…` settings applied."""
+        prefix = f"{_LISTENER_PREFIX}{name.lower()}."
+        own = {key[len(prefix) :]: text for key, text in self.originals.items() if key.startswith(prefix)}
+        return self.replace(**parse_settings(type(self), own)) if own else self
+
+
+_LISTENER_PREFIX: Final = "listener.name."
+
+
+def listener_setting(name: str) -> Setting | None:
+    """The setting that `listener.name.<listener>.<setting>` or `….<mechanism>.<setting>` is about, if there is one."""
+    if not name.startswith(_LISTENER_PREFIX):
+        return None
+    _, _, base = name.removeprefix(_LISTENER_PREFIX).partition(".")
+    return BrokerConfig.settings.get(base) or BrokerConfig.settings.get(base.partition(".")[2])

@@ -14,7 +14,11 @@ class ConfigError(ValueError):
         self.setting = setting
 
 
-def invalid_value(name: str, value: object, problem: str) -> ConfigError:
+class InvalidValueError(ConfigError):
+    """One setting's value is malformed or out of bounds."""
+
+
+def invalid_value(name: str, value: object, problem: str) -> InvalidValueError:
     """The error for one setting's value, in the words Kafka's operators know."""
     shown = "null" if value is None else value
-    return ConfigError(f"Invalid value {shown} for configuration {name}: {problem}", setting=name)
+    return InvalidValueError(f"Invalid value {shown} for configuration {name}: {problem}", setting=name)

@@ -124,7 +124,8 @@ class LogConfig(Settings):
         doc="Delete the oldest segments while a partition is larger than this; -1 keeps all.")
     retention_ms: int = setting(
         "retention.ms", 7 * DAY_MS, type=LONG, at_least=-1,
-        synonyms=("log.retention.ms", Synonym("log.retention.minutes", MINUTE_MS), Synonym("log.retention.hours", HOUR_MS)),
+        synonyms=(
+            "log.retention.ms", Synonym("log.retention.minutes", MINUTE_MS), Synonym("log.retention.hours", HOUR_MS)),
         doc="Delete segments whose newest record is older than this; -1 keeps all.")
     segment_bytes: int = setting(
         "segment.bytes", GIB, at_least=14, synonyms=("log.segment.bytes",),

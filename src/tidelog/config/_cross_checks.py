@@ -1,0 +1,200 @@
+"""Broker settings checked against each other. Each check is a small function that raises ConfigError or returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tidelog.config._setting import MIB
+from tidelog.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tidelog.config._listeners import Listener
+    from tidelog.config.broker_config import BrokerConfig
+
+
+def check_broker_config(config: BrokerConfig) -> None:
+    """Raise ConfigError for the first contradiction."""
+    for check in _CHECKS:
+        check(config)
+
+
+def _refuse_unless(condition: bool, text: str) -> None:
+    if not condition:
+        raise ConfigError(text)
+
+
+def _broker_id(config: BrokerConfig) -> None:
+    broker_id, largest = config.broker_id, config.reserved_broker_max_id
+    if config.broker_id_generation_enable:
+        _refuse_unless(
+            -1 <= broker_id <= largest,
+            f"broker.id={broker_id} must be -1 or from 0 to reserved.broker.max.id={largest}, "
+            "because larger ids are generated (broker.id.generation.enable=true)",
+        )
+    else:
+        _refuse_unless(
+            broker_id >= 0, f"broker.id={broker_id} must be at least 0 when broker.id.generation.enable=false"
+        )
+
+
+def _log_times(config: BrokerConfig) -> None:
+    roll_ms = config.log_roll_ms
+    _refuse_unless(roll_ms is None or roll_ms >= 1, f"log.roll.ms={roll_ms} must be at least 1")
+    jitter_ms = config.log_roll_jitter_ms
+    _refuse_unless(jitter_ms is None or jitter_ms >= 0, f"log.roll.jitter.ms={jitter_ms} must be at least 0")
+    retention = (
+        ("log.retention.ms", config.log_retention_ms),
+        ("log.retention.minutes", config.log_retention_minutes),
+        ("log.retention.hours", config.log_retention_hours),
+    )
+    name, value = next(each for each in retention if each[1] is not None)
+    _refuse_unless(value != 0, f"{name}={value} must be unlimited (-1) or, greater than or equal to 1")
+
+
+def _log_directories(config: BrokerConfig) -> None:
+    directories = config.log_dirs
+    _refuse_unless(
+        bool(directories) and all(directories),
+        f"log.dirs={','.join(directories)} must name at least one directory, and no empty one",
+    )
+    repeated = sorted({each for each in directories if directories.count(each) > 1})
+    _refuse_unless(not repeated, f"log.dirs names {', '.join(repeated)} more than once")
+
+
+def _cleaner(config: BrokerConfig) -> None:
+    if not config.log_cleaner_enable:
+        return
+    threads, buffer = config.log_cleaner_threads, config.log_cleaner_dedupe_buffer_size
+    _refuse_unless(
+        threads == 0 or buffer // threads > MIB,
+        f"log.cleaner.dedupe.buffer.size={buffer} must be more than 1 MiB for each of log.cleaner.threads={threads}",
+    )
+    lag_min, lag_max = config.log_cleaner_min_compaction_lag_ms, config.log_cleaner_max_compaction_lag_ms
+    _refuse_unless(
+        lag_min <= lag_max,
+        f"log.cleaner.min.compaction.lag.ms={lag_min} must not exceed log.cleaner.max.compaction.lag.ms={lag_max}",
+    )
+
+
+def _replica_fetching(config: BrokerConfig) -> None:
+    wait_ms = config.replica_fetch_wait_max_ms
+    _refuse_unless(
+        wait_ms <= config.replica_socket_timeout_ms,
+        f"replica.fetch.wait.max.ms={wait_ms} must not exceed "
+        f"replica.socket.timeout.ms={config.replica_socket_timeout_ms}, or idle fetches time out",
+    )
+    _refuse_unless(
+        wait_ms <= config.replica_lag_time_max_ms,
+        f"replica.fetch.wait.max.ms={wait_ms} must not exceed "
+        f"replica.lag.time.max.ms={config.replica_lag_time_max_ms}, or idle followers fall out of sync",
+    )
+
+
+def _offset_commits(config: BrokerConfig) -> None:
+    acks, replicas = config.offsets_commit_required_acks, config.offsets_topic_replication_factor
+    _refuse_unless(
+        -1 <= acks <= replicas,
+        f"offsets.commit.required.acks={acks} must be from -1 to offsets.topic.replication.factor={replicas}",
+    )
+
+
+def _connections(config: BrokerConfig) -> None:
+    queued, largest = config.queued_max_request_bytes, config.socket_request_max_bytes
+    _refuse_unless(
+        queued <= 0 or queued >= largest,
+        f"queued.max.request.bytes={queued} must be at least socket.request.max.bytes={largest}, or no limit (-1)",
+    )
+    overrides = config.connections_per_ip_overrides
+    _refuse_unless(
+        config.max_connections_per_ip > 0 or bool(overrides),
+        "max.connections.per.ip=0 needs exceptions in max.connections.per.ip.overrides, or nobody could connect",
+    )
+    delay_ms, idle_ms = config.connection_failed_authentication_delay_ms, config.connections_max_idle_ms
+    _refuse_unless(
+        idle_ms < 0 or delay_ms < idle_ms,
+        f"connection.failed.authentication.delay.ms={delay_ms} must be less than connections.max.idle.ms={idle_ms}, "
+        "or the reply to a failed authentication is never sent",
+    )
+
+
+def _listeners(config: BrokerConfig) -> None:
+    listeners, advertised = config.parsed_listeners, config.parsed_advertised_listeners
+    _refuse_unless(bool(listeners), "listeners must name at least one listener")
+    _check_ports(listeners)
+    names = [each.name for each in listeners]
+    source = "advertised.listeners" if config.advertised_listeners else "listeners"
+    for each in advertised:
+        _refuse_unless(
+            each.name in names,
+            f"advertised.listeners: {each} has a name that listeners={config.listeners} does not have",
+        )
+        _refuse_unless(
+            each.host not in ("0.0.0.0", "::"),  # noqa: S104 - refused, not used
+            f"{source}: clients cannot connect to {each}; advertised.listeners must have an address they can reach",
+        )
+
+
+def _check_ports(listeners: tuple[Listener, ...]) -> None:
+    """Two listeners may share a port only as one IPv4 and one IPv6 address."""
+    for position, one in enumerate(listeners):
+        for other in listeners[position + 1 :]:
+            is_dual_stack = (":" in one.host) != (":" in other.host) and bool(one.host and other.host)
+            _refuse_unless(
+                one.port != other.port or one.port == 0 or is_dual_stack,
+                f"listeners: {one} and {other} have the same port",
+            )
+
+
+def _inter_broker_listener(config: BrokerConfig) -> None:
+    names = [each.name for each in config.parsed_advertised_listeners]
+    if config.inter_broker_listener_name is not None:
+        _refuse_unless(
+            "security.inter.broker.protocol" not in config.originals,
+            f"inter.broker.listener.name={config.inter_broker_listener_name} and "
+            f"security.inter.broker.protocol={config.security_inter_broker_protocol}: only one of them may be set",
+        )
+    name = config.inter_broker_name
+    source = (
+        "security.inter.broker.protocol" if config.inter_broker_listener_name is None else "inter.broker.listener.name"
+    )
+    _refuse_unless(
+        name in names, f"{source}: {name} is not among the advertised listeners, which are {', '.join(names)}"
+    )
+    control_plane = config.control_plane_listener_name
+    if control_plane is not None:
+        _refuse_unless(
+            control_plane.upper() in names,
+            f"control.plane.listener.name={control_plane} is not among the listeners, which are {', '.join(names)}",
+        )
+        _refuse_unless(
+            control_plane.upper() != name,
+            f"control.plane.listener.name={control_plane} must differ from the inter-broker listener",
+        )
+
+
+def _inter_broker_sasl(config: BrokerConfig) -> None:
+    protocol = config.security_protocols.get(config.inter_broker_name, "")
+    mechanism = config.sasl_mechanism_inter_broker_protocol
+    if not protocol.startswith("SASL_"):
+        return
+    enabled = config.for_listener(config.inter_broker_name).sasl_enabled_mechanisms
+    _refuse_unless(
+        mechanism in enabled,
+        f"sasl.mechanism.inter.broker.protocol={mechanism} must be one of "
+        f"sasl.enabled.mechanisms={','.join(enabled)} when brokers talk over {protocol}",
+    )
+
+
+_CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
+    _broker_id,
+    _log_times,
+    _log_directories,
+    _cleaner,
+    _replica_fetching,
+    _offset_commits,
+    _connections,
+    _listeners,
+    _inter_broker_listener,
+    _inter_broker_sasl,
+)

@@ -1,0 +1,45 @@
+"""Names that Kafka 3.9 knows and Tidelog does not declare: what is said about them.
+
+Loading asks here before it calls a name unknown, so that a server.properties written for Kafka opens as it is, except
+where it asks for something that Tidelog does not do.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Settings that decide how a KRaft cluster is formed. To ignore one would be to start another kind of broker than asked.
+_KRAFT_ADVICE: Final = {
+    "process.roles": "leave it out; a broker has no roles",
+    "node.id": "use broker.id",
+    "controller.quorum.voters": "use zookeeper.connect, or nothing for embedded metadata",
+    "controller.quorum.bootstrap.servers": "use zookeeper.connect, or nothing for embedded metadata",
+    "controller.listener.names": "leave it out; the controller is one of the brokers",
+    "metadata.log.dir": "leave it out; embedded metadata is in the first of log.dirs",
+}
+
+# Settings that tune what is not here: KRaft, tiered storage, the JVM, share groups, server-side assignors, telemetry.
+# fmt: off
+_WITHOUT_EFFECT: Final = frozenset((
+    "auto.include.jmx.reporter", "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "early.start.listeners",
+    "eligible.leader.replicas.enable", "initial.broker.registration.timeout.ms",
+    "kafka.metrics.polling.interval.secs", "kafka.metrics.reporters", "log.dir.failure.timeout.ms",
+    "sasl.mechanism.controller.protocol", "security.providers", "server.max.startup.time.ms", "telemetry.max.bytes",
+    "unclean.leader.election.interval.ms", "unstable.api.versions.enable", "unstable.feature.versions.enable",
+    "zookeeper.clientCnxnSocket",
+))
+_PREFIXES_WITHOUT_EFFECT: Final = (
+    "controller.quorum.", "group.consumer.", "group.coordinator.", "group.share.", "metadata.", "remote.fetch.",
+    "remote.log.", "rlmm.config.", "rsm.config.", "zookeeper.metadata.migration.",
+)
+# fmt: on
+
+
+def kraft_advice(name: str) -> str | None:
+    """What to do instead of a setting that makes a KRaft cluster; None for any other name."""
+    return _KRAFT_ADVICE.get(name)
+
+
+def is_without_effect(name: str) -> bool:
+    """Whether Kafka knows the name and Tidelog has no use for it."""
+    return name in _WITHOUT_EFFECT or (name.startswith(_PREFIXES_WITHOUT_EFFECT) and name not in _KRAFT_ADVICE)

@@ -1,0 +1,92 @@
+"""From properties to a BrokerConfig: names, values, and the values against each other.
+
+The start-up sequence calls `load_broker_config` with what the command line gathered; the dynamic layers call it again
+with each change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidelog.config._cross_checks import check_broker_config
+from tidelog.config._foreign import is_without_effect, kraft_advice
+from tidelog.config._setting import parse_settings
+from tidelog.config.broker_config import BrokerConfig, listener_setting
+from tidelog.config.dynamic_only import DynamicOnlySettings
+from tidelog.config.errors import ConfigError
+
+
+def load_broker_config(properties: Mapping[str, str], *, ignore_unknown: bool = False) -> BrokerConfig:
+    """The configuration that `properties` describe, whole and consistent.
+
+    Raises ConfigError for a malformed value, values that contradict each other, a setting that only a KRaft cluster
+    has, and, unless `ignore_unknown`, names that no setting has.
+    """
+    _refuse_kraft(properties)
+    unknown = unknown_settings(properties)
+    if unknown and not ignore_unknown:
+        raise ConfigError(_unknown_text(unknown), setting=unknown[0])
+    _refuse_tiered_storage(properties)
+    values = parse_settings(BrokerConfig, properties)
+    _check_listener_settings(properties)
+    if "log.dirs" not in properties and values.get("log_dir"):
+        values["log_dirs"] = (values["log_dir"],)
+    config = BrokerConfig(**values, originals=dict(properties))
+    check_broker_config(config)
+    return config
+
+
+def unknown_settings(names: Iterable[str]) -> list[str]:
+    """Those names, sorted, that neither Tidelog nor Kafka has a setting for."""
+    return sorted(name for name in names if not _is_known(name))
+
+
+def settings_without_effect(names: Iterable[str]) -> list[str]:
+    """Those names, sorted, that Kafka has a setting for and Tidelog has no use for. Worth a warning."""
+    return sorted(name for name in names if is_without_effect(name))
+
+
+def suggestion(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` is most likely a misspelling of."""
+    from difflib import get_close_matches  # only on the way to an error
+
+    matches = get_close_matches(name, list(known), n=1, cutoff=0.75)
+    return matches[0] if matches else None
+
+
+def _is_known(name: str) -> bool:
+    if name in BrokerConfig.settings or name in DynamicOnlySettings.settings or is_without_effect(name):
+        return True
+    return listener_setting(name) is not None
+
+
+def _unknown_text(unknown: list[str]) -> str:
+    described = []
+    for name in unknown:
+        nearest = suggestion(name, BrokerConfig.settings)
+        described.append(f"{name} (did you mean {nearest}?)" if nearest else name)
+    return f"Unknown setting{'s' if len(unknown) > 1 else ''}: {', '.join(described)}"
+
+
+def _refuse_kraft(properties: Mapping[str, str]) -> None:
+    found = [(name, advice) for name in properties if (advice := kraft_advice(name)) is not None]
+    if found:
+        described = "; ".join(f"{name}: {advice}" for name, advice in found)
+        raise ConfigError(f"Tidelog works as Kafka does in ZooKeeper mode, not in KRaft mode. {described}.")
+
+
+def _refuse_tiered_storage(properties: Mapping[str, str]) -> None:
+    name = "remote.log.storage.system.enable"
+    if properties.get(name, "false").strip().lower() == "true":
+        raise ConfigError(f"{name}=true: tiered storage is not offered", setting=name)
+
+
+def _check_listener_settings(properties: Mapping[str, str]) -> None:
+    """Settings of one listener are parsed for the sake of their errors; `BrokerConfig.for_listener` uses them."""
+    for name, text in properties.items():
+        declared = listener_setting(name)
+        if declared is not None:
+            try:
+                declared.parse(text)
+            except ConfigError as error:
+                raise ConfigError(f"{name}: {error}", setting=name) from None
