@@ -23,6 +23,22 @@ _PARTITIONS: Final = 3
 _STATIONS: Final = ("brest", "cuxhaven", "halifax", "honolulu", "lisbon", "qingdao", "sydney", "vigo")
 _STEP: Final = 1000
 
+_SUMMARY: Final = """
+What happened
+  A broker was ready after {ready}.
+  {records} records were produced {produced}, each acknowledged by the broker.
+  {records} records were consumed {consumed}, each checked: once, and in order by key.
+  (The speed is that of a client in plain Python; `tidelog perf` measures the broker.)
+
+What to try next
+  tidelog serve                                   a broker on 127.0.0.1:9092, data in ./tidelog-data
+  tidelog topic create orders --partitions 3      in another terminal
+  echo 'alice:3 apples' | tidelog produce orders --key-separator :
+  tidelog consume orders --from-beginning --until-end --print-key
+  tidelog perf produce load                       how fast the broker takes records
+  tidelog log dump tidelog-data/orders-0/*.log    what it wrote
+Any Kafka client works, too: point it at 127.0.0.1:9092."""
+
 
 class _Run(NamedTuple):
     records: int
@@ -98,22 +114,14 @@ def _consume(cluster: ClusterClient, records: int, ends: dict[int, int]) -> _Run
 
 
 def _summarize(produced: _Run, consumed: _Run, ready_ms: float) -> None:
-    print_line(f"""
-What happened
-  a broker was ready after   {ready_ms:,.0f} ms
-  {produced.records:,} records produced   in {produced.seconds:.2f} s   {produced.rate:>9,.0f} records/s, each acknowledged by the broker
-  {consumed.records:,} records consumed   in {consumed.seconds:.2f} s   {consumed.rate:>9,.0f} records/s, each checked: once, and in order by key
-
-These are the speeds of a client in plain Python; `tidelog perf` measures the broker.
-
-What to try next
-  tidelog serve                                        a broker on 127.0.0.1:9092, data in ./tidelog-data
-  tidelog topic create orders --partitions 3           in another terminal
-  echo 'alice:3 apples' | tidelog produce orders --key-separator :
-  tidelog consume orders --from-beginning --until-end --print-key
-  tidelog perf produce load                            how fast your broker takes records
-  tidelog log dump tidelog-data/orders-0/*.log         what it wrote
-Any Kafka client works too: point it at 127.0.0.1:9092.""")
+    print_line(
+        _SUMMARY.format(
+            ready=f"{ready_ms:,.0f} ms",
+            records=f"{produced.records:,}",
+            produced=f"in {produced.seconds:.2f} s, {produced.rate:,.0f} records/s",
+            consumed=f"in {consumed.seconds:.2f} s, {consumed.rate:,.0f} records/s",
+        )
+    )
 
 
 def _say(text: str) -> None:

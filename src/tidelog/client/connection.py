@@ -1,7 +1,8 @@
 """One socket to one broker: versions negotiated once, requests pipelined, replies in order.
 
 `ClusterClient` keeps one of these per broker. `send` is one request and its reply; `write` and `read` are the two
-halves for those who keep several requests under way. A connection that raised `ConnectionLost` is closed and stays closed.
+halves for those who keep several requests under way. A connection that raised `ConnectionLost`
+is closed.
 """
 
 import socket

@@ -8,6 +8,8 @@ ClientError
 └── ClientConfigError        a client setting or address that cannot be used
 """
 
+# ruff: noqa: N818 - most of these names say what happened, and read better in an `except` without a suffix
+
 
 class ClientError(Exception):
     """Base of everything this room raises by itself."""

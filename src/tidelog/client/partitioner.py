@@ -1,4 +1,4 @@
-"""Which partition a record goes to: the choice Kafka's Java client makes, so that keys land where other clients put them.
+"""Which partition a record goes to: as Kafka's Java client chooses, so that keys land where other clients put them.
 
 Records with a key go by Kafka's variant of murmur2; records without one stick to a random partition until a batch is
 full (KIP-480). `RecordWriter` is the caller.

@@ -1,8 +1,10 @@
 """Error codes of replies turned into ApiError, in one place, so that every message says what was refused and why."""
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from tidelog.wire.errors import ApiError, ErrorCode
+
+_BY_NUMBER: Final = {int(code): code for code in ErrorCode}
 
 
 def raise_if_refused(what: str, error_code: int, message: str | None = None) -> None:
@@ -13,8 +15,7 @@ def raise_if_refused(what: str, error_code: int, message: str | None = None) -> 
 
 def raise_refusal(what: str, error_code: int, message: str | None = None) -> NoReturn:
     """Raise an ApiError for `what`. A code newer than ours is kept as a number in the message."""
-    try:
-        code = ErrorCode(error_code)
-    except ValueError:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: {message or f'error code {error_code}'}") from None
+    code = _BY_NUMBER.get(error_code)
+    if code is None:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: {message or f'error code {error_code}'}")
     raise ApiError(code, f"{what}: {message or code.text}")

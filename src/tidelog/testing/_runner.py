@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 
-class BrokerFailed(RuntimeError):
+class BrokerFailed(RuntimeError):  # noqa: N818 - it says what happened
     """The broker did not start, or did not stop as it should; the message ends with what it said last."""
 
 

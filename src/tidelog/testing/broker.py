@@ -1,7 +1,7 @@
 """A broker for tests: started in a moment, on a free port, in a directory that goes away with it.
 
-`Broker()` runs in a thread of this process and is the quickest. `Broker(process=True)` is a process of its own, which can
-be killed, paused and inspected like one in production. Both keep port and data over `restart`.
+`Broker()` runs in a thread of this process and is the quickest. `Broker(process=True)` is a process of its own, which
+can be killed, paused and inspected like one in production. Both keep port and data over `restart`.
 """
 
 import os

@@ -6,7 +6,7 @@ from typing import Final
 
 from tidelog.cli._errors import CommandError
 from tidelog.client.cluster import Node
-from tidelog.wire.errors import ErrorCode
+from tidelog.client.refusals import raise_refusal
 
 _unpack_length: Final = Struct(">i").unpack_from
 _unpack_error: Final = Struct(">h").unpack_from
@@ -59,5 +59,4 @@ def check_error(reply: memoryview, position: int, what: str) -> None:
     """Fail unless the error code at `position` says NONE."""
     (error_code,) = _unpack_error(reply, position)
     if error_code:
-        code = ErrorCode(error_code)
-        raise CommandError(f"{what} was refused: {code.text} ({code.name})")
+        raise_refusal(f"{what} was refused", error_code)
