@@ -1,0 +1,73 @@
+"""The watches of one session: who is to be told, once, of a change to which node.
+
+Kept by the stores that have no server to do it for them.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+
+from tidelog.metadata.store import EventKind, Watcher, WatchEvent
+
+_logger = logging.getLogger(__name__)
+
+
+class WatchTable:
+    """ZooKeeper keeps two kinds of watches, on data (and existence) and on children; an event may trigger both."""
+
+    def __init__(self) -> None:
+        # Dictionaries as ordered sets: setting the same watcher on a node twice makes it fire once.
+        self._data: dict[str, dict[Watcher, None]] = {}
+        self._children: dict[str, dict[Watcher, None]] = {}
+        self._pending: deque[tuple[Watcher, WatchEvent]] = deque()
+        self._is_delivering = False
+
+    def watch_data(self, path: str, watcher: Watcher | None) -> None:
+        if watcher is not None:
+            self._data.setdefault(path, {})[watcher] = None
+
+    def watch_children(self, path: str, watcher: Watcher | None) -> None:
+        if watcher is not None:
+            self._children.setdefault(path, {})[watcher] = None
+
+    def clear(self) -> None:
+        """The session is over: nobody is told anything any more."""
+        self._data.clear()
+        self._children.clear()
+        self._pending.clear()
+
+    def fire(self, events: Iterable[WatchEvent]) -> None:
+        """Tell the watchers of these events, in order. A change made by a watcher is told after the present ones."""
+        if not self._data and not self._children:
+            return
+        for event in events:
+            self._pending.extend((watcher, event) for watcher in self._take(event))
+        if self._is_delivering:
+            return
+        self._is_delivering = True
+        try:
+            while self._pending:
+                watcher, event = self._pending.popleft()
+                try:
+                    watcher(event)
+                except Exception:
+                    # The change is made; whoever made it must not be told that it failed.
+                    _logger.exception("a watcher of %s failed on event %s", event.path, event.kind.value)
+        finally:
+            self._is_delivering = False
+
+    def _take(self, event: WatchEvent) -> dict[Watcher, None]:
+        if event.kind is EventKind.CHILDREN:
+            return self._children.pop(event.path, {})
+        watchers = self._data.pop(event.path, {})
+        if event.kind is EventKind.DELETED:
+            watchers |= self._children.pop(event.path, {})
+        return watchers
+
+
+def events_of_create(path: str, parent: str) -> tuple[WatchEvent, WatchEvent]:
+    return WatchEvent(EventKind.CREATED, path), WatchEvent(EventKind.CHILDREN, parent)
+
+
+def events_of_delete(path: str, parent: str) -> tuple[WatchEvent, WatchEvent]:
+    return WatchEvent(EventKind.DELETED, path), WatchEvent(EventKind.CHILDREN, parent)

@@ -1,0 +1,288 @@
+"""The metadata tree in memory: for tests, and for the simulator, where several brokers share one `MemoryTree`.
+
+It behaves like a ZooKeeper ensemble that is always there: sessions come and go, and a session can be made to expire.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tidelog.metadata._watches import WatchTable, events_of_create, events_of_delete
+from tidelog.metadata.errors import (
+    BadPathError,
+    BadVersionError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+)
+from tidelog.metadata.store import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    EventKind,
+    NodeData,
+    Operation,
+    Result,
+    SessionListener,
+    SessionState,
+    Set,
+    Stat,
+    Watcher,
+    WatchEvent,
+    join_path,
+    split_path,
+)
+
+
+def system_wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class _Node:
+    __slots__ = (
+        "children",
+        "created_children",
+        "ctime_ms",
+        "czxid",
+        "data",
+        "mtime_ms",
+        "mzxid",
+        "owner",
+        "pzxid",
+        "version",
+    )
+
+    def __init__(self, data: bytes, zxid: int, now_ms: int, owner: int) -> None:
+        self.data = data
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime_ms = self.mtime_ms = now_ms
+        self.version = 0
+        self.owner = owner
+        self.children: set[str] = set()
+        self.created_children = 0
+
+    def stat(self) -> Stat:
+        return Stat(
+            self.czxid,
+            self.mzxid,
+            self.pzxid,
+            self.ctime_ms,
+            self.mtime_ms,
+            self.version,
+            2 * self.created_children - len(self.children),
+            self.owner,
+            len(self.data),
+            len(self.children),
+        )
+
+
+class MemoryTree:
+    """The nodes, and the sessions that are to be told of changes."""
+
+    def __init__(self, wall_ms: Callable[[], int] = system_wall_ms) -> None:
+        self._wall_ms = wall_ms
+        self._zxid = 0
+        self._last_session_id = 0
+        self._sessions: list[MemoryStore] = []
+        self.nodes = {"/": _Node(b"", 0, 0, 0)}
+
+    def connect(self) -> "MemoryStore":
+        """Open a session."""
+        return MemoryStore(self)
+
+    def join(self, session: "MemoryStore") -> int:
+        self._sessions.append(session)
+        self._last_session_id += 1
+        return self._last_session_id
+
+    def leave(self, session: "MemoryStore") -> None:
+        """End a session: it hears no more, and its ephemeral nodes go."""
+        self._sessions.remove(session)
+        owned = [path for path, node in self.nodes.items() if node.owner == session.session_id]
+        self.transact([Delete(path) for path in owned], session.session_id)
+
+    def node(self, path: str) -> _Node:
+        split_path(path)
+        node = self.nodes.get(path)
+        if node is None:
+            raise NoNodeError(path)
+        return node
+
+    def transact(self, operations: Sequence[Operation], session_id: int) -> list[Result]:
+        change = _Change(self.nodes, self._zxid + 1, self._wall_ms(), session_id)
+        try:
+            results = [change.apply(operation) for operation in operations]
+        except BaseException:
+            change.undo()
+            raise
+        self._zxid += 1
+        for session in list(self._sessions):
+            session.tell(change.events)
+        return results
+
+
+class _Change:
+    """A transaction in the making. Each step notes how it is taken back."""
+
+    def __init__(self, nodes: dict[str, _Node], zxid: int, now_ms: int, session_id: int) -> None:
+        self._nodes = nodes
+        self._zxid = zxid
+        self._now_ms = now_ms
+        self._session_id = session_id
+        self._undo: list[Callable[[], object]] = []
+        self.events: list[WatchEvent] = []
+
+    def undo(self) -> None:
+        for restore in reversed(self._undo):
+            restore()
+
+    def apply(self, operation: Operation) -> Result:
+        if isinstance(operation, Create):
+            return self._create(operation)
+        if isinstance(operation, Set):
+            return self._set(operation)
+        if isinstance(operation, Delete):
+            self._delete(operation)
+        else:
+            self._checked(operation)
+        return None
+
+    def _change(self, node: _Node, **fields: object) -> None:
+        """Set fields of a node."""
+        for field, value in fields.items():
+            self._undo.append(partial(setattr, node, field, getattr(node, field)))
+            setattr(node, field, value)
+
+    def _checked(self, operation: Set | Delete | Check) -> _Node:
+        split_path(operation.path)
+        node = self._nodes.get(operation.path)
+        if node is None:
+            raise NoNodeError(operation.path)
+        if operation.expected_version not in (ANY_VERSION, node.version):
+            raise BadVersionError(operation.path, operation.expected_version, node.version)
+        return node
+
+    def _create(self, operation: Create) -> str:
+        parent_path, name = split_path(operation.path, sequential=operation.sequential)
+        if not parent_path:
+            raise NodeExistsError("/")
+        parent = self._nodes.get(parent_path)
+        if parent is None:
+            raise NoNodeError(parent_path)
+        if parent.owner:
+            raise NoChildrenForEphemeralsError(parent_path)
+        if operation.sequential:
+            name += f"{parent.created_children:010d}"
+        path = join_path(parent_path, name)
+        if path in self._nodes:
+            raise NodeExistsError(path)
+        owner = self._session_id if operation.ephemeral else 0
+        self._nodes[path] = _Node(operation.data, self._zxid, self._now_ms, owner)
+        parent.children.add(name)
+        self._undo += (partial(self._nodes.pop, path), partial(parent.children.remove, name))
+        self._change(parent, created_children=parent.created_children + 1, pzxid=self._zxid)
+        self.events += events_of_create(path, parent_path)
+        return path
+
+    def _set(self, operation: Set) -> Stat:
+        node = self._checked(operation)
+        self._change(node, data=operation.data, version=node.version + 1, mzxid=self._zxid, mtime_ms=self._now_ms)
+        self.events.append(WatchEvent(EventKind.CHANGED, operation.path))
+        return node.stat()
+
+    def _delete(self, operation: Delete) -> None:
+        path = operation.path
+        node = self._checked(operation)
+        parent_path, name = split_path(path)
+        if not parent_path:
+            raise BadPathError("/", "the root cannot be deleted")
+        if node.children:
+            raise NotEmptyError(path)
+        parent = self._nodes[parent_path]
+        del self._nodes[path]
+        parent.children.remove(name)
+        self._undo += (partial(self._nodes.__setitem__, path, node), partial(parent.children.add, name))
+        self._change(parent, pzxid=self._zxid)
+        self.events += events_of_delete(path, parent_path)
+
+
+class MemoryStore:
+    """A session with a `MemoryTree`, by default with one of its own. See `Store` for the methods."""
+
+    def __init__(self, tree: MemoryTree | None = None) -> None:
+        self._tree = tree or MemoryTree()
+        self._watches = WatchTable()
+        self._listeners: list[SessionListener] = []
+        self._is_over = False
+        self._session_id = self._tree.join(self)
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        (created,) = self.multi([Create(path, data, ephemeral, sequential)])
+        assert isinstance(created, str)
+        return created
+
+    def get(self, path: str, watch: Watcher | None = None) -> NodeData:
+        node = self._live().node(path)
+        self._watches.watch_data(path, watch)
+        return node.data, node.stat()
+
+    def get_many(self, paths: Sequence[str]) -> list[NodeData | None]:
+        found: list[NodeData | None] = []
+        for path in paths:
+            try:
+                found.append(self.get(path))
+            except NoNodeError:
+                found.append(None)
+        return found
+
+    def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
+        (stat,) = self.multi([Set(path, data, expected_version)])
+        assert isinstance(stat, Stat)
+        return stat
+
+    def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
+        self.multi([Delete(path, expected_version)])
+
+    def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        split_path(path)
+        node = self._live().nodes.get(path)
+        self._watches.watch_data(path, watch)
+        return None if node is None else node.stat()
+
+    def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        node = self._live().node(path)
+        self._watches.watch_children(path, watch)
+        return sorted(node.children)
+
+    def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        return self._live().transact(operations, self._session_id)
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        self._listeners.append(listener)
+
+    def tell(self, events: Sequence[WatchEvent]) -> None:
+        self._watches.fire(events)
+
+    def expire(self) -> None:
+        """End the session as an ensemble would that has not heard from its client for too long."""
+        self.close()
+        for listener in self._listeners:
+            listener(SessionState.EXPIRED)
+
+    def close(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._watches.clear()
+            self._tree.leave(self)
+
+    def _live(self) -> MemoryTree:
+        if self._is_over:
+            raise SessionExpiredError(f"session {self._session_id} with the metadata tree is over")
+        return self._tree

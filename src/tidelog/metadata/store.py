@@ -1,0 +1,192 @@
+"""The metadata tree as an interface: ZooKeeper's semantics, whoever keeps the nodes.
+
+A node has data, a version that each change of the data increments, and children. `set` and `delete` may name the
+version they expect and fail if it is another, which is how two writers stay out of each other's way. `multi` does all
+or nothing. An ephemeral node goes when the session that made it ends. A watch tells once that something changed.
+
+Stores: `EmbeddedStore` (SQLite, one broker) and `MemoryStore` (tests, simulator). Both answer synchronously. Calls are
+rare, admin operations and start-up, but a caller on the event loop should know which may wait:
+
+    get, get_many, exists, children        a read from the page cache (embedded), a round trip (remote)
+    create, set, delete, multi, close      a sync to disk (embedded), a round trip and a quorum (remote)
+
+A store may be used from any thread, by one call at a time.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from tidelog.metadata.errors import BadPathError
+
+ANY_VERSION: Final = -1
+
+
+class Stat(NamedTuple):
+    """What ZooKeeper says about a node. Each transaction on the tree has a number, the zxid, one above the last."""
+
+    czxid: int
+    """The transaction that created the node; of a broker's registration this is the broker epoch."""
+    mzxid: int
+    """The transaction that last changed the data."""
+    pzxid: int
+    """The transaction that last added or removed a child."""
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    """How often the data was changed since the node was created."""
+    cversion: int
+    """How often children were added or removed."""
+    ephemeral_owner: int
+    """The session that the node lives with; 0 for a persistent node."""
+    data_length: int
+    num_children: int
+
+
+class EventKind(Enum):
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    CHILDREN = "children"
+
+
+class WatchEvent(NamedTuple):
+    """Something happened to the node at `path`. It says what, not how the tree looks now: read again to know."""
+
+    kind: EventKind
+    path: str
+
+
+class SessionState(Enum):
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    """The store cannot be reached; the session may or may not survive."""
+    EXPIRED = "expired"
+    """The session is over: its ephemeral nodes and watches are gone."""
+
+
+Watcher: TypeAlias = Callable[[WatchEvent], object]
+SessionListener: TypeAlias = Callable[[SessionState], object]
+NodeData: TypeAlias = tuple[bytes, Stat]
+
+
+class Create(NamedTuple):
+    """In a `multi`: make a node. The result is its path."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+class Set(NamedTuple):
+    """In a `multi`: replace a node's data. The result is its new `Stat`."""
+
+    path: str
+    data: bytes
+    expected_version: int = ANY_VERSION
+
+
+class Delete(NamedTuple):
+    """In a `multi`: remove a node that has no children. The result is None."""
+
+    path: str
+    expected_version: int = ANY_VERSION
+
+
+class Check(NamedTuple):
+    """In a `multi`: fail unless the node is there, in the version expected. The result is None."""
+
+    path: str
+    expected_version: int = ANY_VERSION
+
+
+Operation: TypeAlias = Create | Set | Delete | Check
+Result: TypeAlias = str | Stat | None
+
+
+class Store(Protocol):
+    """A session with the metadata tree. Raises the errors of `tidelog.metadata.errors` and nothing else.
+
+    Watches fire once, after the change is durable: here before the call that made it returns, with a remote store at
+    any time and on any thread. A watcher may call the store; what it raises is logged and otherwise lost.
+    """
+
+    @property
+    def session_id(self) -> int:
+        """The owner of the ephemeral nodes made through this store; never 0."""
+        ...
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        """Make a node under an existing one; return its path, which a sequential node gets ten digits appended to."""
+        ...
+
+    def get(self, path: str, watch: Watcher | None = None) -> NodeData:
+        """A node's data. The watch fires when the data changes or the node is deleted."""
+        ...
+
+    def get_many(self, paths: Sequence[str]) -> list[NodeData | None]:
+        """The data of many nodes, in one go; None for those that do not exist."""
+        ...
+
+    def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
+        """Replace a node's data."""
+        ...
+
+    def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
+        """Remove a node that has no children."""
+        ...
+
+    def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        """A node's `Stat`, None if there is none. The watch fires when it is created, changed or deleted."""
+        ...
+
+    def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        """The names of a node's children, sorted. The watch fires when one comes or goes, or the node itself goes."""
+        ...
+
+    def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        """Carry out all operations in order, or none: then the error of the first that failed is raised."""
+        ...
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        """Tell `listener` of every change of the session's state from now on."""
+        ...
+
+    def close(self) -> None:
+        """End the session and let its ephemeral nodes go. Closing twice does nothing."""
+        ...
+
+
+def split_path(path: str, *, sequential: bool = False) -> tuple[str, str]:
+    """The path of the parent and the name within it: `/a/b` is (`/a`, `b`). The root is its own case: (``, ``).
+
+    A sequential node may have an empty name, `/a/`, because its number follows. Anything ZooKeeper would refuse as a
+    path raises `BadPathError`.
+    """
+    if path == "/" and not sequential:
+        return "", ""
+    if not path.startswith("/"):
+        raise BadPathError(path, "a path starts with a slash")
+    parent, _, name = path.rpartition("/")
+    # A sequential name gets digits appended, so that even `.` becomes harmless and an empty one is a name.
+    parts = parent.split("/")[1:] if sequential else path.split("/")[1:]
+    for part in parts:
+        if part in ("", ".", ".."):
+            raise BadPathError(path, f"a path cannot have the part {part!r}")
+    if "\0" in path or not (path.isascii() or _is_utf8(path)):
+        raise BadPathError(path, "a path cannot contain a null character or half a surrogate pair")
+    return parent or "/", name
+
+
+def join_path(parent: str, name: str) -> str:
+    """The inverse of `split_path`."""
+    return f"/{name}" if parent == "/" else f"{parent}/{name}"
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
