@@ -50,10 +50,9 @@ def test_a_leader_election_is_waited_out():
 
 
 def test_an_election_that_does_not_end_is_reported_after_the_timeout():
-    with scripted(answers(ErrorCode.LEADER_NOT_AVAILABLE)) as broker:
-        with ClusterClient(broker.address, timeout_s=0.05) as cluster:
-            with pytest.raises(ApiError) as caught:
-                cluster.partitions("t")
+    endless = scripted(answers(ErrorCode.LEADER_NOT_AVAILABLE))
+    with endless, ClusterClient(endless.address, timeout_s=0.05) as cluster, pytest.raises(ApiError) as caught:
+        cluster.partitions("t")
     assert caught.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
@@ -65,9 +64,9 @@ def test_an_unknown_topic_is_reported_at_once_and_by_name():
 
 
 def test_a_partition_the_topic_lacks_is_an_error_that_says_how_many_there_are():
-    with scripted(answers(ErrorCode.NONE)) as broker, ClusterClient(broker.address) as cluster:
-        with pytest.raises(ApiError, match="no partition 5: it has 2"):
-            cluster.leader_of("t", 5)
+    complaint = pytest.raises(ApiError, match="no partition 5: it has 2")
+    with scripted(answers(ErrorCode.NONE)) as broker, ClusterClient(broker.address) as cluster, complaint:
+        cluster.leader_of("t", 5)
 
 
 def test_topics_are_created_by_asking_only_when_allowed():
@@ -78,16 +77,16 @@ def test_topics_are_created_by_asking_only_when_allowed():
 
 
 def test_a_dead_bootstrap_server_is_passed_over():
-    with scripted(answers(ErrorCode.NONE)) as broker:
-        with ClusterClient([f"127.0.0.1:{free_port()}", broker.address]) as cluster:
-            assert cluster.partitions("t") == [0, 1]
+    live = scripted(answers(ErrorCode.NONE))
+    with live, ClusterClient([f"127.0.0.1:{free_port()}", live.address]) as cluster:
+        assert cluster.partitions("t") == [0, 1]
 
 
 def test_when_no_bootstrap_server_answers_all_of_them_are_named():
     first, second = free_port(), free_port()
-    with ClusterClient(f"127.0.0.1:{first},127.0.0.1:{second}") as cluster:
-        with pytest.raises(BrokerUnavailable, match=rf":{first} .*:{second} .*--bootstrap-server"):
-            cluster.metadata()
+    complaint = pytest.raises(BrokerUnavailable, match=rf":{first} .*:{second} .*--bootstrap-server")
+    with ClusterClient(f"127.0.0.1:{first},127.0.0.1:{second}") as cluster, complaint:
+        cluster.metadata()
 
 
 def test_a_lost_connection_is_retried_only_where_that_is_safe():

@@ -83,16 +83,16 @@ def test_requests_may_be_pipelined_and_replies_come_in_order():
 
 def test_an_api_that_is_not_served_is_named():
     served = {ApiKey.API_VERSIONS: (0, 4)}
-    with ScriptedBroker({}, served) as broker, connect(broker) as connection:
-        with pytest.raises(UnsupportedByBroker, match=r"ListOffsets \(api key 2\)"):
-            connection.write(ListOffsetsRequest())
+    complaint = pytest.raises(UnsupportedByBroker, match=r"ListOffsets \(api key 2\)")
+    with ScriptedBroker({}, served) as broker, connect(broker) as connection, complaint:
+        connection.write(ListOffsetsRequest())
 
 
 def test_no_common_version_tells_both_ranges():
     served = {ApiKey.API_VERSIONS: (0, 4), ApiKey.METADATA: (90, 99)}
-    with ScriptedBroker({}, served) as broker, connect(broker) as connection:
-        with pytest.raises(UnsupportedByBroker, match=r"90-99.*0-1"):
-            connection.write(ask("a"))
+    complaint = pytest.raises(UnsupportedByBroker, match=r"90-99.*0-1")
+    with ScriptedBroker({}, served) as broker, connect(broker) as connection, complaint:
+        connection.write(ask("a"))
 
 
 def test_nobody_listening_names_address_and_setting():
@@ -111,9 +111,9 @@ def test_a_hang_up_in_the_middle_of_a_request_is_a_lost_connection():
 
 
 def test_a_broker_that_says_nothing_runs_into_the_timeout():
-    with raw_server(lambda peer: peer.recv(1 << 16) and peer.recv(1)) as (host, port):
-        with pytest.raises(ConnectionLost, match="timed out"):
-            Connection(host, port, timeout_s=0.05).open()
+    mute = raw_server(lambda peer: peer.recv(1 << 16) and peer.recv(1))
+    with mute as (host, port), pytest.raises(ConnectionLost, match="timed out"):
+        Connection(host, port, timeout_s=0.05).open()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """What the writer sends, and what it makes of the answers."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from tests.unit.client.scripted_broker import ScriptedBroker
@@ -57,12 +59,17 @@ class Log:
         ]
 
 
+@contextmanager
+def writing(log, **options):
+    with log.broker, ClusterClient(log.broker.address) as cluster, RecordWriter(cluster, "t", **options) as writer:
+        yield writer
+
+
 def test_keys_go_where_kafka_puts_them_and_keep_their_order():
     log = Log()
-    with log.broker as broker, ClusterClient(broker.address) as cluster:
-        with RecordWriter(cluster, "t", batch_bytes=200) as writer:
-            for number in range(100):
-                writer.add(b"%d" % number, b"key-%d" % (number % 5))
+    with writing(log, batch_bytes=200) as writer:
+        for number in range(100):
+            writer.add(b"%d" % number, b"key-%d" % (number % 5))
     assert writer.acknowledged == 100
     for key in range(5):
         partition = partition_for_key(b"key-%d" % key, 3)
@@ -72,10 +79,9 @@ def test_keys_go_where_kafka_puts_them_and_keep_their_order():
 
 def test_records_without_key_fill_whole_batches():
     log = Log(partitions=2)
-    with log.broker as broker, ClusterClient(broker.address) as cluster:
-        with RecordWriter(cluster, "t", batch_bytes=1000) as writer:
-            for _ in range(100):
-                writer.add(bytes(88))
+    with writing(log, batch_bytes=1000) as writer:
+        for _ in range(100):
+            writer.add(bytes(88))
     sizes = [
         header.record_count for batches in log.batches.values() for b in batches for _, header in iterate_batches(b)
     ]
@@ -85,9 +91,8 @@ def test_records_without_key_fill_whole_batches():
 
 def test_headers_timestamps_nulls_and_codec_are_kept():
     log = Log()
-    with log.broker as broker, ClusterClient(broker.address) as cluster:
-        with RecordWriter(cluster, "t", codec=Codec.GZIP) as writer:
-            writer.add(None, None, [("h", b"1"), ("n", None)], timestamp_ms=42, partition=1)
+    with writing(log, codec=Codec.GZIP) as writer:
+        writer.add(None, None, [("h", b"1"), ("n", None)], timestamp_ms=42, partition=1)
     (batch,) = log.batches[1]
     (record,) = iterate_records(batch)
     assert record[1:] == (42, None, None, (("h", b"1"), ("n", None)))
@@ -97,10 +102,9 @@ def test_headers_timestamps_nulls_and_codec_are_kept():
 
 def test_a_batch_refused_because_the_leader_moved_is_sent_again_in_its_place():
     log = Log(ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_LEADER_OR_FOLLOWER, partitions=1)
-    with log.broker as broker, ClusterClient(broker.address) as cluster:
-        with RecordWriter(cluster, "t", batch_bytes=1) as writer:
-            for number in range(5):
-                writer.add(b"%d" % number)
+    with writing(log, batch_bytes=1) as writer:
+        for number in range(5):
+            writer.add(b"%d" % number)
     assert log.values(0) == [b"0", b"1", b"2", b"3", b"4"]
     assert writer.acknowledged == 5
 
