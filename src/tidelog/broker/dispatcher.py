@@ -75,9 +75,7 @@ class Dispatcher:
         logger.warning("closing %s: it asked for API %d in version %d", connection.address, api_key, version)
         connection.close()
 
-    def _handle_message(
-        self, route: Route, slot: Slot, data: bytearray, start: int, stop: int, version: int
-    ) -> None:
+    def _handle_message(self, route: Route, slot: Slot, data: bytearray, start: int, stop: int, version: int) -> None:
         header = parse_request_header(data, start)
         assert route.decode is not None, "a loaded route can decode"
         assert route.handle is not None, "a loaded route can handle"

@@ -1,8 +1,8 @@
 """The handler table's own types: which API is served in which versions by which function.
 
 A `Route` loads its handler's module at the first request, because a broker that only ever produces and fetches should
-not pay for the twenty other modules at start-up. The dispatcher reads the table; ApiVersions answers from it, so what is
-claimed is what is served.
+not pay for the twenty other modules at start-up. The dispatcher reads the table; ApiVersions answers from it, so what
+is claimed is what is served.
 """
 
 from __future__ import annotations
@@ -38,7 +38,16 @@ HandleBytes = Callable[["Node", "Slot", bytearray, int, int, int, int], None]
 class Route:
     """One API: its versions and, once loaded, its functions."""
 
-    __slots__ = ("_target", "api_key", "decode", "flexible_from", "handle", "handle_bytes", "max_version", "min_version")
+    __slots__ = (
+        "_target",
+        "api_key",
+        "decode",
+        "flexible_from",
+        "handle",
+        "handle_bytes",
+        "max_version",
+        "min_version",
+    )
 
     def __init__(self, api_key: ApiKey, versions: tuple[int, int], target: str) -> None:
         self.api_key = api_key

@@ -204,10 +204,7 @@ class Connection:
 
     def _grow(self, buffer: bytearray) -> bytearray:
         """A larger buffer for an incomplete frame: a few times what has arrived, at most the frame."""
-        if self._filled >= 4:
-            whole = 4 + int(_unpack_size(buffer, 0)[0])
-        else:
-            whole = _FIRST_BUFFER_BYTES
+        whole = 4 + int(_unpack_size(buffer, 0)[0]) if self._filled >= 4 else _FIRST_BUFFER_BYTES
         size = min(max(self._filled * 4, _FIRST_BUFFER_BYTES), max(whole, self._filled + 1))
         grown = bytearray(size)
         grown[: self._filled] = memoryview(buffer)[: self._filled]

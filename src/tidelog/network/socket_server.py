@@ -139,7 +139,9 @@ class SocketServer:
     def _admit(self, endpoint: Endpoint, client: socket.socket, address: str) -> None:
         if not self.quotas.try_admit(endpoint.name, address):
             logger.info(
-                "connection from %s refused: it has %d, max.connections.per.ip", address, self.quotas.address_limit(address)
+                "connection from %s refused: it has %d, max.connections.per.ip",
+                address,
+                self.quotas.address_limit(address),
             )
             client.close()
             return

@@ -18,7 +18,7 @@ class DeletedUpTo(NamedTuple):
     """One partition of a request: the offset asked for, or the error that prevented it."""
 
     topic: str
-    index: int
+    partition_index: int
     partition: Partition | None
     required_offset: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -28,7 +28,7 @@ class DeleteResult(NamedTuple):
     """What one partition is answered."""
 
     topic: str
-    index: int
+    partition_index: int
     low_watermark: int
     error_code: ErrorCode
 
@@ -59,9 +59,9 @@ class DelayedDeleteRecords(DelayedOperation):
     def _result(entry: DeletedUpTo) -> DeleteResult:
         partition = entry.partition
         if partition is None:
-            return DeleteResult(entry.topic, entry.index, -1, entry.error_code)
+            return DeleteResult(entry.topic, entry.partition_index, -1, entry.error_code)
         if not partition.is_leader:
-            return DeleteResult(entry.topic, entry.index, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return DeleteResult(entry.topic, entry.partition_index, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         low_watermark = partition.low_watermark
         code = ErrorCode.NONE if low_watermark >= entry.required_offset else ErrorCode.REQUEST_TIMED_OUT
-        return DeleteResult(entry.topic, entry.index, low_watermark, code)
+        return DeleteResult(entry.topic, entry.partition_index, low_watermark, code)

@@ -52,7 +52,7 @@ class PartitionSource(Protocol):
 def read_partitions(
     source: PartitionSource, parameters: FetchParameters, wanted: Sequence[Wanted]
 ) -> tuple[list[PartitionReply], int, bool]:
-    """Read what is wanted, within the limits; returns the replies in order, their bytes, and whether one is an error."""
+    """Read what is wanted, within the limits: the replies in order, their bytes, and whether one is an error."""
     replies: list[PartitionReply] = []
     bytes_left = parameters.max_bytes
     bytes_read = 0
@@ -64,10 +64,10 @@ def read_partitions(
         try:
             if topic is None:
                 raise ApiError(entry.error)
-            partition = source.partition(topic, fetch.index)
+            partition = source.partition(topic, fetch.partition_index)
             reply = _read(partition, fetch, parameters, min(fetch.max_bytes, bytes_left), is_first)
         except ApiError as error:
-            reply = PartitionReply(fetch.index, error.code)
+            reply = PartitionReply(fetch.partition_index, error.code)
             has_error = True
         records = reply.records
         if records is not None:
@@ -90,8 +90,9 @@ def _read(
     last_stable_offset = log.last_stable_offset
     diverging = _diverging_epoch(partition, fetch) if fetch.last_fetched_epoch >= 0 else None
     if diverging is not None:
+        start_offset = log.log_start_offset
         return PartitionReply(
-            fetch.index, 0, high_watermark, last_stable_offset, log.log_start_offset, diverging_epoch=diverging
+            fetch.partition_index, 0, high_watermark, last_stable_offset, start_offset, diverging_epoch=diverging
         )
     if parameters.replica_id >= 0:
         end_offset = log.written_end_offset
@@ -107,7 +108,7 @@ def _read(
     if parameters.isolation_level == READ_COMMITTED:
         aborted = _aborted_transactions(partition, offset, end_offset) if records is not None else []
     return PartitionReply(
-        fetch.index, 0, high_watermark, last_stable_offset, log.log_start_offset, aborted, -1, records
+        fetch.partition_index, 0, high_watermark, last_stable_offset, log.log_start_offset, aborted, -1, records
     )
 
 
@@ -161,7 +162,7 @@ class DelayedFetch(DelayedOperation):
             if entry.topic is None:
                 return True
             try:
-                partition = self._source.partition(entry.topic, entry.fetch.index)
+                partition = self._source.partition(entry.topic, entry.fetch.partition_index)
                 partition.check_readable(entry.fetch.current_leader_epoch)
             except ApiError:
                 return True

@@ -75,9 +75,10 @@ class FetchSession:
         """Take over what a request adds, changes and forgets."""
         for topic_key, partitions in spans.topics:
             for fetch in partitions:
-                cached = self.partitions.get((topic_key, fetch.index))
+                key = (topic_key, fetch.partition_index)
+                cached = self.partitions.get(key)
                 if cached is None:
-                    self.partitions[topic_key, fetch.index] = CachedPartition(fetch, _name(topic_key, resolve))
+                    self.partitions[key] = CachedPartition(fetch, _name(topic_key, resolve))
                 else:
                     cached.fetch = fetch
         for topic_key, indexes in spans.forgotten:
@@ -107,7 +108,7 @@ class FetchContext(NamedTuple):
         session = self.session
         for entry, reply in zip(self.wanted, replies, strict=True):
             if session is not None:
-                key = (entry.topic_key, entry.fetch.index)
+                key = (entry.topic_key, entry.fetch.partition_index)
                 cached = session.partitions.get(key)
                 is_news = cached is not None and cached.has_news(reply)
                 if self.is_incremental:
@@ -150,9 +151,7 @@ class FetchSessionCache:
             return FetchContext(wanted)
         return FetchContext(wanted, self._create(spans, uses_topic_ids, resolve, len(wanted), now_ms))
 
-    def _continue(
-        self, spans: FetchSpans, uses_topic_ids: bool, resolve: ResolveTopic, now_ms: int
-    ) -> FetchContext:
+    def _continue(self, spans: FetchSpans, uses_topic_ids: bool, resolve: ResolveTopic, now_ms: int) -> FetchContext:
         session = self._sessions.get(spans.session_id)
         if session is None:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -216,5 +215,3 @@ def _wanted(topic_key: TopicKey, topic: str | None, fetch: FetchPartition) -> Wa
     if topic is None:
         return Wanted(topic_key, None, fetch, ErrorCode.UNKNOWN_TOPIC_ID)
     return Wanted(topic_key, topic, fetch)
-
-

@@ -87,7 +87,7 @@ class Partition:
     def advance_high_watermark(self) -> bool:
         """Move the high watermark to what every in-sync replica has; True when it moved."""
         log = self.log
-        committed = log.written_end_offset
+        committed = log.durable_end_offset
         for replica in self.isr:
             if replica != self._local_id:
                 committed = min(committed, self._follower_end_offsets.get(replica, -1))
@@ -116,9 +116,7 @@ class Partition:
 
     def _not_here(self) -> ApiError:
         if self.is_offline:
-            return ApiError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self.topic}-{self.index} is offline"
-            )
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self.topic}-{self.index} is offline")
         return ApiError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"{self.topic}-{self.index} is not led by broker {self._local_id} but by {self.leader_id}",

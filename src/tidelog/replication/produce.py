@@ -29,7 +29,8 @@ Respond = Callable[[list[Appended]], None]
 
 def offline_reply(reply: PartitionReply) -> PartitionReply:
     """The write was refused by the disk: what was staged is not there, whatever was promised before."""
-    return PartitionReply(reply.index, ErrorCode.KAFKA_STORAGE_ERROR, error_message="the log directory is offline")
+    message = "the log directory is offline"
+    return PartitionReply(reply.partition_index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=message)
 
 
 class PendingProduce:
@@ -70,7 +71,7 @@ class PendingProduce:
             if partition is None or partition.is_offline:
                 continue
             if partition.log.high_watermark < entry.required_offset:
-                reply = PartitionReply(entry.reply.index, ErrorCode.REQUEST_TIMED_OUT)
+                reply = PartitionReply(entry.reply.partition_index, ErrorCode.REQUEST_TIMED_OUT)
                 self.appended[position] = entry._replace(reply=reply)
         self.complete()
 

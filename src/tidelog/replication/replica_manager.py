@@ -169,7 +169,7 @@ class ReplicaManager:
             return True
         now_ms = self._clock.monotonic_ms()
         delayed = DelayedFetch(self, parameters, wanted, respond, now_ms + parameters.max_wait_ms)
-        keys = [(entry.topic, entry.fetch.index) for entry in wanted]
+        keys = [(entry.topic, entry.fetch.partition_index) for entry in wanted]
         return self.fetch_purgatory.try_complete_else_watch(delayed, keys, now_ms)
 
     # --- deletion ---
@@ -183,7 +183,7 @@ class ReplicaManager:
         """Move log start offsets (`-1` stands for the high watermark) and respond when all replicas have followed."""
         deleted = [self._delete_before(topic, index, offset) for topic, index, offset in offsets]
         operation = DelayedDeleteRecords(deleted, respond, self._clock.monotonic_ms() + max(timeout_ms, 0))
-        keys = [(entry.topic, entry.index) for entry in deleted if entry.partition is not None]
+        keys = [(entry.topic, entry.partition_index) for entry in deleted if entry.partition is not None]
         self.delete_records_purgatory.try_complete_else_watch(operation, keys)
 
     def _delete_before(self, topic: str, index: int, offset: int) -> DeletedUpTo:

@@ -24,7 +24,7 @@ _unpack_int = Struct(">i").unpack_from
 class FetchPartition(NamedTuple):
     """What is asked of one partition."""
 
-    index: int
+    partition_index: int
     fetch_offset: int
     max_bytes: int
     current_leader_epoch: int = -1
@@ -61,7 +61,7 @@ class Slice(Protocol):
 class PartitionReply(NamedTuple):
     """What one partition is answered. `records` is bytes, a file slice, or None for nothing."""
 
-    index: int
+    partition_index: int
     error_code: int
     high_watermark: int = -1
     last_stable_offset: int = -1

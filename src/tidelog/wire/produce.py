@@ -39,7 +39,7 @@ class ProduceSpans(NamedTuple):
 class PartitionReply(NamedTuple):
     """What one partition is answered."""
 
-    index: int
+    partition_index: int
     error_code: int
     base_offset: int = -1
     log_append_time_ms: int = -1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tidelog.config import describe_topic_config
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
@@ -62,9 +61,7 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
     return overrides
 
 
-def _describe(
-    result: CreatableTopicResult, made: TopicImage, overrides: dict[str, str], context: Context
-) -> None:
+def _describe(result: CreatableTopicResult, made: TopicImage, overrides: dict[str, str], context: Context) -> None:
     """From version 5 on the reply tells what came out: id, counts and every setting with its source."""
     result.topic_id = made.topic_id
     result.num_partitions = len(made.partitions)
@@ -79,5 +76,5 @@ def _describe(
             config_source=entry.source,
             is_sensitive=entry.is_sensitive,
         )
-        for entry in describe_topic_config(overrides, context.node.config_layers)
+        for entry in context.node.config_layers.describe_topic(overrides)
     ]

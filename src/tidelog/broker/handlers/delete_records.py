@@ -30,7 +30,7 @@ async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecor
     for result in await done:
         topics.setdefault(result.topic, []).append(
             DeleteRecordsPartitionResult(
-                partition_index=result.index, low_watermark=result.low_watermark, error_code=result.error_code
+                partition_index=result.partition_index, low_watermark=result.low_watermark, error_code=result.error_code
             )
         )
     return DeleteRecordsResponse(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from tidelog.replication.fetch import FetchParameters
+from tidelog.records.errors import UnsupportedCompressionError
+from tidelog.replication.fetch import FetchParameters, Wanted
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, TopicReply, decode_request, encode_response
 
@@ -38,7 +39,8 @@ def handle_bytes(
 
     def respond(replies: list[PartitionReply]) -> None:
         if version < _ZSTD_FROM:
-            replies = [_for_old_client(node, reply, version) for reply in replies]
+            pairs = zip(context.wanted, replies, strict=True)
+            replies = [_for_old_client(node, entry, reply, version) for entry, reply in pairs]
         topics: list[TopicReply] = context.select(replies)
         inline = [(key, [_inlined(reply) for reply in partitions]) for key, partitions in topics]
         slot.fill(encode_response(correlation_id, version, inline, session_id=session_id))  # type: ignore[arg-type]
@@ -66,14 +68,21 @@ def _inlined(reply: PartitionReply) -> PartitionReply:
     return reply._replace(records=os.pread(records.fd, records.length, records.position))
 
 
-def _for_old_client(node: Node, reply: PartitionReply, version: int) -> PartitionReply:
+def _for_old_client(node: Node, entry: Wanted, reply: PartitionReply, version: int) -> PartitionReply:
     """What a client can read that knows no zstd (before version 10) or no batches of magic 2 (before version 4)."""
+    records: FileSlice | bytes | None = reply.records  # type: ignore[assignment]
+    if records is None or isinstance(records, bytes) or entry.topic is None:
+        return reply
+    config = node.replica_manager.partition(entry.topic, reply.partition_index).log.config
+    if config.compression_type == "zstd":
+        return PartitionReply(reply.partition_index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if version >= _MAGIC_2_FROM:
+        return reply
+    if not config.message_downconversion_enable:
+        return PartitionReply(reply.partition_index, ErrorCode.UNSUPPORTED_VERSION)
     from tidelog.broker.handlers._old_fetch import readable_by
 
-    records: FileSlice | bytes | None = reply.records  # type: ignore[assignment]
-    if records is None or isinstance(records, bytes):
-        return reply
     try:
         return reply._replace(records=readable_by(records, version))
-    except ValueError:
-        return PartitionReply(reply.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    except UnsupportedCompressionError:
+        return PartitionReply(reply.partition_index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

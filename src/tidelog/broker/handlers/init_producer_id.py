@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 
-
 def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
     """A new id and epoch 0, each time it is asked: without a transactional id there is nothing to resume.
 

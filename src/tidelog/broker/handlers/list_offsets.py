@@ -59,7 +59,10 @@ def _answer(
         if request.replica_id != _DEBUGGING_REPLICA:
             partition.check_readable(asked.current_leader_epoch)
         if context.api_version == 0:
-            response.old_style_offsets = _segment_offsets(partition, asked, request.replica_id)
+            now_ms = context.node.clock.wall_ms()
+            found = partition.log.offsets_before(asked.timestamp, asked.max_num_offsets, now_ms)
+            end_offset = _end_offset(partition, request.replica_id, 0)
+            response.old_style_offsets = [min(offset, end_offset) for offset in found]
             return response
         timestamp = asked.timestamp
         if timestamp < 0 and context.api_version < _FIRST_VERSION.get(timestamp, 0):
@@ -91,21 +94,3 @@ def _end_offset(partition: Partition, replica_id: int, isolation_level: int) -> 
     if replica_id != -1:
         return log.written_end_offset
     return log.last_stable_offset if isolation_level == _READ_COMMITTED else log.high_watermark
-
-
-def _segment_offsets(partition: Partition, asked: ListOffsetsPartition, replica_id: int) -> list[int]:
-    """Offsets at which segments begin, newest first, that were last written at or before the time asked for."""
-    log = partition.log
-    end_offset = log.written_end_offset if replica_id >= 0 else log.high_watermark
-    boundaries = log.segment_boundaries()  # (base offset, last modified), oldest first
-    candidates = [(base, modified_ms) for base, modified_ms in boundaries if base < end_offset]
-    candidates.append((end_offset, 2**63 - 1))
-    if asked.timestamp == LATEST:
-        chosen = [base for base, _ in candidates]
-    elif asked.timestamp == EARLIEST:
-        chosen = [candidates[0][0]]
-    else:
-        chosen = [base for base, modified_ms in candidates[:-1] if modified_ms <= asked.timestamp]
-    start = log.log_start_offset
-    newest_first = [max(base, start) for base in reversed(chosen)]
-    return newest_first[: max(asked.max_num_offsets, 0)]

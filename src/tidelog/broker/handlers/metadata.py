@@ -29,7 +29,7 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
     node = context.node
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if request.topics is None or (not request.topics and context.api_version < _NULL_MEANS_ALL_FROM):
-        topics = [_describe(topic, operations, context) for topic in node.image.topics()]
+        topics = [_describe(topic, operations) for topic in node.image.topics()]
     else:
         may_create = request.allow_auto_topic_creation or context.api_version < _AUTO_CREATION_ASKED_FROM
         topics = [_find(asked, may_create, operations, context) for asked in request.topics]
@@ -57,21 +57,21 @@ def _find(asked: MetadataRequestTopic, may_create: bool, operations: int, contex
         found = image.topic_by_id(asked.topic_id)
         if found is None:
             return _failed(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _describe(found, operations, context)
+        return _describe(found, operations)
     found = image.topic(name)
     if found is None:
         try:
             found = context.node.topics.create_automatically(name, may_create)
         except ApiError as error:
             return _failed(name, NO_UUID, error.code)
-    return _describe(found, operations, context)
+    return _describe(found, operations)
 
 
 def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=False)
 
 
-def _describe(topic: TopicImage, operations: int, context: Context) -> MetadataResponseTopic:
+def _describe(topic: TopicImage, operations: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ends, so that followers and consumers can tell whether their log is still ours."""
+"""OffsetForLeaderEpoch: where an epoch ends, by which followers and consumers tell whether their log is still ours."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Produce: stage each partition's records and answer when they are written (acks=1) or committed (acks=all).
 
-The hot path of the broker. Positions of records come from the frame itself, the log patches and stages those very bytes,
-and the reply is encoded once, after the write of the turn. One partition's refusal never disturbs the others.
+The hot path of the broker. Positions of records come from the frame itself, the log patches and stages those very
+bytes, and the reply is encoded once, after the write of the turn. One partition's refusal never disturbs the others.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def handle_bytes(
 
     def respond(results: list[Appended]) -> None:
         if len(results) == 1 and version >= 9:
-            topic, partition, reply, _ = results[0]
+            _, partition, reply, _ = results[0]
             if not reply[1] and partition is not None and len(partition.topic_bytes) < 127:
                 slot.fill(encode_single(correlation_id, partition.topic_bytes, reply))
                 return
@@ -73,9 +73,7 @@ def _append(
     except ApiError as error:
         return Appended(topic, None, PartitionReply(index, error.code, error_message=error.message), -1)
     except InvalidRecordError as error:
-        reply = PartitionReply(
-            index, error.code, record_errors=error.record_errors, error_message=str(error)
-        )
+        reply = PartitionReply(index, error.code, record_errors=error.record_errors, error_message=str(error))
         return Appended(topic, None, reply, -1)
     except LogDirFailure as failure:
         replica_manager.fail_log_dir(failure)

@@ -1,0 +1,60 @@
+"""Counting connections and requests, without a socket."""
+
+from __future__ import annotations
+
+from tidelog.network.limits import ConnectionQuotas, NetworkLimits, RequestChannel
+
+
+def test_a_listener_waits_while_the_broker_is_full_and_goes_on_when_somebody_leaves() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(connections_max=2))
+    assert quotas.try_admit("PLAINTEXT", "10.0.0.1")
+    assert quotas.try_admit("PLAINTEXT", "10.0.0.2")
+    assert not quotas.has_room("PLAINTEXT")
+    quotas.release("PLAINTEXT", "10.0.0.1")
+    assert quotas.has_room("PLAINTEXT")
+
+
+def test_a_listener_has_its_own_limit_and_the_others_do_not_notice() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(listener_connections_max={"INTERNAL": 1}))
+    assert quotas.try_admit("INTERNAL", "10.0.0.1")
+    assert not quotas.has_room("INTERNAL")
+    assert quotas.has_room("EXTERNAL")
+
+
+def test_an_address_is_turned_away_at_its_limit_and_overrides_win() -> None:
+    limits = NetworkLimits(connections_per_ip_max=1, connections_per_ip_overrides={"10.0.0.9": 2})
+    quotas = ConnectionQuotas(limits)
+    assert quotas.try_admit("PLAINTEXT", "10.0.0.1")
+    assert not quotas.try_admit("PLAINTEXT", "10.0.0.1")
+    assert quotas.try_admit("PLAINTEXT", "10.0.0.9")
+    assert quotas.try_admit("PLAINTEXT", "10.0.0.9")
+    assert not quotas.try_admit("PLAINTEXT", "10.0.0.9")
+
+
+def test_a_refused_address_is_not_counted() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(connections_per_ip_max=0))
+    assert not quotas.try_admit("PLAINTEXT", "10.0.0.1")
+    assert quotas.total == 0
+
+
+def test_a_lowered_limit_leaves_an_excess_to_close() -> None:
+    quotas = ConnectionQuotas(NetworkLimits())
+    for host in range(5):
+        quotas.try_admit("PLAINTEXT", f"10.0.0.{host}")
+    quotas.update_limits(NetworkLimits(connections_max=3))
+    assert quotas.excess() == 2
+
+
+def test_the_channel_is_full_by_number_or_by_bytes() -> None:
+    channel = RequestChannel(NetworkLimits(queued_requests_max=2, queued_request_bytes_max=100))
+    assert not channel.is_full
+    channel.queued_requests = 2
+    assert channel.is_full
+    channel.queued_requests, channel.queued_bytes = 1, 100
+    assert channel.is_full
+
+
+def test_without_a_byte_limit_only_the_number_counts() -> None:
+    channel = RequestChannel(NetworkLimits(queued_request_bytes_max=-1))
+    channel.queued_bytes = 2**40
+    assert not channel.is_full
