@@ -40,6 +40,9 @@ _RESPONSE_START_FLEXIBLE: Final = Struct(">iix")
 
 _parse_prefix: Final = _REQUEST_PREFIX.unpack_from
 
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
+
 
 class RequestHeader(NamedTuple):
     """What a request says about itself, and where its body begins."""
@@ -65,10 +68,10 @@ def parse_request_header(buffer: Buffer, offset: int = 0) -> RequestHeader:
         api_key, api_version, correlation_id, client_id_bytes = _parse_prefix(buffer, offset)
     except struct_error:
         return _parse_shortest(buffer, offset)
+    if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
+        return RequestHeader(api_key, api_version, correlation_id, None, offset + 8)
     position = offset + 10
     client_id: str | None = None
-    if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
-        return RequestHeader(api_key, api_version, correlation_id, None, offset + 8)
     if client_id_bytes >= 0:
         end = position + client_id_bytes
         if end > len(buffer):
@@ -78,7 +81,7 @@ def parse_request_header(buffer: Buffer, offset: int = 0) -> RequestHeader:
         except UnicodeDecodeError as error:
             raise WireError(f"client id is not UTF-8: {error.reason}") from None
         position = end
-    if api_version >= flexible_from(api_key):
+    if api_version >= (_FLEXIBLE_FROM[api_key] if 0 <= api_key < 60 else 0):
         position = _skip_tags(buffer, position)
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
 
@@ -87,7 +90,7 @@ def _parse_shortest(buffer: Buffer, offset: int) -> RequestHeader:
     """A header too short for a client id: ControlledShutdown version 0, or nothing we can read."""
     if len(buffer) - offset >= 8:
         api_key, api_version, correlation_id = _REQUEST_PREFIX_V0.unpack_from(buffer, offset)
-        if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
+        if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
             return RequestHeader(api_key, api_version, correlation_id, None, offset + 8)
     raise WireError(f"request of {len(buffer) - offset} bytes is shorter than its header")
 
@@ -95,6 +98,8 @@ def _parse_shortest(buffer: Buffer, offset: int) -> RequestHeader:
 def _skip_tags(buffer: Buffer, position: int) -> int:
     """The position after the tagged fields of a header. None are defined, so all may be passed over."""
     count, position = decode_uvarint(buffer, position)
+    if count == 0:
+        return position
     for _ in range(count):
         _, position = decode_uvarint(buffer, position)
         size, position = decode_uvarint(buffer, position)
@@ -106,7 +111,7 @@ def _skip_tags(buffer: Buffer, position: int) -> int:
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: Buffer) -> bytes:
     """A whole request frame."""
-    if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+    if api_key == _CONTROLLED_SHUTDOWN and version == 0:
         return _REQUEST_START.pack(8 + len(body), api_key, version, correlation_id) + body
     rest = encode_string(client_id)
     if version >= flexible_from(api_key):
@@ -116,7 +121,7 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Buffer) -> bytes:
     """A whole response frame."""
-    if version >= flexible_from(api_key) and api_key != ApiKey.API_VERSIONS:
+    if version >= flexible_from(api_key) and api_key != _API_VERSIONS:
         return _RESPONSE_START_FLEXIBLE.pack(5 + len(body), correlation_id) + body
     return _RESPONSE_START.pack(4 + len(body), correlation_id) + body
 
@@ -125,6 +130,6 @@ def response_body_offset(api_key: int, version: int, buffer: Buffer, offset: int
     """Where the body begins in the response whose bytes, without the length, begin at `offset`."""
     if len(buffer) - offset < 4:
         raise WireError(f"response of {len(buffer) - offset} bytes is shorter than its header")
-    if version >= flexible_from(api_key) and api_key != ApiKey.API_VERSIONS:
+    if version >= flexible_from(api_key) and api_key != _API_VERSIONS:
         return _skip_tags(buffer, offset + 4)
     return offset + 4

@@ -1,0 +1,42 @@
+"""Makes `golden.txt`: what Apache Kafka's own serializer writes for the objects of `samples`.
+
+Needs a JDK (17 or newer) and the jars of Kafka 3.9.1 and Jackson, which `org.apache.kafka:kafka_2.13:3.9.1` brings along:
+
+    mvn dependency:copy-dependencies …   (or unpack Kafka's binary release: its libs/ folder has them all)
+    PYTHONPATH=src python -m tests.compat.wire.make_golden path/to/libs
+
+Each object goes to Kafka as JSON; `GoldenBytes.java` has Kafka's generated converter read it and Kafka's generated message
+class write it. No code of ours takes part in making the bytes. Each line of the file is
+
+    <message> <version> <filled or sparse> <bytes in hex>
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.compat.wire.samples import all_versions, filled, sparse, to_json
+
+HERE = Path(__file__).parent
+GOLDEN = HERE / "golden.txt"
+
+
+def main(jars: str) -> None:
+    names, requests = [], []
+    for cls, version in all_versions():
+        for make in (filled, sparse):
+            names.append(f"{cls.__name__} {version} {make.__name__}")
+            value = to_json(make(cls, version), version)
+            requests.append(json.dumps({"message": cls.__name__, "version": version, "value": value}))
+    command = ["java", "-cp", f"{jars}/*", str(HERE / "GoldenBytes.java")]
+    result = subprocess.run(command, input="\n".join(requests), capture_output=True, text=True, check=False)
+    if result.returncode:
+        sys.exit(result.stderr)
+    lines = result.stdout.splitlines()
+    GOLDEN.write_text("".join(f"{name} {line}\n" for name, line in zip(names, lines, strict=True)))
+    print(f"{len(names)} samples written to {GOLDEN}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
