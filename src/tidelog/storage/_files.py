@@ -148,8 +148,8 @@ def read_exactly(fd: int, position: int, length: int) -> bytes:
 
 
 def create_file(path: str) -> None:
-    """Create an empty file, or leave one of that name as it is."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE))
+    """Create an empty file. FileExistsError when there is one of that name."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, _FILE_MODE))
 
 
 def sync_path(path: str) -> None:

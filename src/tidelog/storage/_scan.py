@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
-from tidelog.storage._files import LogFile
+from tidelog.storage._files import Buffer, LogFile
 from tidelog.wire.errors import ApiError, ErrorCode
 
 _PREFIX: Final = Struct(">qiibIhi")
@@ -81,7 +81,7 @@ def iterate_headers(file: LogFile, position: int, end: int) -> Iterator[tuple[in
         position += start
 
 
-def parse_header(data: bytes, position: int) -> BatchHeader:
+def parse_header(data: Buffer, position: int) -> BatchHeader:
     """The header at `position`, where messages of magic 0 and 1 are shown as batches of one record."""
     header = BatchHeader(*_HEADER.unpack_from(data, position))
     if header.magic >= 2:
@@ -90,7 +90,19 @@ def parse_header(data: bytes, position: int) -> BatchHeader:
     if header.magic == 1:
         (timestamp,) = _LEGACY_TIMESTAMP.unpack_from(data, position + _LEGACY_TIMESTAMP_POSITION)
     return BatchHeader(
-        header.base_offset, header.batch_length, -1, header.magic, 0, data[position + 17], 0, timestamp, timestamp, -1, -1, -1, 1
+        header.base_offset,
+        header.batch_length,
+        -1,
+        header.magic,
+        0,
+        data[position + 17],
+        0,
+        timestamp,
+        timestamp,
+        -1,
+        -1,
+        -1,
+        1,
     )
 
 

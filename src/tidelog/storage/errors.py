@@ -1,10 +1,11 @@
 """What can go wrong with files of a log. What a client must be told is an `ApiError` instead.
 
-    StorageError
-    ├── LogDirFailure          the operating system refused; the whole log directory goes offline
-    ├── CorruptIndexError      an index does not fit its segment; recovery rebuilds it
-    ├── CorruptSnapshotError   a producer snapshot cannot be read; an older one is used
-    └── SegmentOverflowError   an offset is too far from the segment's base offset for the 4 bytes of an index entry
+StorageError
+├── LogDirFailure          the operating system refused; the whole log directory goes offline
+├── CorruptIndexError      an index does not fit its segment; recovery rebuilds it
+├── CorruptSnapshotError   a producer snapshot cannot be read; an older one is used
+├── AppendOffsetError      fetched batches do not continue the log
+└── SegmentOverflowError   an offset is too far from the segment's base offset for the 4 bytes of an index entry
 """
 
 
@@ -36,3 +37,15 @@ class SegmentOverflowError(StorageError):
         super().__init__(f"offset {offset} is out of range of the segment that starts at {base_offset}")
         self.base_offset = base_offset
         self.offset = offset
+
+
+class AppendOffsetError(StorageError):
+    """Batches that a follower fetched do not continue its log: below its end, or not in ascending order."""
+
+    def __init__(self, name: str, first_offset: int, last_offset: int, next_offset: int) -> None:
+        super().__init__(
+            f"cannot append offsets {first_offset} to {last_offset} to {name}: the next offset is {next_offset}"
+        )
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.next_offset = next_offset

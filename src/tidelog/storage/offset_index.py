@@ -64,6 +64,13 @@ class OffsetIndex(MappedIndex):
         found, position = _ENTRY.unpack_from(self.mapped(), (slot - 1) * 8)
         return self.base_offset + found, position
 
+    def first_at_position(self, position: int) -> int | None:
+        """The offset of the first entry at or after `position`; None when there is none."""
+        if not self.entries() or position > self.last_position:
+            return None
+        slot = self.search((position - 1).to_bytes(4, "big"), 4) if position > 0 else 0
+        return self.entry(slot)[0]
+
     def entry(self, slot: int) -> tuple[int, int]:
         """Entry number `slot` as (offset, position)."""
         if not 0 <= slot < self.entries():

@@ -29,8 +29,8 @@ _UNKNOWN: Final = -2
 class Segment:
     """The batches from `base_offset` up to the next segment, and their indexes.
 
-    `size_bytes` counts every batch appended, staged ones included; `roll_bytes`, `roll_timestamp` and `roll_clock_ms`
-    are the limits beyond which `Log` asks `should_roll`, kept as numbers so that an append only compares.
+    `size_bytes` counts every batch appended, staged ones included; `roll_timestamp` and `roll_clock_ms` are the
+    limits beyond which `Log` asks `should_roll`, kept as numbers so that an append only compares.
     """
 
     __slots__ = (
@@ -42,6 +42,7 @@ class Segment:
         "created_ms",
         "directory",
         "index_interval_bytes",
+        "is_index_full",
         "log_file",
         "max_offset",
         "offset_index",
@@ -80,6 +81,7 @@ class Segment:
         self.offset_index = OffsetIndex(f"{stem}.index{suffix}", base_offset, index_bytes, is_new=is_new)
         self.time_index = TimeIndex(f"{stem}.timeindex{suffix}", base_offset, index_bytes, is_new=is_new)
         self.transaction_index = TransactionIndex(f"{stem}.txnindex{suffix}", base_offset, is_new=is_new)
+        self.is_index_full = is_new and (self.offset_index.is_full() or self.time_index.is_full())
         self._bytes_since_index_entry = 0
         self._first_timestamp = _UNKNOWN if size_bytes else NO_TIMESTAMP
         self._max_timestamp = NO_TIMESTAMP if is_new else _UNKNOWN
@@ -92,7 +94,12 @@ class Segment:
     def create(cls, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str = "") -> "Segment":
         """Make the files of a new segment. Nothing stays open: the first append opens what it needs."""
         segment = cls(directory, base_offset, config, now_ms, suffix=suffix, is_new=True)
-        create_file(segment.log_file.path)
+        try:
+            create_file(segment.log_file.path)
+        except FileExistsError:
+            # Left over from a crash between the roll and the first append; nothing refers to it.
+            segment.delete()
+            create_file(segment.log_file.path)
         if config.preallocate:
             segment.log_file.truncate(config.segment_bytes)
         segment.offset_index.create()
@@ -130,11 +137,17 @@ class Segment:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
         if self._bytes_since_index_entry > self.index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
-            self._bytes_since_index_entry = 0
+            self._index(last_offset, position)
         self._bytes_since_index_entry += size_bytes
         self.size_bytes = position + size_bytes
+
+    def _index(self, last_offset: int, position: int) -> None:
+        """Add an entry to both indexes. A full index ends the segment with this batch."""
+        if not self.offset_index.is_full():
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+        self.is_index_full = self.offset_index.is_full() or self.time_index.is_full()
+        self._bytes_since_index_entry = 0
 
     def write(self, buffers: Sequence[Buffer], position: int) -> None:
         """Put the bytes of appended batches into the file."""
@@ -158,14 +171,15 @@ class Segment:
         else:
             self.roll_clock_ms = self.created_ms + waited_ms_max
 
-    def should_roll(self, max_timestamp: int, last_offset: int, size_bytes: int, segment_bytes: int, now_ms: int) -> bool:
+    def should_roll(
+        self, max_timestamp: int, last_offset: int, size_bytes: int, segment_bytes: int, now_ms: int
+    ) -> bool:
         """Whether batches of `size_bytes` up to `last_offset` must go to a new segment."""
         return (
             self.size_bytes > segment_bytes - size_bytes
             or (self.size_bytes > 0 and (max_timestamp > self.roll_timestamp or now_ms > self.roll_clock_ms))
             or last_offset > self.max_offset
-            or self.offset_index.is_full()
-            or self.time_index.is_full()
+            or self.is_index_full
         )
 
     # Timestamps
@@ -282,6 +296,7 @@ class Segment:
             self.created_ms = now_ms
             self._first_timestamp = NO_TIMESTAMP
         self._bytes_since_index_entry = 0
+        self.is_index_full = self.offset_index.is_full() or self.time_index.is_full()
         self._reload_max_timestamp()
         self.update_roll_limits()
         return removed
@@ -333,6 +348,10 @@ class Segment:
     def paths(self) -> tuple[str, ...]:
         """The files that belong to the segment, whether or not they exist."""
         return (self.log_file.path, self.offset_index.path, self.time_index.path, self.transaction_index.path)
+
+    def index_paths(self) -> tuple[str, ...]:
+        """The files of the indexes, whether or not they exist."""
+        return self.paths()[1:]
 
     def delete(self) -> None:
         """Remove the files. Slices being sent stay readable."""

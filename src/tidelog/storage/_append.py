@@ -1,0 +1,233 @@
+"""Appends that do not take the straight way through `Log.append_as_leader`.
+
+These are batches to be checked record by record or changed (`tidelog.records.validation`), batches of coordinators with
+their transaction markers, batches that will be refused, and what followers fetch. The order is that of Kafka's
+`UnifiedLog.append`: check, assign offsets, check the producer, roll, account, stage.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.config import LogConfig
+from tidelog.records.batch import (
+    LENGTH_PREFIX_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    TimestampType,
+    check_crc,
+    iterate_records,
+    read_header,
+)
+from tidelog.records.control import EndTransactionMarker, parse_end_transaction_marker
+from tidelog.records.errors import (
+    CorruptRecordError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    UnsupportedCompressionError,
+)
+from tidelog.records.validation import COMPRESSION_TYPES, AppendRules, validate
+from tidelog.storage.errors import AppendOffsetError
+from tidelog.storage.producer_state import BatchMetadata
+from tidelog.storage.transaction_index import AbortedTransaction
+from tidelog.storage.types import AppendOrigin, LogAppendInfo
+from tidelog.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from tidelog.storage.log import Log
+
+_SEQUENCE_MASK: Final = 0x7FFF_FFFF
+_REFUSALS: Final[dict[type[Exception], ErrorCode]] = {
+    CorruptRecordError: ErrorCode.CORRUPT_MESSAGE,
+    RecordTooLargeError: ErrorCode.MESSAGE_TOO_LARGE,
+    RecordBatchTooLargeError: ErrorCode.RECORD_LIST_TOO_LARGE,
+    UnsupportedCompressionError: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+}
+_TIMESTAMP_TYPES: Final = {
+    "CreateTime": TimestampType.CREATE_TIME,
+    "LogAppendTime": TimestampType.LOG_APPEND_TIME,
+}
+_LEVELS: Final = {
+    "gzip": "compression_gzip_level",
+    "lz4": "compression_lz4_level",
+    "zstd": "compression_zstd_level",
+}
+
+
+def rules_of(config: LogConfig) -> AppendRules:
+    """What a topic's configuration asks of the records appended to it."""
+    level = _LEVELS.get(config.compression_type)
+    return AppendRules(
+        codec=COMPRESSION_TYPES[config.compression_type],
+        level=getattr(config, level) if level else None,
+        timestamp_type=_TIMESTAMP_TYPES[config.message_timestamp_type],
+        before_max_ms=config.message_timestamp_before_max_ms,
+        after_max_ms=config.message_timestamp_after_max_ms,
+        is_compacted="compact" in config.cleanup_policy,
+        max_message_bytes=config.max_message_bytes,
+        segment_bytes=config.segment_bytes,
+    )
+
+
+def append_checked(
+    log: "Log", records: memoryview, leader_epoch: int, now_ms: int, origin: AppendOrigin
+) -> LogAppendInfo:
+    """Append after checking everything that there is to check; see `Log.append_as_leader`."""
+    log.check_usable()
+    first_offset = log.log_end_offset
+    try:
+        validated = validate(
+            records,
+            log.rules,
+            base_offset=first_offset,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            from_client=origin is AppendOrigin.CLIENT,
+            only_magic_2=False,
+        )
+    except tuple(_REFUSALS) as error:
+        raise ApiError(_REFUSALS[type(error)], f"{log.name}: {error}") from error
+    batch = memoryview(validated.records)
+    header = read_header(batch)
+    if header.producer_id >= 0:
+        duplicate = log.producer_state.check(header, origin)
+        if duplicate is not None:
+            return _already_there(log, header, duplicate)
+    marker = _marker_of(log, header, batch, origin)
+    log.roll_if_due(validated.max_timestamp, validated.last_offset, len(batch), now_ms)
+    log.leader_epochs.assign(leader_epoch, first_offset)
+    _account(log, header, marker, now_ms)
+    log.stage(batch, validated.last_offset + 1)
+    return LogAppendInfo(
+        first_offset,
+        validated.last_offset,
+        validated.max_timestamp,
+        validated.log_append_time,
+        log.log_start_offset,
+        validated.record_count,
+        len(batch),
+        False,
+    )
+
+
+def check_producer(log: "Log", header: BatchHeader) -> LogAppendInfo | None:
+    """Refuse a client's batch that is out of order, or say what is already there if it is a retry, or None."""
+    entry = log.producer_state.producers.get(header[9])
+    if (
+        entry is not None
+        and header[11] == (entry.last_sequence + 1) & _SEQUENCE_MASK
+        and header[10] == entry.producer_epoch
+        and entry.transaction_first_offset < 0
+    ):
+        return None
+    duplicate = log.producer_state.check(header, AppendOrigin.CLIENT)
+    return None if duplicate is None else _already_there(log, header, duplicate)
+
+
+def _already_there(log: "Log", header: BatchHeader, duplicate: BatchMetadata) -> LogAppendInfo:
+    """The answer to a retry: the offsets that the batch got the first time. Kafka gives its timestamp along, too."""
+    return LogAppendInfo(
+        duplicate.first_offset,
+        duplicate.last_offset,
+        duplicate.timestamp,
+        duplicate.timestamp,
+        log.log_start_offset,
+        header.record_count,
+        header.size_bytes,
+        True,
+    )
+
+
+def append_fetched(log: "Log", records: memoryview, now_ms: int) -> LogAppendInfo:
+    """Append what a follower fetched; see `Log.append_as_follower`."""
+    log.check_usable()
+    batches = _fetched_batches(log, records)
+    first_offset = last_offset = -1
+    max_timestamp = NO_TIMESTAMP
+    record_count = size_bytes = 0
+    for position, header in batches:
+        size = header.size_bytes
+        batch = records[position : position + size]
+        marker = _marker_of(log, header, batch, AppendOrigin.REPLICATION)
+        if log.active_segment.should_roll(
+            header.max_timestamp, header.last_offset, size, log.config.segment_bytes, now_ms
+        ):
+            log.roll(now_ms, header.base_offset)
+        log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+        _account(log, header, marker, now_ms)
+        log.stage(batch, header.next_offset)
+        if first_offset < 0:
+            first_offset = header.base_offset
+        last_offset = header.last_offset
+        max_timestamp = max(max_timestamp, header.max_timestamp)
+        record_count += header.record_count
+        size_bytes += size
+    return LogAppendInfo(
+        first_offset, last_offset, max_timestamp, NO_TIMESTAMP, log.log_start_offset, record_count, size_bytes, False
+    )
+
+
+def _fetched_batches(log: "Log", records: memoryview) -> list[tuple[int, BatchHeader]]:
+    """All whole batches, checked before the first of them is appended."""
+    batches = []
+    position = 0
+    next_offset = log.log_end_offset
+    while position + LENGTH_PREFIX_BYTES < len(records):
+        try:
+            header = read_header(records, position)
+        except CorruptRecordError:
+            break
+        if header.magic != 2 or header.batch_length < 0:
+            raise _corrupt(log, header, f"magic {header.magic} and length {header.batch_length}")
+        if position + header.size_bytes > len(records):
+            break
+        if not check_crc(records, position, header):
+            raise _corrupt(log, header, "a checksum that does not match")
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise AppendOffsetError(log.name, header.base_offset, header.last_offset, next_offset)
+        batches.append((position, header))
+        next_offset = header.next_offset
+        position += header.size_bytes
+    return batches
+
+
+def _corrupt(log: "Log", header: BatchHeader, problem: str) -> ApiError:
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{log.name}: the batch at offset {header.base_offset} has {problem}")
+
+
+def _marker_of(
+    log: "Log", header: BatchHeader, batch: memoryview, origin: AppendOrigin
+) -> tuple[EndTransactionMarker, int] | None:
+    """The marker in a control batch and its timestamp, once it is known that its coordinator may write it."""
+    if not header.is_control or header.producer_id < 0:
+        return None
+    for record in iterate_records(batch):
+        marker = parse_end_transaction_marker(record)
+        log.producer_state.check_marker(header, marker.coordinator_epoch, origin)
+        return marker, record.timestamp
+    return None
+
+
+def _account(log: "Log", header: BatchHeader, marker: tuple[EndTransactionMarker, int] | None, now_ms: int) -> None:
+    """Note a batch in the active segment, in its indexes and with its producer."""
+    segment = log.active_segment
+    state = log.producer_state
+    try:
+        segment.append(header.last_offset, header.max_timestamp, header.size_bytes, now_ms)
+        if header.producer_id < 0:
+            return
+        if not header.is_control:
+            state.update(header, header.base_offset)
+        elif marker is not None:
+            end, timestamp = marker
+            completed = state.end_transaction(
+                header, header.last_offset, timestamp, end.coordinator_epoch, is_commit=end.is_commit
+            )
+            if completed is not None:
+                if completed.is_aborted:
+                    producer_id, first_offset, last_offset, _ = completed
+                    last_stable_offset = state.last_stable_offset(completed)
+                    segment.transaction_index.append(
+                        AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset)
+                    )
+                state.complete(completed)
+    except OSError as error:
+        raise log.fail(error) from error

@@ -1,0 +1,80 @@
+"""Bringing a log to disk, in two halves: what to sync is decided on the loop, the syncing may happen on a thread.
+
+What must be on disk before the recovery point may move to an offset: every log file with batches below it, the indexes
+and producer snapshots of segments that will then count as sound, the names of new files, and the leader epochs. The
+index of the active segment is not synced: after a crash the segment that holds the recovery point is read and indexed
+anew.
+"""
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from tidelog.storage._files import OpenFile, sync_path, write_atomically
+from tidelog.storage.errors import LogDirFailure
+
+if TYPE_CHECKING:
+    from tidelog.storage.log import Log
+
+
+_sync_data: Final = getattr(os, "fdatasync", os.fsync)
+
+
+class FlushJob:
+    """Files to sync. `run` may be called on any thread; the log must not be closed meanwhile."""
+
+    __slots__ = ("_epochs", "_files", "_parent_directory", "_paths", "generation", "up_to")
+
+    def __init__(
+        self,
+        up_to: int,
+        generation: int,
+        parent_directory: str,
+        files: list[OpenFile],
+        paths: list[str],
+        epochs: tuple[str, bytes] | None,
+    ) -> None:
+        self.up_to = up_to
+        self.generation = generation
+        self._parent_directory = parent_directory
+        self._files = files
+        self._paths = paths
+        self._epochs = epochs
+
+    def run(self) -> None:
+        """Sync everything. Raises LogDirFailure; nothing may then be taken for synced, now or later."""
+        try:
+            for file in self._files:
+                _sync_data(file.fd)
+            for path in dict.fromkeys(self._paths):
+                sync_path(path)
+            if self._epochs is not None:
+                path, content = self._epochs
+                write_atomically(path, content)
+        except OSError as error:
+            raise LogDirFailure(self._parent_directory, error) from error
+
+
+def prepare(log: "Log", up_to: int | None) -> FlushJob:
+    """See `Log.prepare_flush`."""
+    log.write_staged()
+    end_offset = log.log_end_offset if up_to is None else min(up_to, log.log_end_offset)
+    files: list[OpenFile] = []
+    epochs = None
+    try:
+        if end_offset > log.recovery_point:
+            for segment in log.segments.since(log.recovery_point):
+                if segment.base_offset < end_offset and segment.size_bytes:
+                    files.append(segment.log_file.open())
+        paths = log.take_unsynced_paths()
+        if log.leader_epochs.is_dirty:
+            log.leader_epochs.is_dirty = False
+            epochs = log.leader_epochs.path, log.leader_epochs.encode()
+    except OSError as error:
+        raise log.fail(error) from error
+    return FlushJob(end_offset, log.generation, log.parent_directory, files, paths, epochs)
+
+
+def complete(log: "Log", job: FlushJob, now_ms: int | None) -> None:
+    """See `Log.complete_flush`. A log truncated meanwhile may hold other records at the same offsets."""
+    if job.generation == log.generation:
+        log.mark_flushed(job.up_to, now_ms)

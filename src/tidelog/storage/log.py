@@ -1,0 +1,598 @@
+"""The log of one partition: its segments, and everything that is appended to and read from them.
+
+Appends are staged. `append_as_leader` checks a batch, gives it its offsets and does all the bookkeeping, but only keeps a
+view of the bytes; `write_staged` puts everything staged into the active segment with one system call. The broker calls
+it once in each turn of its loop, before it answers, so that many small appends share one write. Whoever needs the file
+itself (roll, flush, truncation) writes what is staged first, so staged bytes always belong to the active segment.
+
+`log_start_offset` ≤ `high_watermark` ≤ `log_end_offset`, and `written_end_offset` ≤ `log_end_offset` always hold.
+
+When the operating system refuses a write the log is of no more use: `LogDirFailure` is raised then and ever after, and
+the whole directory goes offline. Nothing staged at that moment counts as written.
+
+One thread owns a log. Only a `FlushJob` may be run elsewhere.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Final
+
+from tidelog.config import LogConfig
+from tidelog.records._checksum import crc32c
+from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
+from tidelog.storage import _append, _flush, _lookup, _read, _retention, _truncate, names
+from tidelog.storage._flush import FlushJob
+from tidelog.storage._segments import SegmentList
+from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.leader_epochs import LeaderEpochCache
+from tidelog.storage.producer_state import ProducerEntry, ProducerStateManager
+from tidelog.storage.segment import Segment, segment_ms
+from tidelog.storage.transaction_index import AbortedTransaction
+from tidelog.storage.types import (
+    AppendOrigin,
+    DeletionReason,
+    EpochEndOffset,
+    LogAppendInfo,
+    LogRead,
+    StartOffsetReason,
+    TimestampOffset,
+)
+from tidelog.wire.errors import ApiError, ErrorCode
+
+OnFilesDeleted = Callable[[Sequence[str], int], None]
+"""Called with the paths of files that were renamed to `.deleted` and the delay in ms after which they may go."""
+
+_HEADER: Final = Struct(">qiibIhiqqqhii")
+_OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
+_unpack_header = _HEADER.unpack_from
+_patch_batch = _OFFSET_LENGTH_EPOCH.pack_into
+_new = tuple.__new__
+_CODEC_MASK: Final = 0x07
+_ZSTD: Final = 4
+_TRANSACTIONAL: Final = 0x10
+_UNUSUAL_ATTRIBUTES: Final = ~(_CODEC_MASK | _TRANSACTIONAL)
+"""All but the codec and the transactional bit: a client may not set them, or they mean work."""
+
+_CLIENT: Final = AppendOrigin.CLIENT
+_NO_TIMESTAMP: Final = -1
+
+
+class Log:
+    """One partition's log on disk."""
+
+    __slots__ = (
+        "_batch_bytes_max",
+        "_failure",
+        "_fast_path",
+        "_flush_messages",
+        "_on_files_deleted",
+        "_segment_bytes",
+        "_staged",
+        "_timestamp_after_max_ms",
+        "_unsynced_paths",
+        "_written_bytes",
+        "active_segment",
+        "config",
+        "directory",
+        "durable_end_offset",
+        "generation",
+        "high_watermark",
+        "is_flush_due",
+        "known_positions",
+        "last_flush_ms",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "parent_directory",
+        "partition",
+        "producer_state",
+        "recovery_point",
+        "rules",
+        "segments",
+        "topic",
+        "topic_id",
+        "written_end_offset",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        segments: list[Segment],
+        log_start_offset: int,
+        recovery_point: int,
+        next_offset: int,
+        producer_state: ProducerStateManager,
+        leader_epochs: LeaderEpochCache,
+        topic_id: bytes | None = None,
+        on_files_deleted: OnFilesDeleted | None = None,
+        now_ms: int = 0,
+    ) -> None:
+        """Put loaded parts together: `segments` ascending and at least one, `next_offset` where the last one ends."""
+        self.directory = directory
+        self.parent_directory = os.path.dirname(directory)
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.producer_state = producer_state
+        self.leader_epochs = leader_epochs
+        self.segments = SegmentList(segments)
+        self.active_segment = segments[-1]
+        self._written_bytes = self.active_segment.size_bytes
+        self._staged: list[memoryview] = []
+        self._unsynced_paths: list[str] = []
+        self.known_positions: dict[int, int] = {}
+        """Positions in the active segment at which reads have ended: there the next ones begin."""
+        self.generation = 0
+        """How often the log was truncated: what was flushed before may since have been replaced."""
+        self._failure: LogDirFailure | None = None
+        self._on_files_deleted = on_files_deleted
+        self.log_end_offset = self.written_end_offset = self.durable_end_offset = next_offset
+        self.log_start_offset = max(log_start_offset, segments[0].base_offset)
+        self.high_watermark = self.log_start_offset
+        self.recovery_point = max(recovery_point, self.log_start_offset)
+        self.last_flush_ms = now_ms
+        self.is_flush_due = False
+        self.update_config(config)
+
+    @classmethod
+    def create(
+        cls,
+        directory: str,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        producer_expiration_ms: int = 86_400_000,
+        topic_id: bytes | None = None,
+        on_files_deleted: OnFilesDeleted | None = None,
+        start_offset: int = 0,
+    ) -> "Log":
+        """Make the directory and the files of a new, empty log. Nothing stays open until the first append."""
+        try:
+            os.mkdir(directory, 0o755)
+            segment = Segment.create(directory, start_offset, config, now_ms)
+        except OSError as error:
+            raise LogDirFailure(os.path.dirname(directory), error) from error
+        state = ProducerStateManager(
+            f"{topic}-{partition}", directory, expiration_ms=producer_expiration_ms, snapshots=[]
+        )
+        log = cls(
+            directory,
+            topic,
+            partition,
+            config,
+            segments=[segment],
+            log_start_offset=start_offset,
+            recovery_point=start_offset,
+            next_offset=start_offset,
+            producer_state=state,
+            leader_epochs=LeaderEpochCache(directory),
+            topic_id=topic_id,
+            on_files_deleted=on_files_deleted,
+            now_ms=now_ms,
+        )
+        log._unsynced_paths += [directory, log.parent_directory]
+        return log
+
+    def __repr__(self) -> str:
+        return (
+            f"Log({self.name}, log_start_offset={self.log_start_offset}, high_watermark={self.high_watermark}, "
+            f"log_end_offset={self.log_end_offset}, directory={self.directory!r})"
+        )
+
+    # --- in ---
+
+    def append_as_leader(
+        self,
+        records: bytearray | memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> LogAppendInfo:
+        """Check records, give them the next offsets and stage them. The buffer belongs to the log from now on.
+
+        Raises ApiError for what the producer must be told (InvalidRecordError where single records are at fault) and
+        LogDirFailure. What is usual takes the straight way through this function: one batch of magic 2 from a client,
+        to be stored as it is. All else goes through `_append`.
+        """
+        if type(records) is not memoryview:
+            records = memoryview(records)
+        size = len(records)
+        if size < HEADER_BYTES or origin is not _CLIENT or not self._fast_path:
+            return _append.append_checked(self, records, leader_epoch, now_ms, origin)
+        header = _unpack_header(records)
+        (
+            base_offset,
+            length,
+            _,
+            magic,
+            crc,
+            attributes,
+            last_delta,
+            _,
+            max_timestamp,
+            producer_id,
+            epoch,
+            sequence,
+            count,
+        ) = header
+        if not (
+            magic == 2
+            and length == size - LENGTH_PREFIX_BYTES
+            and size <= self._batch_bytes_max
+            and base_offset == 0
+            and count == last_delta + 1 > 0
+            and not attributes & _UNUSUAL_ATTRIBUTES
+            and attributes & _CODEC_MASK <= _ZSTD
+            and (sequence >= 0 <= epoch if producer_id >= 0 else not attributes & _TRANSACTIONAL)
+            and max_timestamp - now_ms <= self._timestamp_after_max_ms
+            and crc32c(records[21:]) == crc
+        ):
+            return _append.append_checked(self, records, leader_epoch, now_ms, origin)
+        if producer_id >= 0:
+            batch_header: BatchHeader = _new(BatchHeader, header)
+            duplicate = _append.check_producer(self, batch_header)
+            if duplicate is not None:
+                return duplicate
+        first_offset = self.log_end_offset
+        last_offset = first_offset + last_delta
+        segment = self.active_segment
+        if (
+            segment.size_bytes + size > self._segment_bytes
+            or max_timestamp > segment.roll_timestamp
+            or now_ms > segment.roll_clock_ms
+            or last_offset > segment.max_offset
+            or segment.is_index_full
+        ):
+            segment = self.roll_if_due(max_timestamp, last_offset, size, now_ms)
+        _patch_batch(records, 0, first_offset, length, leader_epoch)
+        if leader_epoch != self.leader_epochs.latest_epoch:
+            self.leader_epochs.assign(leader_epoch, first_offset)
+        try:
+            segment.append(last_offset, max_timestamp, size, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+        self._staged.append(records)
+        self.log_end_offset = last_offset + 1
+        if producer_id >= 0:
+            self.producer_state.update(batch_header, first_offset)
+        return _new(
+            LogAppendInfo,
+            (first_offset, last_offset, max_timestamp, _NO_TIMESTAMP, self.log_start_offset, count, size, False),
+        )
+
+    def append_as_follower(self, records: bytes | bytearray | memoryview, now_ms: int) -> LogAppendInfo:
+        """Stage batches fetched from the leader, offsets and epochs as they are; an incomplete last batch is left out.
+
+        Raises AppendOffsetError when the offsets do not continue the log, and ApiError for corrupt bytes.
+        """
+        return _append.append_fetched(self, memoryview(records), now_ms)
+
+    def write_staged(self) -> None:
+        """Write everything staged to the active segment."""
+        staged = self._staged
+        if self._failure is not None:
+            raise self._failure
+        if not staged:
+            return
+        segment = self.active_segment
+        try:
+            segment.log_file.write(staged, self._written_bytes)
+        except OSError as error:
+            raise self.fail(error) from error
+        self._staged = []
+        self._written_bytes = segment.size_bytes
+        self.written_end_offset = end_offset = self.log_end_offset
+        if end_offset - self.recovery_point < self._flush_messages:
+            self.durable_end_offset = end_offset
+        else:
+            self.is_flush_due = True
+
+    def stage(self, batch: memoryview, next_offset: int) -> None:
+        """Keep a batch that is accounted for until the next write."""
+        self._staged.append(batch)
+        self.log_end_offset = next_offset
+
+    @property
+    def has_staged(self) -> bool:
+        """Whether something is staged that has not been written."""
+        return bool(self._staged)
+
+    def fail(self, cause: OSError) -> LogDirFailure:
+        """The operating system refused: drop what is staged and refuse everything from now on. Returns what to raise."""
+        self._staged = []
+        self._fast_path = False
+        self._failure = LogDirFailure(self.parent_directory, cause)
+        return self._failure
+
+    def check_usable(self) -> None:
+        """Raise LogDirFailure if the directory has failed."""
+        if self._failure is not None:
+            raise self._failure
+
+    # --- segments ---
+
+    def roll_if_due(self, max_timestamp: int, last_offset: int, size_bytes: int, now_ms: int) -> Segment:
+        """The segment that batches of `size_bytes` up to `last_offset` go to: the active one, or a new one."""
+        segment = self.active_segment
+        if segment.should_roll(max_timestamp, last_offset, size_bytes, self._segment_bytes, now_ms):
+            return self.roll(now_ms)
+        return segment
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Begin a new segment at the end of the log (or at `base_offset`, if larger); an empty one is kept."""
+        self.write_staged()
+        active = self.active_segment
+        base = max(base_offset or 0, self.log_end_offset)
+        if active.size_bytes == 0 and active.base_offset == base:
+            return active
+        try:
+            active.become_inactive()
+            self._unsynced_paths += active.index_paths()
+            segment = Segment.create(self.directory, base, self.config, now_ms)
+            self.producer_state.map_end_offset = base
+            snapshot = self.producer_state.take_snapshot(sync=False)
+        except OSError as error:
+            raise self.fail(error) from error
+        if snapshot is not None:
+            self._unsynced_paths.append(snapshot)
+        self._unsynced_paths.append(self.directory)
+        self.add_segment(segment)
+        return segment
+
+    def add_segment(self, segment: Segment) -> None:
+        """Make a new, empty segment the active one."""
+        self.segments.add(segment)
+        self._activate()
+
+    def remove_segments(self, start: int, stop: int) -> list[Segment]:
+        """Take segments out of the log, by their place in it; the last one left is active."""
+        removed = self.segments.remove(start, stop)
+        self._activate()
+        return removed
+
+    def _activate(self) -> None:
+        segment = self.segments.active
+        if segment is not self.active_segment:
+            self.active_segment = segment
+            self.known_positions.clear()
+            self._written_bytes = segment.size_bytes
+
+    def written_bytes(self, segment: Segment) -> int:
+        """How much of a segment is in its file."""
+        return self._written_bytes if segment is self.active_segment else segment.size_bytes
+
+    def discard_files(self, paths: Sequence[str]) -> None:
+        """Hand over files that bear `.deleted` now; without a taker they are deleted at once."""
+        if self._on_files_deleted is not None:
+            self._on_files_deleted(paths, self.config.file_delete_delay_ms)
+        else:
+            _retention.unlink_all(paths)
+
+    @property
+    def name(self) -> str:
+        """`topic-partition`."""
+        return names.partition_directory(self.topic, self.partition)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all segments, staged ones included."""
+        return self.segments.size_bytes()
+
+    # --- out ---
+
+    def read(self, offset: int, max_bytes: int, max_offset_exclusive: int, min_one_message: bool) -> LogRead:
+        """Bytes from the batch that holds `offset` on, below `max_offset_exclusive` and never unwritten ones.
+
+        The slice lies in one segment and may end within a batch. With `min_one_message` the first batch is whole even
+        if it is larger than `max_bytes`. Raises ApiError OFFSET_OUT_OF_RANGE outside of the log.
+        """
+        return _read.read(self, offset, max_bytes, max_offset_exclusive, min_one_message)
+
+    def read_end_offset(self, read: LogRead) -> int:
+        """An offset at or after the end of what was read, as close as the index tells."""
+        return _read.end_offset(self, read)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [start_offset, end_offset)."""
+        return _read.aborted_transactions(self, start_offset, end_offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record that is not older than `timestamp`."""
+        return _lookup.offset_for_timestamp(self, timestamp)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The record with the largest timestamp (KIP-734); None when the log has none."""
+        return _lookup.max_timestamp_offset(self)
+
+    def earliest(self) -> TimestampOffset:
+        """The log start offset and, where known, its epoch."""
+        return _lookup.earliest(self)
+
+    def latest(self) -> TimestampOffset:
+        """The log end offset and the latest epoch."""
+        return TimestampOffset(_NO_TIMESTAMP, self.log_end_offset, self.leader_epochs.latest_epoch)
+
+    def offsets_before(self, timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
+        """What ListOffsets version 0 asks for: base offsets of segments not modified after `timestamp`, newest first."""
+        return _lookup.offsets_before(self, timestamp, max_offsets, now_ms)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
+        """The largest epoch known that is at most `leader_epoch`, and where it ends; (-1, -1) when unknown."""
+        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    def active_producers(self) -> list[ProducerEntry]:
+        """The producers known, for DescribeProducers."""
+        return self.producer_state.active_producers()
+
+    # --- offsets ---
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, kept within the log; returns what it is now."""
+        offset = max(self.log_start_offset, min(offset, self.log_end_offset))
+        self.high_watermark = offset
+        if self.producer_state.unreplicated:
+            self.producer_state.on_high_watermark(offset)
+        return offset
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of a transaction that is open, or whose end is above the high watermark."""
+        state = self.producer_state
+        if not state.ongoing and not state.unreplicated:
+            return None
+        offset = state.first_unstable_offset()
+        return None if offset is None else max(offset, self.log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """What a read-committed consumer may read up to."""
+        state = self.producer_state
+        if not state.ongoing and not state.unreplicated:
+            return self.high_watermark
+        unstable = self.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def maybe_increment_log_start_offset(self, offset: int, reason: StartOffsetReason) -> bool:  # noqa: ARG002
+        """Records before `offset` are gone from now on; whether that moved the start. OFFSET_OUT_OF_RANGE above the
+        high watermark. Segments that are wholly before it go with the next `delete_old_segments`.
+        """
+        if offset > self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"cannot move the log start offset of {self.name} to {offset}, "
+                f"above the high watermark {self.high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.recovery_point = max(self.recovery_point, offset)
+        self.leader_epochs.truncate_from_start(offset)
+        self.producer_state.on_log_start_offset(offset)
+        return True
+
+    def set_end_offset(self, end_offset: int, start_offset: int) -> None:
+        """The log was truncated and spans these offsets now."""
+        self.generation += 1
+        self.known_positions.clear()
+        self._written_bytes = self.active_segment.size_bytes
+        self._unsynced_paths.append(self.directory)
+        self.log_end_offset = self.written_end_offset = end_offset
+        self.log_start_offset = start_offset
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.durable_end_offset = min(self.durable_end_offset, end_offset)
+        self.update_high_watermark(min(self.high_watermark, end_offset))
+
+    # --- keeping house ---
+
+    def update_config(self, config: LogConfig) -> None:
+        """Follow a changed configuration. Indexes keep their size until the next segment."""
+        self.config = config
+        self.rules = _append.rules_of(config)
+        self._fast_path = self._failure is None and self.rules.stores_as_is
+        self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
+        self._segment_bytes = config.segment_bytes
+        self._timestamp_after_max_ms = config.message_timestamp_after_max_ms
+        self._flush_messages = config.flush_messages
+        active = self.active_segment
+        active.segment_ms = segment_ms(config)
+        active.index_interval_bytes = config.index_interval_bytes
+        active.update_roll_limits()
+
+    def delete_old_segments(self, now_ms: int) -> list[tuple[Segment, DeletionReason]]:
+        """Delete what retention no longer keeps; what went, oldest first."""
+        return _retention.delete_old_segments(self, now_ms)
+
+    def remove_expired_producers(self, now_ms: int) -> int:
+        """Forget producers idle for `producer.id.expiration.ms`; how many."""
+        return self.producer_state.remove_expired(now_ms)
+
+    def truncate_to(self, offset: int, now_ms: int) -> bool:
+        """Remove everything from `offset` on; whether there was anything."""
+        return _truncate.truncate_to(self, offset, now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int, log_start_offset: int | None = None) -> None:
+        """Remove everything; the log goes on at `offset`."""
+        _truncate.truncate_fully(self, offset, now_ms, log_start_offset)
+
+    @property
+    def unflushed_messages(self) -> int:
+        """How many offsets are not known to be on disk."""
+        return self.log_end_offset - self.recovery_point
+
+    def prepare_flush(self, up_to: int | None = None) -> FlushJob:
+        """Write what is staged and say what must be synced for everything below `up_to` (the end) to be on disk.
+
+        The job's `run` may be called on another thread; `complete_flush` then moves the recovery point.
+        """
+        return _flush.prepare(self, up_to)
+
+    def complete_flush(self, job: FlushJob, now_ms: int | None = None) -> None:
+        """A job has been run: what it covers is on disk."""
+        _flush.complete(self, job, now_ms)
+
+    def take_unsynced_paths(self) -> list[str]:
+        """What the next flush syncs by name: indexes and snapshots of rolled segments, directories of new files."""
+        paths, self._unsynced_paths = self._unsynced_paths, []
+        return paths
+
+    def mark_flushed(self, up_to: int, now_ms: int | None) -> None:
+        """Everything below `up_to` is on disk."""
+        self.recovery_point = max(self.recovery_point, up_to)
+        self.is_flush_due = self.written_end_offset - self.recovery_point >= self._flush_messages
+        self.durable_end_offset = self.recovery_point if self.is_flush_due else self.written_end_offset
+        if now_ms is not None:
+            self.last_flush_ms = now_ms
+
+    def flush(self, up_to: int | None = None, now_ms: int | None = None) -> None:
+        """Write and sync here and now."""
+        job = self.prepare_flush(up_to)
+        job.run()
+        self.complete_flush(job, now_ms)
+
+    def close(self) -> None:
+        """Close cleanly: write what is staged, snapshot the producers, trim the files and let go of them.
+
+        The caller flushes first where the clean-shutdown marker is to vouch for the data.
+        """
+        self.write_staged()
+        try:
+            self.producer_state.map_end_offset = self.log_end_offset
+            self.producer_state.take_snapshot()
+            self.leader_epochs.flush()
+            self.active_segment.close()
+            for segment in self.segments:
+                segment.release()
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def release(self) -> None:
+        """Let go of the files without writing anything: the directory has failed, or is about to be deleted."""
+        self._staged = []
+        for segment in self.segments:
+            segment.release()
+
+    def rename_for_delete(self) -> str:
+        """Rename the directory to `<topic>-<partition>.<id>-delete`, so that the partition's name is free; the path.
+
+        Nothing may be appended any more. Fetches under way can go on reading.
+        """
+        self.write_staged()
+        name = names.delete_directory(self.topic, self.partition, os.urandom(16).hex())
+        directory = os.path.join(self.parent_directory, name)
+        try:
+            os.rename(self.directory, directory)
+        except OSError as error:
+            raise self.fail(error) from error
+        self.directory = directory
+        self.producer_state.move_to(directory)
+        self.leader_epochs.directory = directory
+        for segment in self.segments:
+            segment.move_to(directory)
+        return directory
