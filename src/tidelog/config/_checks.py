@@ -6,6 +6,14 @@ from typing import Final
 
 from tidelog.config._setting import Check
 
+# fmt: off
+_RELEASES: Final = frozenset((
+    "0.8.0", "0.8.1", "0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1",
+    "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8",
+    "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0",
+))
+# fmt: on
+
 COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -28,9 +36,11 @@ def _is_pair(item: str) -> bool:
 
 
 def _version_problem(value: str) -> str | None:
-    parts = value.split("-")[0].split(".")
-    is_version = len(parts) >= 2 and all(part.isascii() and part.isdigit() for part in parts)
-    return None if is_version else f"Version {value} is not a valid version"
+    release, separator, iteration = value.partition("-IV")
+    parts = release.split(".")
+    is_known = ".".join(parts[: 3 if parts[0] == "0" else 2]) in _RELEASES
+    is_well_formed = iteration.isdigit() if separator else all(part.isdigit() for part in parts)
+    return None if is_known and is_well_formed and value.isascii() else f"Version {value} is not a valid version"
 
 
 def _non_empty_problem(value: str | None) -> str | None:

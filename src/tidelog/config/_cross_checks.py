@@ -54,10 +54,7 @@ def _log_times(config: BrokerConfig) -> None:
 
 def _log_directories(config: BrokerConfig) -> None:
     directories = config.log_dirs
-    _refuse_unless(
-        bool(directories) and all(directories),
-        f"log.dirs={','.join(directories)} must name at least one directory, and no empty one",
-    )
+    _refuse_unless(bool(directories), "log.dirs must name at least one directory, or not be set")
     repeated = sorted({each for each in directories if directories.count(each) > 1})
     _refuse_unless(not repeated, f"log.dirs names {', '.join(repeated)} more than once")
 
@@ -123,7 +120,8 @@ def _listeners(config: BrokerConfig) -> None:
     _refuse_unless(bool(listeners), "listeners must name at least one listener")
     _check_ports(listeners)
     names = [each.name for each in listeners]
-    source = "advertised.listeners" if config.advertised_listeners else "listeners"
+    source = "listeners" if config.advertised_listeners is None else "advertised.listeners"
+    _refuse_unless(bool(advertised), "advertised.listeners must name at least one listener, or not be set")
     for each in advertised:
         _refuse_unless(
             each.name in names,

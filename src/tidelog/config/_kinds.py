@@ -26,6 +26,10 @@ class Kind:
         self.format = format_
 
 
+_DOUBLE_CHARACTERS: Final = frozenset("0123456789+-.eE")
+_DOUBLE_WORDS: Final = ("NaN", "Infinity", "+Infinity", "-Infinity")
+
+
 def _parse_boolean(text: str) -> bool:
     word = text.strip().lower()
     if word == "true":
@@ -58,7 +62,8 @@ def _integer_parser(name: str, bits: int) -> Callable[[str], int]:
 
 def _parse_double(text: str) -> float:
     word = text.strip()
-    if "_" not in word:
+    # float() also takes "1_0", "inf" and "nan", which Java does not.
+    if word in _DOUBLE_WORDS or _DOUBLE_CHARACTERS.issuperset(word):
         try:
             return float(word)
         except ValueError:
@@ -98,6 +103,11 @@ def parse_list(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in text.split(",")) if text else ()
 
 
+def parse_items(text: str) -> tuple[str, ...]:
+    """A comma-separated list of which empty items are left out, so that a trailing comma does no harm."""
+    return tuple(item for item in parse_list(text) if item)
+
+
 def _format_list(value: tuple[str, ...]) -> str:
     return ",".join(value)
 
@@ -113,7 +123,7 @@ CLASS: Final = Kind("class", 8, str.strip, str)
 PASSWORD: Final = Kind("password", 9, str.strip, str)
 
 # Kafka declares these as plain strings and splits them where they are used; ours are split once, here.
-PATHS: Final = Kind("string", 2, parse_list, _format_list)
+PATHS: Final = Kind("string", 2, parse_items, _format_list)
 
 _BY_PYTHON_TYPE: Final = {bool: BOOLEAN, int: INT, float: DOUBLE, str: STRING, tuple: LIST}
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from tidelog.config._kinds import parse_list
+from tidelog.config._kinds import parse_items
 from tidelog.config._listener_settings import SECURITY_PROTOCOLS
 from tidelog.config.errors import ConfigError
+
+_HOST_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-%._:")
+_IPV6_CHARACTERS: Final = frozenset("0123456789abcdefABCDEF:.")
 
 
 class Listener(NamedTuple):
@@ -29,7 +32,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     """`NAME:PROTOCOL,…` as a dictionary. Raises ConfigError."""
     setting = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
-    for item in parse_list(text):
+    for item in parse_items(text):
         name, separator, protocol = (part.strip().upper() for part in item.partition(":"))
         if not separator or not name:
             raise ConfigError(f"{setting}: {item!r} is not of the form NAME:PROTOCOL", setting=setting)
@@ -47,7 +50,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 def parse_listeners(text: str, protocols: Mapping[str, str], *, setting: str) -> tuple[Listener, ...]:
     """A comma-separated list of `NAME://host:port`. Raises ConfigError, which names `setting`."""
-    listeners = tuple([_parse_one(item, protocols, setting) for item in parse_list(text)])
+    listeners = tuple([_parse_one(item, protocols, setting) for item in parse_items(text)])
     names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 1:
@@ -62,11 +65,11 @@ def _parse_one(item: str, protocols: Mapping[str, str], setting: str) -> Listene
         raise ConfigError(f"{setting}: {item!r} is not of the form NAME://host:port", setting=setting)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    elif ":" in host:
-        raise ConfigError(f"{setting}: the IPv6 address in {item!r} must stand in brackets", setting=setting)
+    elif ":" in host and not _IPV6_CHARACTERS.issuperset(host):
+        raise ConfigError(f"{setting}: {host!r} in {item!r} is not a host", setting=setting)
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 5 and int(digits) <= 65535):
         raise ConfigError(f"{setting}: {digits!r} in {item!r} is not a port from 0 to 65535", setting=setting)
-    if any(character.isspace() or character in "/[]" for character in host):
+    if not _HOST_CHARACTERS.issuperset(host):
         raise ConfigError(f"{setting}: {host!r} in {item!r} is not a host", setting=setting)
     name = name.strip().upper()
     protocol = protocols.get(name)

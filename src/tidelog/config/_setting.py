@@ -80,9 +80,10 @@ class Setting:
 
     def validate(self, value: Any) -> None:
         """Raise ConfigError unless the typed `value` is allowed."""
-        if self.at_least is not None and value < self.at_least:
+        # Written so that NaN, which compares as neither, is refused.
+        if self.at_least is not None and not value >= self.at_least:
             raise invalid_value(self.name, self._shown(value), f"Value must be at least {self.at_least}")
-        if self.at_most is not None and value > self.at_most:
+        if self.at_most is not None and not value <= self.at_most:
             raise invalid_value(self.name, self._shown(value), f"Value must be no more than {self.at_most}")
         if self.one_of:
             for item in value if self.kind is LIST else (value,):
@@ -159,7 +160,13 @@ class SettingsMeta(type):
     _setters: tuple[tuple[str, Any, Callable[[object, Any], None]], ...]
 
     def __new__(
-        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, area: str | None = None
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        area: str | None = None,
+        scope: DynamicScope | None = None,
     ) -> SettingsMeta:
         settings: dict[str, Setting] = {}
         defaults: dict[str, Any] = {}
@@ -172,6 +179,7 @@ class SettingsMeta(type):
             if isinstance(value, Setting):
                 value.field = field
                 value.area = area or ""
+                value.dynamic = scope or value.dynamic
                 settings[value.name] = value
                 defaults[field] = value.default
                 del namespace[field]

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from tidelog.config import _listeners
 from tidelog.config._coordinator_settings import GroupSettings, TransactionSettings
-from tidelog.config._kinds import parse_list
+from tidelog.config._kinds import parse_items
 from tidelog.config._listener_settings import ConnectionSettings, ListenerSettings
 from tidelog.config._listeners import Listener
 from tidelog.config._log_settings import CleanerSettings, LogSettings
@@ -57,7 +57,7 @@ class BrokerConfig(
     @property
     def parsed_advertised_listeners(self) -> tuple[Listener, ...]:
         """The addresses that clients are told; those of `listeners` when nothing else is set."""
-        if not self.advertised_listeners:
+        if self.advertised_listeners is None:
             return self.parsed_listeners
         return _listeners.parse_listeners(
             self.advertised_listeners, self.security_protocols, setting="advertised.listeners"
@@ -72,7 +72,7 @@ class BrokerConfig(
     def connections_per_ip_overrides(self) -> dict[str, int]:
         """Most connections by host, where it is not `max.connections.per.ip`. Raises ConfigError."""
         overrides: dict[str, int] = {}
-        for item in parse_list(self.max_connections_per_ip_overrides):
+        for item in parse_items(self.max_connections_per_ip_overrides):
             host, _, digits = (part.strip() for part in item.rpartition(":"))
             if not host or not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
                 name = "max.connections.per.ip.overrides"

@@ -7,16 +7,16 @@ from tidelog.config._setting import LONG_MAX, Settings, setting
 
 
 # fmt: off
-class DynamicOnlySettings(Settings):
+class DynamicOnlySettings(Settings, scope="cluster-wide"):
     """Set with AlterConfigs, never in server.properties, and described only when set."""
 
     leader_replication_throttled_rate: int = setting(
-        "leader.replication.throttled.rate", LONG_MAX, type=LONG, at_least=0, dynamic="per-broker",
+        "leader.replication.throttled.rate", LONG_MAX, type=LONG, at_least=0,
         doc="Bytes per second a leader sends to throttled replicas.")
     follower_replication_throttled_rate: int = setting(
-        "follower.replication.throttled.rate", LONG_MAX, type=LONG, at_least=0, dynamic="per-broker",
+        "follower.replication.throttled.rate", LONG_MAX, type=LONG, at_least=0,
         doc="Bytes per second a follower fetches for throttled replicas.")
     replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
-        "replica.alter.log.dirs.io.max.bytes.per.second", LONG_MAX, type=LONG, at_least=0, dynamic="per-broker",
+        "replica.alter.log.dirs.io.max.bytes.per.second", LONG_MAX, type=LONG, at_least=0,
         doc="Bytes per second for moves of replicas between data directories.")
 # fmt: on

@@ -18,6 +18,10 @@ class InvalidValueError(ConfigError):
     """One setting's value is malformed or out of bounds."""
 
 
+class UnknownSettingError(ConfigError):
+    """No setting has this name."""
+
+
 def invalid_value(name: str, value: object, problem: str) -> InvalidValueError:
     """The error for one setting's value, in the words Kafka's operators know."""
     shown = "null" if value is None else value

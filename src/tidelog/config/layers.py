@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from tidelog.config._setting import Setting
+from tidelog.config._setting import Setting, parse_settings
 from tidelog.config.broker_config import BrokerConfig, listener_setting
 from tidelog.config.dynamic_only import DynamicOnlySettings
 from tidelog.config.loading import load_broker_config
@@ -91,6 +91,10 @@ class ConfigLayers:
     def with_broker(self, properties: Mapping[str, str]) -> ConfigLayers:
         """The layers after this broker's dynamic settings became `properties`."""
         return ConfigLayers(self.static, cluster=self.cluster, broker=properties)
+
+    def dynamic_only(self) -> DynamicOnlySettings:
+        """The settings that exist only as dynamic ones."""
+        return DynamicOnlySettings(**parse_settings(DynamicOnlySettings, self.cluster | self.broker))
 
     def describe_broker(self, names: Iterable[str] | None = None) -> list[ConfigEntry]:
         """Every setting of this broker, sorted, or those in `names` that exist."""

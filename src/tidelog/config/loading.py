@@ -13,7 +13,7 @@ from tidelog.config._foreign import is_without_effect, kraft_advice
 from tidelog.config._setting import parse_settings
 from tidelog.config.broker_config import BrokerConfig, listener_setting
 from tidelog.config.dynamic_only import DynamicOnlySettings
-from tidelog.config.errors import ConfigError
+from tidelog.config.errors import ConfigError, UnknownSettingError
 
 
 def load_broker_config(properties: Mapping[str, str], *, ignore_unknown: bool = False) -> BrokerConfig:
@@ -25,7 +25,7 @@ def load_broker_config(properties: Mapping[str, str], *, ignore_unknown: bool = 
     _refuse_kraft(properties)
     unknown = unknown_settings(properties)
     if unknown and not ignore_unknown:
-        raise ConfigError(_unknown_text(unknown), setting=unknown[0])
+        raise UnknownSettingError(_unknown_text(unknown), setting=unknown[0])
     _refuse_tiered_storage(properties)
     values = parse_settings(BrokerConfig, properties)
     _check_listener_settings(properties)
@@ -46,12 +46,12 @@ def settings_without_effect(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if is_without_effect(name))
 
 
-def suggestion(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` is most likely a misspelling of."""
+def with_suggestion(name: str, known: Iterable[str]) -> str:
+    """The name, and the known one that it is most likely a misspelling of."""
     from difflib import get_close_matches  # only on the way to an error
 
     matches = get_close_matches(name, list(known), n=1, cutoff=0.75)
-    return matches[0] if matches else None
+    return f"{name} (did you mean {matches[0]}?)" if matches else name
 
 
 def _is_known(name: str) -> bool:
@@ -61,11 +61,8 @@ def _is_known(name: str) -> bool:
 
 
 def _unknown_text(unknown: list[str]) -> str:
-    described = []
-    for name in unknown:
-        nearest = suggestion(name, BrokerConfig.settings)
-        described.append(f"{name} (did you mean {nearest}?)" if nearest else name)
-    return f"Unknown setting{'s' if len(unknown) > 1 else ''}: {', '.join(described)}"
+    described = ", ".join(with_suggestion(name, BrokerConfig.settings) for name in unknown)
+    return f"Unknown setting{'s' if len(unknown) > 1 else ''}: {described}"
 
 
 def _refuse_kraft(properties: Mapping[str, str]) -> None:

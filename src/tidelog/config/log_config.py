@@ -21,7 +21,7 @@ from tidelog.config._setting import (
 )
 
 
-class LogConfig(Settings):
+class LogConfig(Settings, scope="topic"):
     """Settings of one partition's log. A topic may override each of them."""
 
     # fmt: off
@@ -93,7 +93,7 @@ class LogConfig(Settings):
     message_timestamp_difference_max_ms: int = setting(
         "message.timestamp.difference.max.ms", LONG_MAX, type=LONG, at_least=0,
         synonyms=("log.message.timestamp.difference.max.ms",),
-        doc="Deprecated form of the two settings above it in name, for both directions at once.")
+        doc="Deprecated: both `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`.")
     message_timestamp_type: str = setting(
         "message.timestamp.type", "CreateTime", one_of=("CreateTime", "LogAppendTime"),
         synonyms=("log.message.timestamp.type",),

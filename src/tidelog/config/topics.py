@@ -10,7 +10,7 @@ from typing import Any
 
 from tidelog.config._setting import LONG_MAX, Setting, parse_settings
 from tidelog.config.broker_config import BrokerConfig
-from tidelog.config.errors import ConfigError, InvalidValueError
+from tidelog.config.errors import ConfigError, InvalidValueError, UnknownSettingError
 from tidelog.config.log_config import LogConfig
 
 
@@ -25,7 +25,7 @@ def topic_values(overrides: Mapping[str, str | None], broker: BrokerConfig) -> d
     """The typed value of every topic setting, by field, as DescribeConfigs shows them. Raises ConfigError."""
     for name, text in overrides.items():
         if name not in LogConfig.settings:
-            raise ConfigError(f"Unknown topic config name: {name}", setting=name)
+            raise UnknownSettingError(f"Unknown topic config name: {name}", setting=name)
         if text is None:
             raise ConfigError(f"Null value not supported for topic configs: {name}", setting=name)
     values = {each.field: broker_value(each, broker) for each in LogConfig.settings.values()}

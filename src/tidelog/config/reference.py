@@ -1,0 +1,126 @@
+"""The reference page of all settings, written from their declarations. `docs/configuration.md` is its output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tidelog.config._kinds import PASSWORD
+from tidelog.config._setting import INT_MAX, LONG_MAX, Setting
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.dynamic_only import DynamicOnlySettings
+from tidelog.config.log_config import LogConfig
+
+_SCOPES: Final = {"read-only": "restart", "per-broker": "per broker", "cluster-wide": "cluster", "topic": "topic"}
+
+_INTRODUCTION: Final = """\
+# Configuration
+
+<!-- Written by tidelog.config.reference from the declarations of the settings. Do not edit. -->
+
+Names, types and defaults are those of Apache Kafka 3.9 in ZooKeeper mode, except that `listeners` and `log.dirs` have
+defaults of their own. Give them in a file in the form of server.properties (`tidelog serve --config FILE`) or one by
+one (`tidelog serve --set name=value`). An unknown name, a malformed value or a contradiction stops the start with a
+message that names it. Settings of Kafka that have no meaning here (KRaft's tuning, tiered storage, the JVM) are
+accepted and have no effect; settings that form a KRaft cluster are refused.
+
+"Changed" says how a setting is changed: at a **restart**, or while the broker runs **per broker** or for the whole
+**cluster** (`tidelog config alter`, AlterConfigs). What holds for a topic is, first of all, its own setting, then the
+broker's dynamic one, the cluster's dynamic one, the file, the default. TLS, SASL and connection settings may be given
+for one listener alone: `listener.name.<name>.<setting>`.
+"""
+
+
+def reference_markdown() -> str:
+    """The whole page."""
+    parts = [_INTRODUCTION, _topic_section()]
+    for area, settings in _areas().items():
+        parts.append(f"\n## {area}\n\n{_table(settings, _topic_names())}")
+    parts.append(
+        "\n## Throttling of replication\n\nOnly dynamic, never in a file.\n\n"
+        + _table(DynamicOnlySettings.settings.values(), {})
+    )
+    return "".join(parts)
+
+
+def _areas() -> dict[str, list[Setting]]:
+    areas: dict[str, list[Setting]] = {}
+    for declared in BrokerConfig.settings.values():
+        areas.setdefault(declared.area, []).append(declared)
+    return areas
+
+
+def _topic_names() -> dict[str, str]:
+    """Topic setting by the broker setting that gives its default."""
+    return {synonym.name: declared.name for declared in LogConfig.settings.values() for synonym in declared.synonyms}
+
+
+def _topic_section() -> str:
+    lines = [
+        "\n## Topics\n\nSet when a topic is created or while it exists.\n\n",
+        "| Setting | Type | Default | Valid | Default from | Meaning |\n|---|---|---|---|---|---|\n",
+    ]
+    for declared in sorted(LogConfig.settings.values(), key=lambda each: each.name):
+        origin = ", ".join(f"`{synonym.name}`" for synonym in declared.synonyms)
+        cells = (
+            f"`{declared.name}`",
+            declared.kind.name,
+            _default(declared),
+            declared.valid_values(),
+            origin,
+            declared.doc,
+        )
+        lines.append(_row(cells))
+    return "".join(lines)
+
+
+def _table(settings: Iterable[Setting], topic_names: Mapping[str, str]) -> str:
+    lines = ["| Setting | Type | Default | Valid | Changed | Topic's own | Meaning |\n|---|---|---|---|---|---|---|\n"]
+    for declared in sorted(settings, key=lambda each: each.name):
+        topic = topic_names.get(declared.name)
+        cells = (
+            f"`{declared.name}`",
+            declared.kind.name,
+            _default(declared),
+            declared.valid_values(),
+            _SCOPES[declared.dynamic],
+            f"`{topic}`" if topic else "",
+            declared.doc,
+        )
+        lines.append(_row(cells))
+    return "".join(lines)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def _default(declared: Setting) -> str:
+    if declared.default is None or declared.kind is PASSWORD:
+        return ""
+    text = declared.format(declared.default)
+    if not text:
+        return "empty"
+    explained = _explained(declared)
+    return f"`{text}` ({explained})" if explained else f"`{text}`"
+
+
+def _explained(declared: Setting) -> str:
+    """A large number in units that people read."""
+    value, name = declared.default, declared.name
+    if isinstance(value, bool) or not isinstance(value, int):
+        return ""
+    if value in (INT_MAX, LONG_MAX):
+        return "no limit"
+    if name.endswith(".ms"):
+        return _in_units(value, ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")))
+    if name.endswith((".bytes", ".buffer.size", ".receive.size")):
+        return _in_units(value, ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")))
+    return ""
+
+
+def _in_units(value: int, units: tuple[tuple[int, str], ...]) -> str:
+    for size, unit in units:
+        if value >= size and value % size == 0:
+            return f"{value // size} {unit}"
+    return ""

@@ -1,0 +1,171 @@
+"""Dynamic changes: what AlterConfigs asks for, applied to what is stored and checked before it is stored.
+
+Everything here decides and changes nothing; the handlers store what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from tidelog.config._kinds import LIST, PASSWORD, parse_list
+from tidelog.config._setting import Setting
+from tidelog.config.broker_config import BrokerConfig, listener_setting
+from tidelog.config.dynamic_only import DynamicOnlySettings
+from tidelog.config.errors import ConfigError, UnknownSettingError
+from tidelog.config.layers import ConfigLayers
+from tidelog.config.loading import with_suggestion
+from tidelog.config.log_config import LogConfig
+from tidelog.config.topics import topic_config
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs may do with one setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One change of one setting. The value of a DELETE does not matter."""
+
+    name: str
+    operation: Operation
+    value: str
+
+
+# These are pools in Kafka, which refuses to more than double or halve one at once.
+_THREAD_COUNTS: Final = (
+    "num.io.threads", "num.network.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir",
+    "background.threads", "log.cleaner.threads",
+)  # fmt: skip
+
+# Key and trust stores differ from listener to listener, so they can be changed for one listener only.
+_PER_LISTENER_ONLY: Final = frozenset((
+    "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.key.password", "ssl.keystore.key",
+    "ssl.keystore.certificate.chain", "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password",
+    "ssl.truststore.certificates",
+))  # fmt: skip
+
+# Of the settings a listener may have for itself, those that make sense for that listener on every broker.
+_CLUSTER_WIDE_PER_LISTENER: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+
+
+def changed_topic(current: Mapping[str, str], changes: Iterable[ConfigChange]) -> dict[str, str]:
+    """A topic's overrides after `changes`. Raises ConfigError; `topic_config` checks the result."""
+    return _changed(current, changes, LogConfig.settings, "topic")
+
+
+def changed_broker(current: Mapping[str, str], changes: Iterable[ConfigChange]) -> dict[str, str]:
+    """A broker's or the cluster's dynamic settings after `changes`. Raises ConfigError; see `updated_layers`."""
+    return _changed(current, changes, BrokerConfig.settings, "broker")
+
+
+def updated_layers(layers: ConfigLayers, properties: Mapping[str, str], *, is_cluster: bool) -> ConfigLayers:
+    """The layers once a dynamic one is `properties`: the whole cluster's, or this broker's. Raises ConfigError."""
+    _check_names(properties, is_cluster=is_cluster)
+    updated = layers.with_cluster(properties) if is_cluster else layers.with_broker(properties)
+    updated.dynamic_only()  # for its errors
+    _check_thread_counts(layers.config, updated.config)
+    return updated
+
+
+def checked_topic(layers: ConfigLayers, overrides: Mapping[str, str]) -> LogConfig:
+    """The settings of a topic's logs once its overrides are these. Raises ConfigError."""
+    return topic_config(overrides, layers.config)
+
+
+def _changed(
+    current: Mapping[str, str], changes: Iterable[ConfigChange], settings: Mapping[str, Setting], noun: str
+) -> dict[str, str]:
+    changed = dict(current)
+    for name, operation, value in changes:
+        if operation == Operation.SET:
+            changed[name] = value
+        elif operation == Operation.DELETE:
+            changed.pop(name, None)
+        else:
+            changed[name] = ",".join(_changed_list(changed.get(name), name, operation, value, settings, noun))
+    return changed
+
+
+def _changed_list(
+    current: str | None, name: str, operation: Operation, value: str, settings: Mapping[str, Setting], noun: str
+) -> Sequence[str]:
+    declared = settings.get(name) or listener_setting(name)
+    if declared is None:
+        raise UnknownSettingError(f"Unknown {noun} config name: {name}", setting=name)
+    if declared.kind is not LIST:
+        word = "append" if operation == Operation.APPEND else "subtract"
+        raise ConfigError(f"Config value {word} is not allowed for config key: {name}", setting=name)
+    old = parse_list(current) if current is not None else declared.default
+    items = parse_list(value)
+    if operation == Operation.APPEND:
+        return [*old, *(item for item in dict.fromkeys(items) if item not in old)]
+    return [item for item in old if item not in items]
+
+
+def _check_names(properties: Mapping[str, str], *, is_cluster: bool) -> None:
+    """Refuse names that are unknown, read-only, or of another scope, in Kafka's words."""
+    for name in properties:
+        if _declared(name) is None:
+            raise UnknownSettingError(
+                f"Unknown broker config name: {with_suggestion(name, BrokerConfig.settings)}", setting=name
+            )
+    _refuse("Cannot update these configs dynamically", [name for name in properties if _is_read_only(name)])
+    _refuse(
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+        [name for name in properties if name in _PER_LISTENER_ONLY],
+    )
+    if is_cluster:
+        _refuse(
+            "Cannot update these configs at default cluster level, broker id must be specified",
+            [name for name in properties if _is_per_broker(name)],
+        )
+    passwords = [name for name in properties if _is_password(name)]
+    _refuse("Passwords cannot be set dynamically, only in server.properties", passwords)
+
+
+def _refuse(text: str, names: Sequence[str]) -> None:
+    if names:
+        raise ConfigError(f"{text}: Set({', '.join(names)})", setting=names[0])
+
+
+def _declared(name: str) -> Setting | None:
+    return BrokerConfig.settings.get(name) or DynamicOnlySettings.settings.get(name) or listener_setting(name)
+
+
+def _is_read_only(name: str) -> bool:
+    declared = _declared(name)
+    return declared is not None and declared.dynamic == "read-only"
+
+
+def _is_per_broker(name: str) -> bool:
+    declared = BrokerConfig.settings.get(name)
+    if declared is not None:
+        return declared.dynamic == "per-broker"
+    of_listener = listener_setting(name)
+    return of_listener is not None and of_listener.name not in _CLUSTER_WIDE_PER_LISTENER
+
+
+def _is_password(name: str) -> bool:
+    declared = _declared(name)
+    return declared is not None and declared.kind is PASSWORD
+
+
+def _check_thread_counts(before: BrokerConfig, after: BrokerConfig) -> None:
+    for name in _THREAD_COUNTS:
+        field = BrokerConfig.settings[name].field
+        old, new = getattr(before, field), getattr(after, field)
+        problem = None
+        if new < old // 2:
+            problem = f"value should be at least half the current value {old}"
+        elif new > old * 2:
+            problem = f"value should not be greater than double the current value {old}"
+        if problem is not None:
+            raise ConfigError(
+                f"Dynamic thread count update validation failed for {name}={new}, {problem}", setting=name
+            )
