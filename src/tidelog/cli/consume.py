@@ -23,7 +23,7 @@ from tidelog.client.cluster import ClusterClient
 from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.client.reader import Fetched, RecordReader
 
-EXAMPLE: Final = "tidelog consume orders --from-beginning --max-messages 10 --print-key"
+EXAMPLE: Final = "tidelog consume orders --from-beginning --max-messages 10"
 
 _POLL_MS: Final = 250
 

@@ -21,7 +21,7 @@ from tidelog.wire.frames import encode_request
 from tidelog.wire.messages import ProduceRequest
 from tidelog.wire.messages.produce import PartitionProduceData, TopicProduceData
 
-EXAMPLE: Final = "tidelog perf produce load --records 1000000 --record-bytes 100 --batch-bytes 100000"
+EXAMPLE: Final = "tidelog perf produce load --records 1000000 --batch-bytes 100000"
 
 # The last version before compact lengths: every broker serves it, and its reply has the error at a fixed place.
 _VERSION: Final = 7

@@ -19,7 +19,7 @@ from tidelog.cli.topic._replicas import parse_replica_assignment
 from tidelog.client.configs import Change, Operation, Resource, ResourceType, alter_configs
 from tidelog.client.topics import add_partitions
 
-EXAMPLE: Final = "tidelog topic alter orders --partitions 6 --config retention.ms=3600000"
+EXAMPLE: Final = "tidelog topic alter orders --partitions 6 -c retention.ms=3600000"
 
 
 def alter(

@@ -18,7 +18,7 @@ from tidelog.cli.topic._replicas import parse_replica_assignment
 from tidelog.client.topics import NewTopic, create_topic
 from tidelog.wire.errors import ApiError, ErrorCode
 
-EXAMPLE: Final = "tidelog topic create orders --partitions 3 --config retention.ms=86400000"
+EXAMPLE: Final = "tidelog topic create orders --partitions 3 -c retention.ms=86400000"
 
 
 def create(

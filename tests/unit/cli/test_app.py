@@ -1,0 +1,148 @@
+"""The whole program as far as it needs no cluster: help, mistakes, errors and exit codes."""
+
+import importlib
+import sys
+
+import pytest
+
+from tidelog import __version__
+from tidelog.__main__ import main
+from tidelog.cli._errors import CommandError, explain
+from tidelog.cli.app import COMMANDS
+from tidelog.client.errors import BrokerUnavailable
+from tidelog.config import ConfigError
+from tidelog.records.errors import CorruptRecordError
+from tidelog.wire.errors import ApiError, ErrorCode
+
+VERBS = {
+    ("topic", "create"): "tidelog.cli.topic.create",
+    ("topic", "list"): "tidelog.cli.topic.list_",
+    ("topic", "describe"): "tidelog.cli.topic.describe",
+    ("topic", "alter"): "tidelog.cli.topic.alter",
+    ("topic", "delete"): "tidelog.cli.topic.delete",
+    ("config", "describe"): "tidelog.cli.config.describe",
+    ("config", "alter"): "tidelog.cli.config.alter",
+    ("config", "reference"): "tidelog.cli.config.reference",
+    ("log", "dump"): "tidelog.cli.log.dump",
+    ("perf", "produce"): "tidelog.cli.perf.produce",
+    ("perf", "consume"): "tidelog.cli.perf.consume",
+    ("produce",): "tidelog.cli.produce",
+    ("consume",): "tidelog.cli.consume",
+    ("offsets",): "tidelog.cli.offsets",
+    ("delete-records",): "tidelog.cli.delete_records",
+    ("demo",): "tidelog.cli.demo",
+}
+
+
+@pytest.fixture(autouse=True)
+def plain_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_alone_or_asked_for_help_the_program_lists_every_command(words, capsys):
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    for command in COMMANDS:
+        assert f" {command} " in said
+
+
+@pytest.mark.parametrize("words", VERBS)
+def test_help_opens_with_a_sentence_and_ends_with_an_example_in_one_piece(words, capsys):
+    assert main([*words, "--help"]) == 0
+    said = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert said[0].startswith(f"Usage: tidelog {' '.join(words)} ")
+    assert "." in said[1] + said[2]
+    assert said[-1] == f"Example: {importlib.import_module(VERBS[words]).EXAMPLE}"
+
+
+def test_the_version_is_printed(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tidelog {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["bogus"], "bogus"),
+        (["topic", "bogus"], "bogus"),
+        (["topic", "create"], "TOPIC"),
+        (["topic", "create", "t", "--partitions", "many"], "--partitions"),
+        (["consume", "t", "--format", "xml"], "--format"),
+    ],
+)
+def test_wrong_words_are_told_on_stderr_with_exit_code_2(words, complaint, capsys):
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert complaint in said.err
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["topic", "alter", "t"], "nothing to change"),
+        (["topic", "create", "t", "--config", "retention.ms"], "--config 'retention.ms' is not name=value"),
+        (["topic", "create", "t", "--replica-assignment", "a:b"], "--replica-assignment 'a:b'"),
+        (["config", "describe"], "name one of --topic"),
+        (["config", "describe", "--topic", "t", "--broker", "1"], "name one of --topic"),
+        (["config", "alter", "--topic", "t"], "nothing to change"),
+        (["offsets", "t", "--time", "yesterday"], "--time 'yesterday'"),
+        (["delete-records", "t", "--before", "soon"], "--before 'soon'"),
+        (["produce", "t", "--key-separator", ""], "--key-separator"),
+        (["topic", "list", "--bootstrap-server", "nowhere:port"], "'nowhere:port', which is not host:port"),
+        (["topic", "list", "--command-config", "/no/such"], "/no/such: No such file"),
+        (["log", "dump", "/no/such.log"], "/no/such.log: No such file"),
+    ],
+)
+def test_what_a_command_refuses_is_one_line_on_stderr_with_exit_code_1(words, complaint, capsys):
+    assert main(words) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("tidelog: ")
+    assert complaint in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_missing_extras_are_named_with_the_command_that_installs_them(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.delitem(sys.modules, "tidelog.cli.app", raising=False)
+    assert main(["topic", "list"]) == 1
+    assert "pip install 'tidelog[cli]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 't'"), "topic 't' (UNKNOWN_TOPIC_OR_PARTITION)"),
+        (BrokerUnavailable("h:1", "refused", "check it"), "no broker at h:1: refused (check it)"),
+        (ConfigError("bad"), "bad"),
+        (CorruptRecordError("torn"), "torn"),
+        (CommandError("no"), "no"),
+        (FileNotFoundError(2, "No such file or directory", "f"), "f: No such file or directory"),
+        (ZeroDivisionError(), None),
+        (OSError("without number"), None),
+    ],
+)
+def test_errors_that_were_foreseen_become_a_line(error, line):
+    assert explain(error) == line
+
+
+def test_the_settings_of_a_client_file_are_used(tmp_path, capsys):
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\nrequest.timeout.ms=soon\n", encoding="utf-8")
+    assert main(["topic", "list", "--command-config", str(file)]) == 1
+    assert "request.timeout.ms='soon'" in capsys.readouterr().err
+    file.write_text("bootstrap.servers=127.0.0.1:1\nretries=3\n", encoding="utf-8")
+    assert main(["topic", "list", "--command-config", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert "retries has no meaning here" in said
+    assert "no broker at 127.0.0.1:1" in said
+
+
+def test_a_security_protocol_we_do_not_speak_is_refused(tmp_path, capsys):
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\n", encoding="utf-8")
+    assert main(["topic", "list", "--command-config", str(file)]) == 1
+    assert "security.protocol=SASL_SSL" in capsys.readouterr().err

@@ -1,0 +1,67 @@
+"""How lines of stdin become records."""
+
+import os
+
+import pytest
+
+from tidelog.cli._errors import CommandError
+from tidelog.cli.produce import Acks, Compression, LineSplitter, read_lines
+from tidelog.records.compression import Codec
+
+
+def test_a_line_is_a_value_unless_a_separator_is_given():
+    assert LineSplitter(None, None)(b"a:b") == (None, b"a:b")
+    assert LineSplitter(":", None)(b"a:b:c") == (b"a", b"b:c")
+    assert LineSplitter("=>", None)(b"a=>b") == (b"a", b"b")
+
+
+def test_a_line_without_the_separator_is_an_error_that_shows_it():
+    with pytest.raises(CommandError, match="':' in the line 'plain'"):
+        LineSplitter(":", None)(b"plain")
+
+
+def test_the_marker_makes_keys_and_values_null():
+    assert LineSplitter(":", "NULL")(b"NULL:NULL") == (None, None)
+    assert LineSplitter(None, "NULL")(b"NULL") == (None, None)
+    assert LineSplitter(None, "NULL")(b"NULL ") == (None, b"NULL ")
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", []),
+        (b"a\nb\n", [b"a", b"b"]),
+        (b"a\nb", [b"a", b"b"]),
+        (b"a\r\nb\r\n", [b"a", b"b"]),
+        (b"\n\n", [b"", b""]),
+        (b"x" * 600_000 + b"\ny", [b"x" * 600_000, b"y"]),
+    ],
+)
+def test_lines_are_split_wherever_the_chunks_end(data, lines, tmp_path):
+    file = tmp_path / "input"
+    file.write_bytes(data)
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        assert [line for chunk in read_lines(descriptor) if chunk is not None for line in chunk] == lines
+    finally:
+        os.close(descriptor)
+
+
+def test_a_pause_of_the_input_is_told_so_that_batches_go_out():
+    source, sink = os.pipe()
+    lines = read_lines(source)
+    try:
+        os.write(sink, b"a\nb")
+        assert next(lines) == [b"a"]
+        assert next(lines) is None
+        os.write(sink, b"c\n")
+        assert next(lines) == [b"bc"]
+        os.close(sink)
+        assert list(lines) == []
+    finally:
+        os.close(source)
+
+
+def test_words_have_their_numbers():
+    assert [acks.number for acks in Acks] == [0, 1, -1]
+    assert [compression.codec for compression in Compression] == list(Codec)

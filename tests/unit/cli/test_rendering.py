@@ -1,0 +1,74 @@
+"""What commands print, given what they found."""
+
+import base64
+
+from tidelog.cli._output import bytes_for_json, print_table, uuid_text
+from tidelog.cli._progress import progress
+from tidelog.cli.consume import Shown, as_json, as_line
+from tidelog.client.reader import Fetched
+from tidelog.records.batch import Record
+
+NOTHING = Shown(timestamp=False, partition=False, offset=False, headers=False, key=False, separator=b"\t")
+EVERYTHING = Shown(timestamp=True, partition=True, offset=True, headers=True, key=True, separator=b"\t")
+
+
+def test_a_record_is_its_value_and_a_newline():
+    assert as_line(Fetched(0, Record(5, 42, b"k", b"v")), NOTHING) == b"v\n"
+
+
+def test_every_part_is_shown_in_the_order_of_kafkas_consumer():
+    fetched = Fetched(3, Record(5, 42, b"k", b"v", (("a", b"1"), ("b", None))))
+    assert as_line(fetched, EVERYTHING) == b"CreateTime:42\tPartition:3\tOffset:5\ta:1,b:null\tk\tv\n"
+
+
+def test_nulls_and_missing_headers_have_their_words():
+    shown = NOTHING._replace(key=True, headers=True, separator=b"|")
+    assert as_line(Fetched(0, Record(5, 42, None, None)), shown) == b"NO_HEADERS|null|null\n"
+
+
+def test_json_keeps_bytes_that_are_no_text():
+    fetched = Fetched(3, Record(5, 42, None, b"\xff", (("h", b"1"), ("n", None))))
+    assert as_json("t", fetched) == {
+        "topic": "t",
+        "partition": 3,
+        "offset": 5,
+        "timestamp": 42,
+        "key": None,
+        "value_base64": base64.b64encode(b"\xff").decode(),
+        "headers": [{"name": "h", "value": "1"}, {"name": "n", "value": None}],
+    }
+    assert bytes_for_json("value", "ü".encode()) == {"value": "ü"}
+
+
+def test_tables_align_and_put_numbers_to_the_right(capsys):
+    print_table(("NAME", "COUNT"), [("a", 5), ("longer", 1000)])
+    assert capsys.readouterr().out == "NAME    COUNT\na           5\nlonger   1000\n"
+
+
+def test_an_empty_table_is_its_headings(capsys):
+    print_table(("NAME", "COUNT"), [])
+    assert capsys.readouterr().out == "NAME  COUNT\n"
+
+
+def test_topic_ids_look_as_in_kafka():
+    assert uuid_text(bytes(16)) == "AAAAAAAAAAAAAAAAAAAAAA"
+    assert uuid_text(bytes([255] * 16)) == "_____________________w"
+
+
+def test_where_nobody_watches_progress_is_a_line_per_quarter(capsys):
+    with progress("counting", 8) as watcher:
+        for _ in range(8):
+            watcher.advance(1)
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(" after")[0] for line in said] == [
+        "counting: 2 of 8",
+        "counting: 4 of 8",
+        "counting: 6 of 8",
+        "counting: 8 of 8",
+    ]
+
+
+def test_progress_of_unknown_length_keeps_silent_in_logs(capsys):
+    with progress("counting", None) as watcher:
+        watcher.advance(5)
+    assert capsys.readouterr().err == ""
