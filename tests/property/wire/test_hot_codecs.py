@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tidelog.wire import fetch as hot_fetch
 from tidelog.wire import produce as hot_produce
 from tidelog.wire.errors import WireError
-from tidelog.wire.frames import response_body_offset
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from tidelog.wire.messages.produce import (
     PartitionProduceData,
@@ -43,7 +42,7 @@ produce_requests = st.builds(
 
 @pytest.mark.parametrize("version", range(12))
 @given(request=produce_requests, before=st.binary(max_size=9), after=st.binary(max_size=9))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_produce_request_is_read_as_its_message_says(
     version: int, request: ProduceRequest, before: bytes, after: bytes
 ) -> None:
@@ -79,14 +78,14 @@ produce_replies = st.builds(
 @given(
     topics=lists_of(st.tuples(names, lists_of(produce_replies))), correlation_id=int32s, throttle_ms=st.integers(0, 99)
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_produce_response_is_written_as_its_message_says(
     version: int, topics: list[hot_produce.TopicReply], correlation_id: int, throttle_ms: int
 ) -> None:
     frame = hot_produce.encode_response(correlation_id, version, topics, throttle_ms)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert int.from_bytes(frame[4:8], "big", signed=True) == correlation_id
-    body = frame[4 + response_body_offset(0, version) :]
+    body = frame[8 + (version >= 9) :]
     response = ProduceResponse.decode(body, version)
     assert response.encode(version) == body
     assert [
@@ -171,7 +170,7 @@ fetch_requests = st.builds(
 
 @pytest.mark.parametrize("version", range(18))
 @given(request=fetch_requests, before=st.binary(max_size=9), after=st.binary(max_size=9))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_fetch_request_is_read_as_its_message_says(
     version: int, request: FetchRequest, before: bytes, after: bytes
 ) -> None:
@@ -231,7 +230,7 @@ class _Slice:
 
 @pytest.mark.parametrize("version", range(18))
 @given(data=st.data(), correlation_id=int32s)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_fetch_response_is_written_as_its_message_says(
     version: int, data: st.DataObject, correlation_id: int
 ) -> None:
@@ -245,7 +244,7 @@ def test_a_fetch_response_is_written_as_its_message_says(
     chunks = hot_fetch.encode_response(correlation_id, version, given_topics, session_id=7, throttle_time_ms=5)
     frame = b"".join(chunk if isinstance(chunk, bytes) else chunk.data for chunk in chunks)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    body = frame[4 + response_body_offset(1, version) :]
+    body = frame[8 + (version >= 12) :]
     response = FetchResponse.decode(body, version)
     assert response.encode(version) == body
     if version >= 7:
