@@ -1,0 +1,247 @@
+"""What is measured, as a table: `CASES` maps a name to its function, its figures and what we aim at.
+
+A case function takes a `Bench` and returns one number per figure. Sizes: a record is 100 bytes where requests are
+counted, about 1 KB inside batches; acks=all unless the name says otherwise; no compression anywhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from benchmarks import frames, load
+from benchmarks.frames import FetchLimits
+from benchmarks.lab import Bench, reply_size
+
+SMALL_RECORD = b"x" * 100
+RECORD_BYTES = 1024
+FETCH_BATCH_BYTES = 65_536
+FETCH_LOG_BYTES = 64 << 20
+ACKS_ALL, ACKS_LEADER = -1, 1
+
+Figures = Mapping[str, float]
+
+
+class Better(Enum):
+    """Which way a figure improves."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+class AimKind(Enum):
+    """How an aim is held against a figure."""
+
+    RATIO = "times Apache Kafka"
+    BELOW = "below"
+    AT_LEAST = "at least"
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """One cell of the table of aims."""
+
+    kind: AimKind
+    value: float
+
+
+def times_kafka(value: float) -> Aim:
+    return Aim(AimKind.RATIO, value)
+
+
+def below(value: float) -> Aim:
+    return Aim(AimKind.BELOW, value)
+
+
+def at_least(value: float) -> Aim:
+    return Aim(AimKind.AT_LEAST, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number that a case yields per round."""
+
+    key: str
+    title: str
+    unit: str
+    better: Better = Better.HIGHER
+    aim: Aim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A function to run and the figures it returns. Slow ones set `rounds_max`."""
+
+    name: str
+    run: Callable[[Bench], Figures]
+    figures: tuple[Figure, ...]
+    rounds_max: int = 99
+    is_tidelog_only: bool = False
+
+
+def single_records(acks: int) -> Callable[[Bench], Figures]:
+    """One record a request, the next only after the answer."""
+
+    def run(bench: Bench) -> Figures:
+        with bench.topic() as topic, bench.connections(1) as (sock,):
+            frame = frames.produce(topic.name, 0, frames.batch([SMALL_RECORD]), acks)
+            reply_bytes = reply_size(sock, frame)
+            sample, sent = bench.measure(lambda seconds: load.one_at_a_time(sock, [frame], reply_bytes, seconds))
+            topic.require_records(sent + 1)
+        return {
+            "rate": sample.requests_per_second,
+            "p50": sample.latency_us(50),
+            "p99": sample.latency_us(99),
+            "p999": sample.latency_us(99.9),
+        }
+
+    return run
+
+
+def pipelined_records(acks: int, window: int = 16) -> Callable[[Bench], Figures]:
+    """One record a request, `window` requests on their way."""
+
+    def run(bench: Bench) -> Figures:
+        with bench.topic() as topic, bench.connections(1) as (sock,):
+            frame = frames.produce(topic.name, 0, frames.batch([SMALL_RECORD]), acks)
+            reply_bytes = reply_size(sock, frame)
+            sample, sent = bench.measure(lambda seconds: load.in_flight(sock, frame, reply_bytes, window, seconds))
+            topic.require_records(sent + 1)
+        return {"rate": sample.requests_per_second}
+
+    return run
+
+
+def batches(batch_bytes: int) -> Callable[[Bench], Figures]:
+    """Batches of 1 KB records, one at a time; counts the bytes of the batches alone."""
+
+    def run(bench: Bench) -> Figures:
+        records = frames.batch_of_bytes(batch_bytes, RECORD_BYTES)
+        record_count = batch_bytes // RECORD_BYTES
+        with bench.topic() as topic, bench.connections(1) as (sock,):
+            frame = frames.produce(topic.name, 0, records)
+            reply_bytes = reply_size(sock, frame)
+            sample, sent = bench.measure(lambda seconds: load.one_at_a_time(sock, [frame], reply_bytes, seconds))
+            topic.require_records((sent + 1) * record_count)
+        return {"throughput": sample.requests * len(records) / sample.seconds / 1e6}
+
+    return run
+
+
+def fetches(fetch_bytes: int) -> Callable[[Bench], Figures]:
+    """Read a 64 MB log from the page cache in turns of `fetch_bytes`."""
+
+    def run(bench: Bench) -> Figures:
+        records = frames.batch_of_bytes(FETCH_BATCH_BYTES, RECORD_BYTES)
+        per_batch = FETCH_BATCH_BYTES // RECORD_BYTES
+        batch_count = FETCH_LOG_BYTES // FETCH_BATCH_BYTES
+        with bench.topic() as topic, bench.connections(1) as (sock,):
+            for _ in range(batch_count):
+                topic.admin.produce(topic.name, 0, records)
+            limits = FetchLimits(bytes_max=fetch_bytes)
+            step = fetch_bytes // FETCH_BATCH_BYTES
+            requests = [
+                frames.fetch(topic.topic_id, [(0, number * per_batch)], limits)
+                for number in range(0, batch_count, step)
+            ]
+            sample, _ = bench.measure(
+                lambda seconds: load.fetch_in_turn(sock, requests, fetch_bytes + FETCH_BATCH_BYTES, seconds)
+            )
+            # A broker that answered with errors would be fast: the records themselves must make up the bytes.
+            if sample.payload_bytes < 0.98 * sample.requests * fetch_bytes:
+                raise RuntimeError(f"{sample.requests} fetches brought {sample.payload_bytes} bytes only")
+        return {"throughput": sample.megabytes_per_second}
+
+    return run
+
+
+def connections(count: int, partitions: int) -> Callable[[Bench], Figures]:
+    """`count` producers, each with one record on its way."""
+
+    def run(bench: Bench) -> Figures:
+        with bench.topic(partitions) as topic, bench.connections(count) as socks:
+            records = frames.batch([SMALL_RECORD])
+            by_partition = [frames.produce(topic.name, partition, records) for partition in range(partitions)]
+            reply_bytes = reply_size(socks[0], by_partition[0])
+            requests = [by_partition[number % partitions] for number in range(count)]
+            sample, sent = bench.measure(lambda seconds: load.many_connections(socks, requests, reply_bytes, seconds))
+            topic.require_records(sent + 1)
+        return {"rate": sample.requests_per_second}
+
+    return run
+
+
+def end_to_end(bench: Bench) -> Figures:
+    """A record's way from one connection through the broker to a waiting fetch on another."""
+    with bench.topic() as topic, bench.connections(2) as (producing, consuming):
+        frame = frames.produce(topic.name, 0, frames.batch([SMALL_RECORD]))
+        limits = FetchLimits(wait_ms_max=10_000)
+        offsets = itertools.count()
+        waiting = (frames.fetch(topic.topic_id, [(0, offset)], limits) for offset in offsets)
+        sample, _ = bench.measure(lambda seconds: load.end_to_end(producing, frame, consuming, waiting, seconds))
+    return {"p50": sample.latency_us(50), "p99": sample.latency_us(99), "p999": sample.latency_us(99.9)}
+
+
+def _latencies(title: str, p50: Aim | None = None, p99: Aim | None = None) -> tuple[Figure, ...]:
+    return (
+        Figure("p50", f"{title}, p50", "µs", Better.LOWER, p50),
+        Figure("p99", f"{title}, p99", "µs", Better.LOWER, p99),
+        Figure("p999", f"{title}, p99.9", "µs", Better.LOWER),
+    )
+
+
+def _rate(title: str, aim: Aim | None) -> tuple[Figure, ...]:
+    return (Figure("rate", title, "requests/s", Better.HIGHER, aim),)
+
+
+def _throughput(title: str, aim: Aim) -> tuple[Figure, ...]:
+    return (Figure("throughput", title, "MB/s", Better.HIGHER, aim),)
+
+
+LOAD_CASES: Final = (
+    Case(
+        "single",
+        single_records(ACKS_ALL),
+        (
+            *_rate("single 100 B record, one at a time", times_kafka(3)),
+            *_latencies("produce latency", times_kafka(2), times_kafka(2)),
+        ),
+    ),
+    Case(
+        "single-acks-1",
+        single_records(ACKS_LEADER),
+        (
+            *_rate("single 100 B record, one at a time, acks=1", times_kafka(3)),
+            *_latencies("produce latency, acks=1", times_kafka(2), times_kafka(2)),
+        ),
+    ),
+    Case(
+        "pipelined",
+        pipelined_records(ACKS_ALL),
+        _rate("single 100 B record, 16 in flight", times_kafka(3)),
+    ),
+    Case(
+        "pipelined-acks-1",
+        pipelined_records(ACKS_LEADER),
+        _rate("single 100 B record, 16 in flight, acks=1", times_kafka(3)),
+    ),
+    Case("batch-10k", batches(10 << 10), _throughput("10 KB batches", times_kafka(2))),
+    Case("batch-100k", batches(100 << 10), _throughput("100 KB batches", times_kafka(1.3))),
+    Case("batch-1m", batches(1 << 20), _throughput("1 MB batches", times_kafka(1.2))),
+    Case("fetch-64k", fetches(64 << 10), _throughput("fetch 64 KB", times_kafka(1.5))),
+    Case("fetch-1m", fetches(1 << 20), _throughput("fetch 1 MB", times_kafka(1))),
+    Case(
+        "connections-200",
+        connections(200, 1),
+        _rate("200 connections, one in flight each, one partition", times_kafka(1)),
+    ),
+    Case(
+        "connections-200-partitions-16",
+        connections(200, 16),
+        _rate("200 connections, one in flight each, 16 partitions", times_kafka(1)),
+    ),
+    Case("end-to-end", end_to_end, _latencies("end-to-end latency", times_kafka(1))),
+)

@@ -1,0 +1,112 @@
+"""Where a case runs: one broker of one kind, how long to measure, and what it may ask for besides.
+
+`method` makes a `Bench` per case, broker and round and hands it to the case's function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.admin import Admin, open_socket, read_frame
+from benchmarks.load import Sample
+from benchmarks.processes import BrokerProcess
+
+DELETION_SECONDS_MAX = 30.0
+
+_serials = itertools.count()
+
+
+@dataclass(slots=True)
+class Effort:
+    """Processor time of one measured stretch, on both sides of the socket."""
+
+    requests: int = 0
+    load_cpu_seconds: float = 0.0
+    broker_cpu_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Bench:
+    """One broker under one case in one round."""
+
+    broker: BrokerProcess
+    make_broker: Callable[[Path], BrokerProcess]
+    scratch: Path
+    seconds: float
+    warm_up_seconds: float
+    is_quick: bool = False
+    effort: Effort = field(default_factory=Effort)
+
+    def measure(self, loop: Callable[[float], Sample]) -> tuple[Sample, int]:
+        """Warm up with the loop, then run it for the measured time. The number counts the requests of both runs."""
+        warm_up = loop(self.warm_up_seconds)
+        before = self.broker.usage().cpu_seconds
+        sample = loop(self.seconds)
+        self.effort.requests += sample.requests
+        self.effort.load_cpu_seconds += sample.load_cpu_seconds
+        self.effort.broker_cpu_seconds += self.broker.usage().cpu_seconds - before
+        return sample, warm_up.requests + sample.requests
+
+    @contextmanager
+    def fresh_broker(self) -> Iterator[BrokerProcess]:
+        """A second broker of the same kind with an empty directory, not yet spawned; gone afterwards."""
+        broker = self.make_broker(self.scratch / f"fresh-{next(_serials)}")
+        try:
+            yield broker
+        finally:
+            broker.kill()
+
+    def on(self, broker: BrokerProcess) -> Bench:
+        """The same bench with another broker; effort is counted together."""
+        return Bench(
+            broker, self.make_broker, self.scratch, self.seconds, self.warm_up_seconds, self.is_quick, self.effort
+        )
+
+    @contextmanager
+    def topic(self, partitions: int = 1) -> Iterator[Topic]:
+        """A topic of this case alone, deleted with its files afterwards."""
+        name = f"bench-{next(_serials)}"
+        with Admin.connect(self.broker.address) as admin:
+            topic_id = admin.create(name, partitions)
+            yield Topic(name, topic_id, admin, partitions)
+            admin.delete(name)
+        self._wait_until_deleted(name)
+
+    def _wait_until_deleted(self, name: str) -> None:
+        deadline = time.monotonic() + DELETION_SECONDS_MAX
+        while any(self.broker.log_dir.glob(f"{name}-*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    @contextmanager
+    def connections(self, count: int) -> Iterator[list[socket.socket]]:
+        with contextlib.ExitStack() as stack:
+            yield [stack.enter_context(open_socket(self.broker.address)) for _ in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic and a control connection to its broker."""
+
+    name: str
+    topic_id: bytes
+    admin: Admin
+    partitions: int = 1
+
+    def require_records(self, expected: int) -> None:
+        """Fail unless each acknowledged record is in the log: a broker that drops records would be fast."""
+        found = sum(self.admin.end_offsets(self.name, range(self.partitions)).values())
+        if found != expected:
+            raise RuntimeError(f"{self.name} holds {found} records, but {expected} were acknowledged")
+
+
+def reply_size(sock: socket.socket, frame: bytes) -> int:
+    """Send one request and return how long its whole answer is."""
+    sock.sendall(frame)
+    return len(read_frame(sock)) + 4

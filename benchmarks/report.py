@@ -1,0 +1,195 @@
+"""The page: one table of figures beside their aims, what the load cost, and the machine."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.cases import Aim, AimKind, Better, Case, Figure
+from benchmarks.method import Ceiling, Measurement, Plan
+
+OURS, THEIRS = "Tidelog", "Apache Kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a run found out."""
+
+    cases: Sequence[Case]
+    measurements: Sequence[Measurement]
+    ceilings: Sequence[Ceiling]
+    failures: Sequence[str]
+    notes: Sequence[str]
+    plan: Plan
+
+    def write(self, page: Path) -> None:
+        """The page, and the single measurements as JSON beside it."""
+        page.write_text(self.text())
+        raw = {
+            "machine": machine(),
+            "plan": asdict(self.plan),
+            "measurements": [asdict(measurement) for measurement in self.measurements],
+            "load_alone": [asdict(ceiling) for ceiling in self.ceilings],
+        }
+        page.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
+
+    def text(self) -> str:
+        return "\n".join(
+            [
+                "# Tidelog beside Apache Kafka",
+                "",
+                "Written by `python -m benchmarks`; see `benchmarks/README.md` for how it measures.",
+                "",
+                *(f"- {fact}" for fact in machine()),
+                f"- {self.plan.rounds} rounds of {self.plan.seconds:g} s a case, brokers in turn within each round",
+                *(f"- {note}" for note in self.notes),
+                "",
+                "Figures are medians of the rounds. The ratio says how many times better Tidelog was than Apache Kafka",
+                "in the same round (above 1 is better, for latencies too): median [lowest–highest].",
+                "",
+                *self._figures(),
+                "",
+                "## What the load costs",
+                "",
+                "Load and broker share the two cores, so the load must be the cheaper of the two. Processor time per",
+                "request on both sides, medians; and what the same load reaches against a server that only answers.",
+                "",
+                *self._efforts(),
+                "",
+                *self._ceilings(),
+                *self._failures(),
+                "",
+            ]
+        )
+
+    def _figures(self) -> Iterable[str]:
+        yield "| case | unit | Tidelog | Apache Kafka | ratio | aim | met |"
+        yield "|---|---|---:|---:|---:|---|---|"
+        for case in self.cases:
+            for figure in case.figures:
+                ours, theirs = self._values(case, figure, OURS), self._values(case, figure, THEIRS)
+                ratios = ratios_of(figure, ours, theirs)
+                cells = [
+                    figure.title,
+                    figure.unit,
+                    spread(list(ours.values())),
+                    spread(list(theirs.values())),
+                    ratio_text(ratios),
+                    aim_text(figure.aim, figure.unit),
+                    verdict(figure.aim, list(ours.values()), ratios),
+                ]
+                yield f"| {' | '.join(cells)} |"
+
+    def _efforts(self) -> Iterable[str]:
+        yield "| case | broker | broker, µs a request | load, µs a request | load's share |"
+        yield "|---|---|---:|---:|---:|"
+        for case in self.cases:
+            for broker in (OURS, THEIRS):
+                own = [m for m in self.measurements if m.case == case.name and m.broker == broker]
+                if own and own[0].load_cpu_share:
+                    theirs = statistics.median(m.broker_cpu_us_per_request for m in own)
+                    load = statistics.median(m.load_cpu_us_per_request for m in own)
+                    share = statistics.median(m.load_cpu_share for m in own)
+                    yield f"| {case.name} | {broker} | {theirs:,.1f} | {load:,.1f} | {share:.0%} |"
+
+    def _ceilings(self) -> Iterable[str]:
+        if self.ceilings:
+            yield "| load alone | requests/s | load, µs a request |"
+            yield "|---|---:|---:|"
+            for ceiling in self.ceilings:
+                rate, cost = ceiling.requests_per_second, ceiling.load_cpu_us_per_request
+                yield f"| {ceiling.loop} | {rate:,.0f} | {cost:,.1f} |"
+
+    def _failures(self) -> Iterable[str]:
+        if self.failures:
+            yield from ("", "## What failed", "")
+            yield from (f"- {failure}" for failure in self.failures)
+
+    def _values(self, case: Case, figure: Figure, broker: str) -> dict[int, float]:
+        return {
+            measurement.round: measurement.figures[figure.key]
+            for measurement in self.measurements
+            if measurement.case == case.name and measurement.broker == broker
+        }
+
+
+def ratios_of(figure: Figure, ours: dict[int, float], theirs: dict[int, float]) -> list[float]:
+    """How many times better ours was, for each round that has both."""
+    pairs = [(ours[number], theirs[number]) for number in ours if number in theirs]
+    if figure.better is Better.LOWER:
+        return [their / our for our, their in pairs if our]
+    return [our / their for our, their in pairs if their]
+
+
+def verdict(aim: Aim | None, ours: list[float], ratios: list[float]) -> str:
+    """Whether the median meets the aim; a dash where there is nothing to hold it against."""
+    if aim is None or not ours or (aim.kind is AimKind.RATIO and not ratios):
+        return "–"
+    met = {
+        AimKind.RATIO: lambda: statistics.median(ratios) >= aim.value,
+        AimKind.BELOW: lambda: statistics.median(ours) < aim.value,
+        AimKind.AT_LEAST: lambda: statistics.median(ours) >= aim.value,
+    }[aim.kind]()
+    return "yes" if met else "**no**"
+
+
+def aim_text(aim: Aim | None, unit: str) -> str:
+    if aim is None:
+        return "–"
+    return {
+        AimKind.RATIO: f"{aim.value:g}× Kafka",
+        AimKind.BELOW: f"under {aim.value:g} {unit}",
+        AimKind.AT_LEAST: f"at least {aim.value:g} {unit}",
+    }[aim.kind]
+
+
+def ratio_text(ratios: list[float]) -> str:
+    if not ratios:
+        return "–"
+    return f"{statistics.median(ratios):.2f}× [{min(ratios):.2f}–{max(ratios):.2f}]"
+
+
+def spread(values: list[float]) -> str:
+    return number(statistics.median(values)) if values else "–"
+
+
+def number(value: float) -> str:
+    """Three digits that matter, or all of the whole ones."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def machine() -> list[str]:
+    """The facts a reader needs to compare this page with another."""
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return [
+        f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC",
+        f"{_processor()}, {os.cpu_count()} cores, {memory_gb:.0f} GB of memory; load and broker share them",
+        f"Linux {platform.release()}, Python {platform.python_version()}, {_java_version()}",
+    ]
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _java_version() -> str:
+    try:
+        done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return "no Java"
+    return done.stderr.splitlines()[0] if done.stderr else "Java of unknown version"
