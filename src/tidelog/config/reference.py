@@ -124,3 +124,9 @@ def _in_units(value: int, units: tuple[tuple[int, str], ...]) -> str:
         if value >= size and value % size == 0:
             return f"{value // size} {unit}"
     return ""
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(reference_markdown())

@@ -1,0 +1,192 @@
+"""A broker's configuration is loaded whole and consistent, or not at all."""
+
+import pytest
+
+from tidelog.config import BrokerConfig, ConfigError, Listener, load_broker_config, settings_without_effect
+from tidelog.config.errors import UnknownSettingError
+
+
+def test_nothing_set_is_the_defaults() -> None:
+    assert load_broker_config({}) == BrokerConfig()
+
+
+def test_what_is_set_is_typed_and_remembered() -> None:
+    properties = {"num.partitions": "3", "log.cleanup.policy": "compact,delete"}
+    config = load_broker_config(properties)
+    assert config.num_partitions == 3
+    assert config.log_cleanup_policy == ("compact", "delete")
+    assert config.originals == properties
+
+
+def test_log_dir_is_used_when_log_dirs_is_not_set() -> None:
+    assert load_broker_config({"log.dir": "/a"}).log_dirs == ("/a",)
+    assert load_broker_config({"log.dir": "/a", "log.dirs": "/b,/c"}).log_dirs == ("/b", "/c")
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownSettingError) as refused:
+        load_broker_config({"num.partition": "3", "zzz": "1"})
+    assert str(refused.value) == "Unknown settings: num.partition (did you mean num.partitions?), zzz"
+    assert load_broker_config({"num.partition": "3"}, ignore_unknown=True).num_partitions == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "telemetry.max.bytes",
+        "remote.log.reader.threads",
+        "group.consumer.max.size",
+        "metadata.log.segment.ms",
+        "controller.quorum.fetch.timeout.ms",
+        "zookeeper.clientCnxnSocket",
+    ],
+)
+def test_a_setting_of_kafka_without_a_meaning_here_is_accepted_and_known_to_be_so(name: str) -> None:
+    load_broker_config({name: "1"})
+    assert settings_without_effect([name, "num.partitions"]) == [name]
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("process.roles", "no roles"), ("node.id", "broker.id"), ("controller.quorum.voters", "zookeeper.connect")],
+)
+def test_a_setting_that_makes_a_kraft_cluster_is_refused_with_advice(name: str, instead: str) -> None:
+    with pytest.raises(ConfigError, match="ZooKeeper mode") as refused:
+        load_broker_config({name: "1"}, ignore_unknown=True)
+    assert name in str(refused.value)
+    assert instead in str(refused.value)
+
+
+# Each of these is refused by Kafka 3.9, too, except where the comment says so.
+CONTRADICTIONS = [
+    ({"broker.id": "1001"}, ["broker.id=1001", "reserved.broker.max.id=1000"]),
+    ({"broker.id": "-1", "broker.id.generation.enable": "false"}, ["broker.id=-1", "broker.id.generation.enable"]),
+    ({"log.roll.ms": "0"}, ["log.roll.ms=0"]),
+    ({"log.roll.jitter.ms": "-1"}, ["log.roll.jitter.ms=-1"]),
+    ({"log.retention.ms": "0"}, ["log.retention.ms=0"]),
+    ({"log.retention.hours": "0"}, ["log.retention.hours=0"]),
+    ({"log.dirs": ""}, ["log.dirs"]),
+    ({"log.dirs": "/a,/b,/a"}, ["log.dirs", "/a"]),  # Kafka refuses when it opens them
+    ({"log.cleaner.threads": "200"}, ["log.cleaner.threads=200", "log.cleaner.dedupe.buffer.size=134217728"]),
+    ({"replica.fetch.wait.max.ms": "40000"}, ["replica.fetch.wait.max.ms=40000", "replica.socket.timeout.ms=30000"]),
+    (
+        {"replica.fetch.wait.max.ms": "40000", "replica.socket.timeout.ms": "50000"},
+        ["replica.fetch.wait.max.ms=40000", "replica.lag.time.max.ms=30000"],
+    ),
+    ({"offsets.commit.required.acks": "4"}, ["acks=4", "offsets.topic.replication.factor=3"]),
+    ({"queued.max.request.bytes": "1000"}, ["queued.max.request.bytes=1000", "socket.request.max.bytes=104857600"]),
+    ({"max.connections.per.ip": "0"}, ["max.connections.per.ip=0", "max.connections.per.ip.overrides"]),
+    ({"max.connections.per.ip.overrides": "127.0.0.1"}, ["max.connections.per.ip.overrides", "'127.0.0.1'"]),
+    ({"max.connections.per.ip.overrides": "127.0.0.1:x"}, ["max.connections.per.ip.overrides", "'127.0.0.1:x'"]),
+    ({"connections.max.idle.ms": "100"}, ["delay.ms=100", "connections.max.idle.ms=100"]),
+    ({"listeners": ""}, ["listeners"]),
+    ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, ["listeners", "PLAINTEXT is named twice"]),
+    ({"listeners": "PLAINTEXT://:1,SSL://:1"}, ["listeners", "same port"]),
+    ({"listeners": "PLAINTEXT://127.0.0.1:1,SSL://127.0.0.2:1"}, ["listeners", "same port"]),
+    ({"listeners": "PLAINTEXT://h"}, ["listeners", "NAME://host:port"]),
+    ({"listeners": "PLAINTEXT://h:65536"}, ["listeners", "'65536'"]),  # Kafka refuses when it listens
+    ({"listeners": "PLAINTEXT://h x:1"}, ["listeners", "'h x'"]),
+    ({"listeners": "PLAINTEXT://h:9092:9093"}, ["listeners", "'h:9092'"]),  # Kafka refuses when it listens
+    ({"listeners": "FOO://h:1"}, ["listener FOO", "listener.security.protocol.map"]),
+    ({"listener.security.protocol.map": "FOO:PLAIN"}, ["listener.security.protocol.map", "FOO", "'PLAIN'"]),
+    ({"listener.security.protocol.map": "FOO"}, ["listener.security.protocol.map", "'FOO'"]),
+    ({"listener.security.protocol.map": "A:SSL,A:SSL"}, ["listener.security.protocol.map", "A is named twice"]),
+    ({"listeners": "PLAINTEXT://0.0.0.0:1"}, ["PLAINTEXT://0.0.0.0:1", "advertised.listeners"]),
+    ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, ["PLAINTEXT://0.0.0.0:1", "advertised.listeners"]),
+    ({"advertised.listeners": "SSL://h:1"}, ["advertised.listeners", "SSL://h:1"]),
+    ({"advertised.listeners": ""}, ["advertised.listeners"]),
+    ({"inter.broker.listener.name": "SSL"}, ["inter.broker.listener.name", "SSL"]),
+    (
+        {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+        ["inter.broker.listener.name", "security.inter.broker.protocol"],
+    ),
+    ({"control.plane.listener.name": "SSL"}, ["control.plane.listener.name=SSL"]),
+    ({"control.plane.listener.name": "PLAINTEXT"}, ["control.plane.listener.name=PLAINTEXT", "inter-broker"]),
+    (
+        {
+            "listeners": "SASL_PLAINTEXT://:1",
+            "security.inter.broker.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        },
+        ["sasl.mechanism.inter.broker.protocol=PLAIN", "sasl.enabled.mechanisms=GSSAPI"],
+    ),
+    ({"remote.log.storage.system.enable": "true"}, ["remote.log.storage.system.enable"]),  # Kafka has it
+    ({"listener.name.ssl.ssl.client.auth": "maybe"}, ["listener.name.ssl.ssl.client.auth", "maybe"]),
+]
+
+
+@pytest.mark.parametrize(("properties", "named"), CONTRADICTIONS)
+def test_a_contradiction_is_refused_and_names_settings_and_values(properties: dict[str, str], named: list[str]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_broker_config(properties)
+    for words in named:
+        assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"log.retention.minutes": "-5"},
+        {"queued.max.request.bytes": "0"},
+        {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5,[::1]:3"},
+        {"connections.max.idle.ms": "-1"},
+        {"listeners": "PLAINTEXT://:0,SSL://:0"},
+        {"listeners": "PLAINTEXT://127.0.0.1:9092,SSL://[::1]:9092"},
+        {"listeners": "PLAINTEXT://h:1,"},
+        {"listeners": "PLAINTEXT://0.0.0.0:1", "advertised.listeners": "PLAINTEXT://h:2"},
+        {"listeners": "PLAINTEXT://:1,SSL://:2", "control.plane.listener.name": "SSL"},
+        {
+            "listeners": "SASL_PLAINTEXT://:1",
+            "security.inter.broker.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
+        },
+        {"listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": "x"},
+        {"log.cleaner.threads": "0"},
+    ],
+)
+def test_what_kafka_accepts_is_accepted(properties: dict[str, str]) -> None:
+    load_broker_config(properties)
+
+
+def test_listeners_are_parsed() -> None:
+    config = load_broker_config(
+        {
+            "listeners": "plaintext://:0, EXTERNAL://[::1]:9093,LAN://broker-1.example.org:9094",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXTERNAL:SSL,LAN:SASL_PLAINTEXT",
+            "advertised.listeners": "PLAINTEXT://localhost:9092",
+        }
+    )
+    assert config.parsed_listeners == (
+        Listener("PLAINTEXT", "", 0, "PLAINTEXT"),
+        Listener("EXTERNAL", "::1", 9093, "SSL"),
+        Listener("LAN", "broker-1.example.org", 9094, "SASL_PLAINTEXT"),
+    )
+    assert config.parsed_advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),)
+    assert str(config.parsed_listeners[1]) == "EXTERNAL://[::1]:9093"
+
+
+def test_listeners_are_advertised_when_nothing_else_is() -> None:
+    config = load_broker_config({"listeners": "PLAINTEXT://localhost:1"})
+    assert config.parsed_advertised_listeners == config.parsed_listeners
+
+
+def test_the_inter_broker_listener_has_a_name() -> None:
+    assert load_broker_config({}).inter_broker_name == "PLAINTEXT"
+    named = {
+        "listeners": "INSIDE://:1",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT",
+        "inter.broker.listener.name": "inside",
+    }
+    assert load_broker_config(named).inter_broker_name == "INSIDE"
+
+
+def test_a_listener_has_settings_of_its_own() -> None:
+    config = load_broker_config({"ssl.client.auth": "none", "listener.name.external.ssl.client.auth": "required"})
+    assert config.for_listener("EXTERNAL").ssl_client_auth == "required"
+    assert config.for_listener("PLAINTEXT") is config
+
+
+def test_overrides_of_connections_per_address() -> None:
+    config = load_broker_config({"max.connections.per.ip.overrides": "127.0.0.1:5, [::1]:3,example.org:0"})
+    assert config.connections_per_ip_overrides == {"127.0.0.1": 5, "::1": 3, "example.org": 0}
