@@ -42,10 +42,13 @@ class _Lines:
 
 
 @contextmanager
-def progress(label: str, total: int | None, *, in_logs: bool = True) -> Iterator[Progress]:
-    """Progress towards `total` (None: not known). `in_logs` False keeps silent where no person watches."""
+def progress(label: str, total: int | None, *, in_logs: bool = True, on_terminals: bool = True) -> Iterator[Progress]:
+    """Progress towards `total` (None: not known), where it is wanted."""
     if not sys.stderr.isatty():
         yield _Lines(label, total) if in_logs and total is not None else _Silent()
+        return
+    if not on_terminals:
+        yield _Silent()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn

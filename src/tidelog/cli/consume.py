@@ -126,7 +126,7 @@ def as_line(fetched: Fetched, shown: Shown) -> bytes:
     record = fetched.record
     parts: list[bytes] = []
     if shown.timestamp:
-        parts.append(b"CreateTime:%d" % record.timestamp)
+        parts.append(b"%s:%d" % (b"LogAppendTime" if fetched.is_log_append_time else b"CreateTime", record.timestamp))
     if shown.partition:
         parts.append(b"Partition:%d" % fetched.partition)
     if shown.offset:
@@ -152,6 +152,7 @@ def as_json(topic: str, fetched: Fetched) -> dict[str, Any]:
         "partition": fetched.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
+        "timestamp_type": "LogAppendTime" if fetched.is_log_append_time else "CreateTime",
         **bytes_for_json("key", record.key),
         **bytes_for_json("value", record.value),
         "headers": [{"name": name, **bytes_for_json("value", value)} for name, value in record.headers],

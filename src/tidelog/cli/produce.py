@@ -101,7 +101,9 @@ def produce(
         writer = RecordWriter(cluster, topic, acks=acks.number, codec=compression.codec, batch_bytes=batch_bytes)
         if partition is not None:
             partitions_or_all(cluster, topic, [partition])
-        with progress(f"producing to {topic}", None, in_logs=False) as watcher:
+        # Whoever types the records sees them already; a bar would only write over them.
+        on_terminals = not sys.stdin.isatty()
+        with progress(f"producing to {topic}", None, in_logs=False, on_terminals=on_terminals) as watcher:
             for lines in read_lines(sys.stdin.fileno()):
                 if lines is None:
                     writer.flush()

@@ -28,6 +28,7 @@ class Fetched(NamedTuple):
 
     partition: int
     record: Record
+    is_log_append_time: bool = False
 
 
 class RecordReader:
@@ -131,7 +132,7 @@ class RecordReader:
                 for record in iterate_records(buffer, position):
                     if record.offset >= self.positions[partition]:
                         self.positions[partition] = record.offset + 1
-                        yield Fetched(partition, record)
+                        yield Fetched(partition, record, header.is_log_append_time)
             self.positions[partition] = header.next_offset
 
 

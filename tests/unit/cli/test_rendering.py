@@ -21,6 +21,12 @@ def test_every_part_is_shown_in_the_order_of_kafkas_consumer():
     assert as_line(fetched, EVERYTHING) == b"CreateTime:42\tPartition:3\tOffset:5\ta:1,b:null\tk\tv\n"
 
 
+def test_a_timestamp_of_the_broker_is_told_from_the_producers():
+    fetched = Fetched(0, Record(5, 42, None, b"v"), is_log_append_time=True)
+    assert as_line(fetched, NOTHING._replace(timestamp=True)) == b"LogAppendTime:42\tv\n"
+    assert as_json("t", fetched)["timestamp_type"] == "LogAppendTime"
+
+
 def test_nulls_and_missing_headers_have_their_words():
     shown = NOTHING._replace(key=True, headers=True, separator=b"|")
     assert as_line(Fetched(0, Record(5, 42, None, None)), shown) == b"NO_HEADERS|null|null\n"
@@ -33,6 +39,7 @@ def test_json_keeps_bytes_that_are_no_text():
         "partition": 3,
         "offset": 5,
         "timestamp": 42,
+        "timestamp_type": "CreateTime",
         "key": None,
         "value_base64": base64.b64encode(b"\xff").decode(),
         "headers": [{"name": "h", "value": "1"}, {"name": "n", "value": None}],
