@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.config import LogConfig
 from tidelog.records.batch import (
+    HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
@@ -70,7 +71,7 @@ def rules_of(config: LogConfig) -> AppendRules:
 def append_checked(
     log: "Log", records: memoryview, leader_epoch: int, now_ms: int, origin: AppendOrigin
 ) -> LogAppendInfo:
-    """Append after checking everything that there is to check; see `Log.append_as_leader`."""
+    """Append after checking everything that there is to check; what `Log.append_as_leader` does in the other cases."""
     log.check_usable()
     first_offset = log.log_end_offset
     try:
@@ -136,9 +137,13 @@ def _already_there(log: "Log", header: BatchHeader, duplicate: BatchMetadata) ->
     )
 
 
-def append_fetched(log: "Log", records: memoryview, now_ms: int) -> LogAppendInfo:
-    """Append what a follower fetched; see `Log.append_as_follower`."""
+def append_as_follower(log: "Log", records: bytes | bytearray | memoryview, now_ms: int) -> LogAppendInfo:
+    """Stage batches fetched from the leader, offsets and epochs as they are; an incomplete last batch is left out.
+
+    Raises AppendOffsetError when the offsets do not continue the log, and ApiError for corrupt bytes.
+    """
     log.check_usable()
+    records = memoryview(records)
     batches = _fetched_batches(log, records)
     first_offset = last_offset = -1
     max_timestamp = NO_TIMESTAMP
@@ -175,7 +180,7 @@ def _fetched_batches(log: "Log", records: memoryview) -> list[tuple[int, BatchHe
             header = read_header(records, position)
         except CorruptRecordError:
             break
-        if header.magic != 2 or header.batch_length < 0:
+        if header.magic != 2 or header.size_bytes < HEADER_BYTES:
             raise _corrupt(log, header, f"magic {header.magic} and length {header.batch_length}")
         if position + header.size_bytes > len(records):
             break

@@ -9,7 +9,7 @@ Called by `Segment`; slices travel from `Log.read` to the connection that sends 
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidelog.storage._pools import DESCRIPTORS
@@ -28,10 +28,10 @@ class OpenFile:
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
-    def __del__(self, _close: "object" = os.close) -> None:
+    def __del__(self, _close: Callable[[int], None] = os.close) -> None:
         # `os.close` is bound early: at interpreter shutdown the module may already be gone.
         with contextlib.suppress(OSError):
-            _close(self.fd)  # type: ignore[operator]
+            _close(self.fd)
 
 
 class FileSlice:
@@ -81,7 +81,9 @@ class LogFile:
 
     def release(self) -> None:
         """Let the descriptor go; it closes once no slice needs it."""
-        self.handle = None
+        if self.handle is not None:
+            self.handle = None
+            DESCRIPTORS.discard(self)
 
     def write(self, buffers: Sequence[Buffer], position: int) -> None:
         """Write all buffers, one after the other, at `position`."""

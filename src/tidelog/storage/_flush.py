@@ -54,17 +54,22 @@ class FlushJob:
             raise LogDirFailure(self._parent_directory, error) from error
 
 
-def prepare(log: "Log", up_to: int | None) -> FlushJob:
-    """See `Log.prepare_flush`."""
+def prepare_flush(log: "Log", up_to: int | None = None) -> FlushJob:
+    """Write what is staged and say what must be synced for everything below `up_to` (or all) to be on disk.
+
+    The job's `run` may be called on another thread; `complete_flush` then moves the recovery point.
+    """
     log.write_staged()
     end_offset = log.log_end_offset if up_to is None else min(up_to, log.log_end_offset)
     files: list[OpenFile] = []
     epochs = None
     try:
         if end_offset > log.recovery_point:
-            for segment in log.segments.since(log.recovery_point):
-                if segment.base_offset < end_offset and segment.size_bytes:
-                    files.append(segment.log_file.open())
+            files += [
+                segment.log_file.open()
+                for segment in log.segments.since(log.recovery_point)
+                if segment.base_offset < end_offset and segment.size_bytes
+            ]
         paths = log.take_unsynced_paths()
         if log.leader_epochs.is_dirty:
             log.leader_epochs.is_dirty = False
@@ -74,7 +79,7 @@ def prepare(log: "Log", up_to: int | None) -> FlushJob:
     return FlushJob(end_offset, log.generation, log.parent_directory, files, paths, epochs)
 
 
-def complete(log: "Log", job: FlushJob, now_ms: int | None) -> None:
-    """See `Log.complete_flush`. A log truncated meanwhile may hold other records at the same offsets."""
+def complete_flush(log: "Log", job: FlushJob, now_ms: int | None = None) -> None:
+    """A job has been run: what it covers is on disk, unless the log was truncated and then refilled meanwhile."""
     if job.generation == log.generation:
         log.mark_flushed(job.up_to, now_ms)

@@ -4,9 +4,9 @@ The file of an active segment is as long as `segment.index.bytes` allows, its un
 is trimmed to its entries when the segment is rolled or closed. The mapping is made at the first use and may be dropped
 at any time, because a process has far fewer descriptors than a broker may have indexes (`_pools`).
 
-A store into a mapped hole makes the file system find a block, and on a full disk it answers with a signal that kills the
-process. So a page of the file is written through a descriptor, where a full disk is an ordinary `OSError`, before the
-first entry is stored in it.
+A store into a mapped hole makes the file system find a block, and on a full disk it answers with a signal that kills
+the process. So a page of the file is written through a descriptor, where a full disk is an ordinary `OSError`, before
+the first entry is stored in it.
 """
 
 import mmap
@@ -78,6 +78,7 @@ class MappedIndex(ABC):
         if self._map is not None:
             self._map.close()
             self._map = None
+            MAPPINGS.discard(self)
         self._reserved_entries = 0
 
     def mapped(self) -> mmap.mmap:

@@ -14,7 +14,7 @@ EARLIEST_TIMESTAMP: Final = -2
 
 
 def offset_for_timestamp(log: "Log", timestamp: int) -> TimestampOffset | None:
-    """See `Log.offset_for_timestamp`: the first segment that reaches `timestamp` is searched, as in Kafka."""
+    """The first record that is not older than `timestamp`, in the first segment that reaches it."""
     log.write_staged()
     try:
         for segment in log.segments:
@@ -28,7 +28,7 @@ def offset_for_timestamp(log: "Log", timestamp: int) -> TimestampOffset | None:
 
 
 def max_timestamp_offset(log: "Log") -> TimestampOffset | None:
-    """See `Log.max_timestamp_offset`."""
+    """The record with the largest timestamp (KIP-734); None when the log has none."""
     log.write_staged()
     try:
         segment = max(log.segments, key=lambda candidate: candidate.max_timestamp())
@@ -40,14 +40,19 @@ def max_timestamp_offset(log: "Log") -> TimestampOffset | None:
 
 
 def earliest(log: "Log") -> TimestampOffset:
-    """See `Log.earliest`. The first epoch is that of the log start only if it began there or before."""
+    """The log start offset and, where known, its epoch: the first one, if it began there or before."""
     first = log.leader_epochs.earliest()
     epoch = first.epoch if first is not None and first.start_offset <= log.log_start_offset else NO_EPOCH
     return TimestampOffset(NO_TIMESTAMP, log.log_start_offset, epoch)
 
 
+def latest(log: "Log") -> TimestampOffset:
+    """The log end offset and the latest epoch."""
+    return TimestampOffset(NO_TIMESTAMP, log.log_end_offset, log.leader_epochs.latest_epoch)
+
+
 def offsets_before(log: "Log", timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
-    """See `Log.offsets_before`."""
+    """For ListOffsets version 0: where segments begin that were not modified after `timestamp`, newest first."""
     try:
         times = [
             (max(segment.base_offset, log.log_start_offset), segment.last_modified_ms()) for segment in log.segments

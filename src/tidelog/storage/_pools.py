@@ -7,8 +7,11 @@ they obey is: `DESCRIPTORS` for log files, `MAPPINGS` for memory-mapped indexes.
 """
 
 import resource
-from collections import deque
+from collections import OrderedDict
 from typing import Final, Protocol
+
+_PLENTY: Final = 1 << 18
+"""What a process without a limit is taken to have."""
 
 
 class Member(Protocol):
@@ -16,11 +19,8 @@ class Member(Protocol):
 
     recently_used: bool
 
-    def is_open(self) -> bool:
-        """Whether a descriptor is held now."""
-
     def release(self) -> None:
-        """Give the descriptor up; the next use takes a new one."""
+        """Give the descriptor up, and the place in the pool; the next use takes new ones."""
 
 
 class Pool:
@@ -31,7 +31,7 @@ class Pool:
     def __init__(self, share: float, fewest: int) -> None:
         self.share = share
         self.fewest = fewest
-        self._members: deque[Member] = deque()
+        self._members: OrderedDict[Member, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._members)
@@ -40,29 +40,31 @@ class Pool:
         """The most members that stay open, from the process's current limit of descriptors."""
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if descriptors == resource.RLIM_INFINITY:
-            return 1 << 20
+            descriptors = _PLENTY
         return max(self.fewest, int(descriptors * self.share))
 
     def admit(self, member: Member) -> None:
         """Count `member`, which has just been opened, and close others where there are too many."""
         members = self._members
-        members.append(member)
+        members[member] = None
         # The limit is asked for only now and then: a system call for each opened file would be felt.
         if len(members) >= self.fewest and len(members) > self.limit():
             self._evict(len(members) - self.limit())
 
+    def discard(self, member: Member) -> None:
+        """Forget a member that has been closed."""
+        self._members.pop(member, None)
+
     def _evict(self, excess: int) -> None:
         members = self._members
-        newest = members[-1]
+        newest = next(reversed(members))
         for _ in range(2 * len(members)):
             if excess <= 0:
                 return
-            member = members.popleft()
-            if not member.is_open():
-                excess -= 1
-            elif member.recently_used or member is newest:
+            member = next(iter(members))
+            if member.recently_used or member is newest:
                 member.recently_used = False
-                members.append(member)
+                members.move_to_end(member)
             else:
                 member.release()
                 excess -= 1

@@ -24,7 +24,7 @@ _COUNT: Final = Struct(">i")
 
 
 class SnapshotEntry(NamedTuple):
-    """One producer of a snapshot. Only its last batch is kept, so after a restart only that one is a known duplicate."""
+    """One producer of a snapshot. Only its last batch is kept, so only that one is a known duplicate afterwards."""
 
     producer_id: int
     producer_epoch: int

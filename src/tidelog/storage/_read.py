@@ -18,7 +18,11 @@ NOTHING: Final = LogRead(None, -1, -1, False)
 
 
 def read(log: "Log", offset: int, max_bytes: int, max_offset_exclusive: int, min_one_message: bool) -> LogRead:
-    """See `Log.read`."""
+    """Bytes from the batch that holds `offset` on, below `max_offset_exclusive` and never unwritten ones.
+
+    The slice lies in one segment and may end within a batch. With `min_one_message` the first batch is whole even if it
+    is larger than `max_bytes`. Raises ApiError OFFSET_OUT_OF_RANGE outside of the log.
+    """
     if offset < log.log_start_offset or offset > log.log_end_offset:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -92,14 +96,14 @@ def _slice(segment: Segment, start: int, end: int, max_bytes: int, min_one_messa
         elif min_one_message:
             length = min(first_bytes, length)
         else:
-            length = max_bytes
+            length = max(max_bytes, 0)
             is_cut = True
     piece = segment.slice(start, length) if length > 0 else None
     return LogRead(piece, segment.base_offset, start, is_cut)
 
 
-def end_offset(log: "Log", result: LogRead) -> int:
-    """See `Log.read_end_offset`."""
+def read_end_offset(log: "Log", result: LogRead) -> int:
+    """An offset at or after the end of what was read, as close as the index tells."""
     if result.slice is None:
         return log.log_start_offset
     slot = log.segments.slot_of(result.segment_base_offset)
@@ -112,7 +116,7 @@ def end_offset(log: "Log", result: LogRead) -> int:
 
 
 def aborted_transactions(log: "Log", start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """See `Log.aborted_transactions`."""
+    """The aborted transactions with records in [start_offset, end_offset)."""
     found: list[AbortedTransaction] = []
     for segment in log.segments.since(start_offset):
         entries, is_complete = segment.transaction_index.collect(start_offset, end_offset)

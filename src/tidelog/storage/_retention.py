@@ -20,7 +20,7 @@ _IsDue = Callable[[Segment, Segment | None], bool]
 
 
 def delete_old_segments(log: "Log", now_ms: int) -> list[tuple[Segment, DeletionReason]]:
-    """See `Log.delete_old_segments`."""
+    """Delete what retention no longer keeps; what went, and why."""
     log.write_staged()
     try:
         deleted = _delete(log, _before_log_start(log), DeletionReason.LOG_START_OFFSET, now_ms)

@@ -11,14 +11,14 @@ from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
 from tidelog.storage._files import Buffer, LogFile
 from tidelog.wire.errors import ApiError, ErrorCode
 
-_PREFIX: Final = Struct(">qiibIhi")
-"""Base offset, length, leader epoch, magic, checksum, attributes, last offset delta."""
+_PREFIX: Final = Struct(">qi4xb6xi")
+"""Base offset, length, magic and last offset delta, which are enough to get from one batch to the next."""
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _LEGACY_TIMESTAMP: Final = Struct(">q")
 _LEGACY_TIMESTAMP_POSITION: Final = 18
 _SMALLEST_LEGACY_LENGTH: Final = 14
-_WINDOW_BYTES: Final = 8192
+_WINDOW_BYTES: Final = 6144
 _SCAN_WINDOW_BYTES: Final = 64 * 1024
 _unpack_prefix = _PREFIX.unpack_from
 
@@ -45,7 +45,7 @@ def find_batch(file: LogFile, offset: int, position: int, end: int) -> BatchPosi
         limit = len(window) - _PREFIX.size
         start = 0
         while start <= limit:
-            base_offset, length, _, magic, _, _, last_delta = _unpack_prefix(window, start)
+            base_offset, length, magic, last_delta = _unpack_prefix(window, start)
             last_offset = base_offset + last_delta if magic >= 2 else base_offset
             if length < _SMALLEST_LEGACY_LENGTH:
                 raise _corrupt(file, position + start, length)

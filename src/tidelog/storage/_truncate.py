@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def truncate_to(log: "Log", offset: int, now_ms: int) -> bool:
-    """See `Log.truncate_to`."""
+    """Remove everything from `offset` on; whether there was anything."""
     assert offset >= 0, f"truncation of {log.name} to the negative offset {offset}"
     log.write_staged()
     if offset >= log.log_end_offset:
@@ -25,7 +25,7 @@ def truncate_to(log: "Log", offset: int, now_ms: int) -> bool:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
         return False
     if log.segments[0].base_offset > offset:
-        truncate_fully(log, offset, now_ms, None)
+        truncate_fully_and_start_at(log, offset, now_ms)
         return True
     try:
         keep = log.segments.slot_of(offset) + 1
@@ -33,6 +33,7 @@ def truncate_to(log: "Log", offset: int, now_ms: int) -> bool:
         log.active_segment.truncate_to(offset, now_ms)
         log.leader_epochs.truncate_from_end(offset)
         start_offset = min(offset, log.log_start_offset)
+        log.producer_state.map_end_offset = log.log_end_offset
         rebuild_producer_state(log.producer_state, list(log.segments), start_offset, offset, now_ms)
     except OSError as error:
         raise log.fail(error) from error
@@ -40,8 +41,8 @@ def truncate_to(log: "Log", offset: int, now_ms: int) -> bool:
     return True
 
 
-def truncate_fully(log: "Log", offset: int, now_ms: int, log_start_offset: int | None) -> None:
-    """See `Log.truncate_fully_and_start_at`."""
+def truncate_fully_and_start_at(log: "Log", offset: int, now_ms: int, log_start_offset: int | None = None) -> None:
+    """Remove everything; the log goes on at `offset`."""
     log.write_staged()
     try:
         mark_deleted(log, log.remove_segments(0, len(log.segments)))
@@ -51,6 +52,7 @@ def truncate_fully(log: "Log", offset: int, now_ms: int, log_start_offset: int |
     except OSError as error:
         raise log.fail(error) from error
     log.set_end_offset(offset, offset if log_start_offset is None else log_start_offset)
+    log.update_high_watermark(offset)
 
 
 def rebuild_producer_state(

@@ -1,9 +1,9 @@
 """The log of one partition: its segments, and everything that is appended to and read from them.
 
-Appends are staged. `append_as_leader` checks a batch, gives it its offsets and does all the bookkeeping, but only keeps a
-view of the bytes; `write_staged` puts everything staged into the active segment with one system call. The broker calls
-it once in each turn of its loop, before it answers, so that many small appends share one write. Whoever needs the file
-itself (roll, flush, truncation) writes what is staged first, so staged bytes always belong to the active segment.
+Appends are staged. `append_as_leader` checks a batch, gives it its offsets and does all the bookkeeping, but only keeps
+a view of the bytes; `write_staged` puts everything staged into the active segment with one system call. The broker
+calls it once in each turn of its loop, before it answers, so that many small appends share one write. Whoever needs the
+file itself (roll, flush, truncation) writes what is staged first, so staged bytes always belong to the active segment.
 
 `log_start_offset` ≤ `high_watermark` ≤ `log_end_offset`, and `written_end_offset` ≤ `log_end_offset` always hold.
 
@@ -11,37 +11,36 @@ When the operating system refuses a write the log is of no more use: `LogDirFail
 the whole directory goes offline. Nothing staged at that moment counts as written.
 
 One thread owns a log. Only a `FlushJob` may be run elsewhere.
+
+Methods that make up a subject of their own are functions of the modules imported as `_append`, `_read`, `_lookup`,
+`_retention`, `_truncate`, `_flush` and `_lifecycle`, with the log as their first argument.
 """
 
+import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
 from tidelog.config import LogConfig
 from tidelog.records._checksum import crc32c
 from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
-from tidelog.storage import _append, _flush, _lookup, _read, _retention, _truncate, names
-from tidelog.storage._flush import FlushJob
+from tidelog.storage import _append, _flush, _lifecycle, _lookup, _read, _retention, _truncate, names
+from tidelog.storage._lifecycle import OnFilesDeleted
 from tidelog.storage._segments import SegmentList
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.leader_epochs import LeaderEpochCache
 from tidelog.storage.producer_state import ProducerEntry, ProducerStateManager
 from tidelog.storage.segment import Segment, segment_ms
-from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.storage.types import (
     AppendOrigin,
-    DeletionReason,
     EpochEndOffset,
     LogAppendInfo,
-    LogRead,
     StartOffsetReason,
-    TimestampOffset,
 )
 from tidelog.wire.errors import ApiError, ErrorCode
 
-OnFilesDeleted = Callable[[Sequence[str], int], None]
-"""Called with the paths of files that were renamed to `.deleted` and the delay in ms after which they may go."""
+logger = logging.getLogger(__name__)
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
@@ -110,6 +109,7 @@ class Log:
         leader_epochs: LeaderEpochCache,
         topic_id: bytes | None = None,
         on_files_deleted: OnFilesDeleted | None = None,
+        is_new: bool = False,
         now_ms: int = 0,
     ) -> None:
         """Put loaded parts together: `segments` ascending and at least one, `next_offset` where the last one ends."""
@@ -124,7 +124,7 @@ class Log:
         self.active_segment = segments[-1]
         self._written_bytes = self.active_segment.size_bytes
         self._staged: list[memoryview] = []
-        self._unsynced_paths: list[str] = []
+        self._unsynced_paths = [directory, self.parent_directory] if is_new else []
         self.known_positions: dict[int, int] = {}
         """Positions in the active segment at which reads have ended: there the next ones begin."""
         self.generation = 0
@@ -139,46 +139,7 @@ class Log:
         self.is_flush_due = False
         self.update_config(config)
 
-    @classmethod
-    def create(
-        cls,
-        directory: str,
-        topic: str,
-        partition: int,
-        config: LogConfig,
-        now_ms: int,
-        *,
-        producer_expiration_ms: int = 86_400_000,
-        topic_id: bytes | None = None,
-        on_files_deleted: OnFilesDeleted | None = None,
-        start_offset: int = 0,
-    ) -> "Log":
-        """Make the directory and the files of a new, empty log. Nothing stays open until the first append."""
-        try:
-            os.mkdir(directory, 0o755)
-            segment = Segment.create(directory, start_offset, config, now_ms)
-        except OSError as error:
-            raise LogDirFailure(os.path.dirname(directory), error) from error
-        state = ProducerStateManager(
-            f"{topic}-{partition}", directory, expiration_ms=producer_expiration_ms, snapshots=[]
-        )
-        log = cls(
-            directory,
-            topic,
-            partition,
-            config,
-            segments=[segment],
-            log_start_offset=start_offset,
-            recovery_point=start_offset,
-            next_offset=start_offset,
-            producer_state=state,
-            leader_epochs=LeaderEpochCache(directory),
-            topic_id=topic_id,
-            on_files_deleted=on_files_deleted,
-            now_ms=now_ms,
-        )
-        log._unsynced_paths += [directory, log.parent_directory]
-        return log
+    create = staticmethod(_lifecycle.create_log)
 
     def __repr__(self) -> str:
         return (
@@ -207,27 +168,13 @@ class Log:
         if size < HEADER_BYTES or origin is not _CLIENT or not self._fast_path:
             return _append.append_checked(self, records, leader_epoch, now_ms, origin)
         header = _unpack_header(records)
-        (
-            base_offset,
-            length,
-            _,
-            magic,
-            crc,
-            attributes,
-            last_delta,
-            _,
-            max_timestamp,
-            producer_id,
-            epoch,
-            sequence,
-            count,
-        ) = header
+        base, length, _, magic, crc, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
         if not (
             magic == 2
             and length == size - LENGTH_PREFIX_BYTES
             and size <= self._batch_bytes_max
-            and base_offset == 0
-            and count == last_delta + 1 > 0
+            and base == 0
+            and count == delta + 1 > 0
             and not attributes & _UNUSUAL_ATTRIBUTES
             and attributes & _CODEC_MASK <= _ZSTD
             and (sequence >= 0 <= epoch if producer_id >= 0 else not attributes & _TRANSACTIONAL)
@@ -241,7 +188,7 @@ class Log:
             if duplicate is not None:
                 return duplicate
         first_offset = self.log_end_offset
-        last_offset = first_offset + last_delta
+        last_offset = first_offset + delta
         segment = self.active_segment
         if (
             segment.size_bytes + size > self._segment_bytes
@@ -267,12 +214,7 @@ class Log:
             (first_offset, last_offset, max_timestamp, _NO_TIMESTAMP, self.log_start_offset, count, size, False),
         )
 
-    def append_as_follower(self, records: bytes | bytearray | memoryview, now_ms: int) -> LogAppendInfo:
-        """Stage batches fetched from the leader, offsets and epochs as they are; an incomplete last batch is left out.
-
-        Raises AppendOffsetError when the offsets do not continue the log, and ApiError for corrupt bytes.
-        """
-        return _append.append_fetched(self, memoryview(records), now_ms)
+    append_as_follower = _append.append_as_follower
 
     def write_staged(self) -> None:
         """Write everything staged to the active segment."""
@@ -305,7 +247,7 @@ class Log:
         return bool(self._staged)
 
     def fail(self, cause: OSError) -> LogDirFailure:
-        """The operating system refused: drop what is staged and refuse everything from now on. Returns what to raise."""
+        """The operating system refused: drop what is staged, refuse everything from now on. Returns what to raise."""
         self._staged = []
         self._fast_path = False
         self._failure = LogDirFailure(self.parent_directory, cause)
@@ -387,41 +329,14 @@ class Log:
 
     # --- out ---
 
-    def read(self, offset: int, max_bytes: int, max_offset_exclusive: int, min_one_message: bool) -> LogRead:
-        """Bytes from the batch that holds `offset` on, below `max_offset_exclusive` and never unwritten ones.
-
-        The slice lies in one segment and may end within a batch. With `min_one_message` the first batch is whole even
-        if it is larger than `max_bytes`. Raises ApiError OFFSET_OUT_OF_RANGE outside of the log.
-        """
-        return _read.read(self, offset, max_bytes, max_offset_exclusive, min_one_message)
-
-    def read_end_offset(self, read: LogRead) -> int:
-        """An offset at or after the end of what was read, as close as the index tells."""
-        return _read.end_offset(self, read)
-
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in [start_offset, end_offset)."""
-        return _read.aborted_transactions(self, start_offset, end_offset)
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not older than `timestamp`."""
-        return _lookup.offset_for_timestamp(self, timestamp)
-
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The record with the largest timestamp (KIP-734); None when the log has none."""
-        return _lookup.max_timestamp_offset(self)
-
-    def earliest(self) -> TimestampOffset:
-        """The log start offset and, where known, its epoch."""
-        return _lookup.earliest(self)
-
-    def latest(self) -> TimestampOffset:
-        """The log end offset and the latest epoch."""
-        return TimestampOffset(_NO_TIMESTAMP, self.log_end_offset, self.leader_epochs.latest_epoch)
-
-    def offsets_before(self, timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
-        """What ListOffsets version 0 asks for: base offsets of segments not modified after `timestamp`, newest first."""
-        return _lookup.offsets_before(self, timestamp, max_offsets, now_ms)
+    read = _read.read
+    read_end_offset = _read.read_end_offset
+    aborted_transactions = _read.aborted_transactions
+    offset_for_timestamp = _lookup.offset_for_timestamp
+    max_timestamp_offset = _lookup.max_timestamp_offset
+    earliest = _lookup.earliest
+    latest = _lookup.latest
+    offsets_before = _lookup.offsets_before
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
         """The largest epoch known that is at most `leader_epoch`, and where it ends; (-1, -1) when unknown."""
@@ -459,9 +374,11 @@ class Log:
         unstable = self.first_unstable_offset
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
-    def maybe_increment_log_start_offset(self, offset: int, reason: StartOffsetReason) -> bool:  # noqa: ARG002
-        """Records before `offset` are gone from now on; whether that moved the start. OFFSET_OUT_OF_RANGE above the
-        high watermark. Segments that are wholly before it go with the next `delete_old_segments`.
+    def maybe_increment_log_start_offset(self, offset: int, reason: StartOffsetReason) -> bool:
+        """Records before `offset` are gone from now on; whether that moved the start.
+
+        Segments that are wholly before it go with the next `delete_old_segments`. Raises ApiError OFFSET_OUT_OF_RANGE
+        above the high watermark.
         """
         if offset > self.high_watermark:
             raise ApiError(
@@ -475,6 +392,7 @@ class Log:
         self.recovery_point = max(self.recovery_point, offset)
         self.leader_epochs.truncate_from_start(offset)
         self.producer_state.on_log_start_offset(offset)
+        logger.info("log start offset of %s moved to %d: %s", self.name, offset, reason.value)
         return True
 
     def set_end_offset(self, end_offset: int, start_offset: int) -> None:
@@ -505,37 +423,21 @@ class Log:
         active.index_interval_bytes = config.index_interval_bytes
         active.update_roll_limits()
 
-    def delete_old_segments(self, now_ms: int) -> list[tuple[Segment, DeletionReason]]:
-        """Delete what retention no longer keeps; what went, oldest first."""
-        return _retention.delete_old_segments(self, now_ms)
+    delete_old_segments = _retention.delete_old_segments
+    truncate_to = _truncate.truncate_to
+    truncate_fully_and_start_at = _truncate.truncate_fully_and_start_at
 
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers idle for `producer.id.expiration.ms`; how many."""
         return self.producer_state.remove_expired(now_ms)
-
-    def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """Remove everything from `offset` on; whether there was anything."""
-        return _truncate.truncate_to(self, offset, now_ms)
-
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int, log_start_offset: int | None = None) -> None:
-        """Remove everything; the log goes on at `offset`."""
-        _truncate.truncate_fully(self, offset, now_ms, log_start_offset)
 
     @property
     def unflushed_messages(self) -> int:
         """How many offsets are not known to be on disk."""
         return self.log_end_offset - self.recovery_point
 
-    def prepare_flush(self, up_to: int | None = None) -> FlushJob:
-        """Write what is staged and say what must be synced for everything below `up_to` (the end) to be on disk.
-
-        The job's `run` may be called on another thread; `complete_flush` then moves the recovery point.
-        """
-        return _flush.prepare(self, up_to)
-
-    def complete_flush(self, job: FlushJob, now_ms: int | None = None) -> None:
-        """A job has been run: what it covers is on disk."""
-        _flush.complete(self, job, now_ms)
+    prepare_flush = _flush.prepare_flush
+    complete_flush = _flush.complete_flush
 
     def take_unsynced_paths(self) -> list[str]:
         """What the next flush syncs by name: indexes and snapshots of rolled segments, directories of new files."""
@@ -556,43 +458,6 @@ class Log:
         job.run()
         self.complete_flush(job, now_ms)
 
-    def close(self) -> None:
-        """Close cleanly: write what is staged, snapshot the producers, trim the files and let go of them.
-
-        The caller flushes first where the clean-shutdown marker is to vouch for the data.
-        """
-        self.write_staged()
-        try:
-            self.producer_state.map_end_offset = self.log_end_offset
-            self.producer_state.take_snapshot()
-            self.leader_epochs.flush()
-            self.active_segment.close()
-            for segment in self.segments:
-                segment.release()
-        except OSError as error:
-            raise self.fail(error) from error
-
-    def release(self) -> None:
-        """Let go of the files without writing anything: the directory has failed, or is about to be deleted."""
-        self._staged = []
-        for segment in self.segments:
-            segment.release()
-
-    def rename_for_delete(self) -> str:
-        """Rename the directory to `<topic>-<partition>.<id>-delete`, so that the partition's name is free; the path.
-
-        Nothing may be appended any more. Fetches under way can go on reading.
-        """
-        self.write_staged()
-        name = names.delete_directory(self.topic, self.partition, os.urandom(16).hex())
-        directory = os.path.join(self.parent_directory, name)
-        try:
-            os.rename(self.directory, directory)
-        except OSError as error:
-            raise self.fail(error) from error
-        self.directory = directory
-        self.producer_state.move_to(directory)
-        self.leader_epochs.directory = directory
-        for segment in self.segments:
-            segment.move_to(directory)
-        return directory
+    close = _lifecycle.close
+    release = _lifecycle.release
+    rename_for_delete = _lifecycle.rename_for_delete

@@ -148,7 +148,7 @@ class ProducerStateManager:
         transaction_timeout_ms_max: int = 900_000,
         snapshots: list[int] | None = None,
     ) -> None:
-        """`snapshots`: the offsets of the snapshot files there are, ascending; the directory is searched if not given."""
+        """`snapshots`: the offsets of the snapshot files, ascending; the directory is searched if not given."""
         self.partition = partition
         self.directory = directory
         self.expiration_ms = expiration_ms
@@ -445,7 +445,7 @@ class ProducerStateManager:
         return path + DELETED_SUFFIX
 
     def remove_stray_snapshots(self, segment_base_offsets: set[int]) -> None:
-        """Delete snapshots that belong to no segment, except the newest if it is above all segments: a clean shutdown's."""
+        """Delete snapshots that belong to no segment, except a newest one above all segments: a clean shutdown's."""
         strays = [offset for offset in self._snapshots if offset not in segment_base_offsets]
         if strays and strays[-1] >= max(segment_base_offsets, default=-1):
             strays.pop()
@@ -459,8 +459,5 @@ class ProducerStateManager:
 
 def list_snapshots(directory: str) -> list[int]:
     """The offsets of the snapshot files in a directory, ascending."""
-    found = []
-    for name in os.listdir(directory):
-        if name.endswith(SNAPSHOT_SUFFIX) and (offset := offset_of(name)) is not None:
-            found.append(offset)
-    return sorted(found)
+    found = (offset_of(name) for name in os.listdir(directory) if name.endswith(SNAPSHOT_SUFFIX))
+    return sorted(offset for offset in found if offset is not None)

@@ -156,25 +156,31 @@ class Segment:
     def _begin(self, max_timestamp: int, now_ms: int) -> None:
         """The first batch decides how the age of the segment is measured: by its timestamp, or by the clock."""
         self._first_timestamp = max_timestamp
-        self.created_ms = min(self.created_ms, now_ms)
-        self.update_roll_limits()
+        if max_timestamp >= 0:
+            self.update_roll_limits()
+        else:
+            self.roll_clock_ms = self.created_ms + self.segment_ms - self.roll_jitter_ms
 
     def update_roll_limits(self) -> None:
         """Set the times after which the segment is old enough to be rolled."""
         waited_ms_max = self.segment_ms - self.roll_jitter_ms
         self.roll_timestamp = self.roll_clock_ms = NEVER
-        if self.size_bytes == 0 and self._first_timestamp == NO_TIMESTAMP:
-            return
-        first_timestamp = self.first_timestamp()
-        if first_timestamp >= 0:
+        first_timestamp = self._first_timestamp
+        if first_timestamp == _UNKNOWN:
+            # Reading it can wait: the next append finds itself beyond the limits and asks `should_roll`.
+            self.roll_timestamp = self.roll_clock_ms = NO_TIMESTAMP
+        elif first_timestamp >= 0:
             self.roll_timestamp = first_timestamp + waited_ms_max
-        else:
+        elif self.size_bytes > 0:
             self.roll_clock_ms = self.created_ms + waited_ms_max
 
     def should_roll(
         self, max_timestamp: int, last_offset: int, size_bytes: int, segment_bytes: int, now_ms: int
     ) -> bool:
         """Whether batches of `size_bytes` up to `last_offset` must go to a new segment."""
+        if self._first_timestamp == _UNKNOWN:
+            self.first_timestamp()
+            self.update_roll_limits()
         return (
             self.size_bytes > segment_bytes - size_bytes
             or (self.size_bytes > 0 and (max_timestamp > self.roll_timestamp or now_ms > self.roll_clock_ms))
