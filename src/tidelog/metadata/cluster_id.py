@@ -1,0 +1,32 @@
+"""Who we are: the id of the cluster, and the id of a broker that was given none. Called once, at start."""
+
+import os
+from collections.abc import Callable
+
+from tidelog.metadata import paths
+from tidelog.metadata.errors import NoNodeError
+from tidelog.metadata.store import Store
+from tidelog.metadata.tree import decode_cluster_id, encode_cluster_id
+from tidelog.metadata.uuids import random_uuid
+from tidelog.metadata.walk import create_if_missing, ensure_paths
+from tidelog.wire.primitives import uuid_to_text
+
+
+def get_or_create_cluster_id(store: Store, random_bytes: Callable[[int], bytes] = os.urandom) -> str:
+    """The cluster's id, 22 characters; the first broker ever to start makes it up."""
+    try:
+        return decode_cluster_id(store.get(paths.CLUSTER_ID)[0])
+    except NoNodeError:
+        ensure_paths(store, ["/cluster"])
+        # Of two brokers that start at once one comes first, and both read what it wrote.
+        create_if_missing(store, paths.CLUSTER_ID, encode_cluster_id(uuid_to_text(random_uuid(random_bytes))))
+        return decode_cluster_id(store.get(paths.CLUSTER_ID)[0])
+
+
+def generate_broker_id(store: Store, reserved_max_id: int) -> int:
+    """A broker id that was never given out, above `reserved.broker.max.id`.
+
+    Each write to the sequence node raises its version, and no two writers are told the same one.
+    """
+    ensure_paths(store, [paths.BROKER_SEQUENCE])
+    return reserved_max_id + store.set(paths.BROKER_SEQUENCE, b"").version

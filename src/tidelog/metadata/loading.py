@@ -1,0 +1,54 @@
+"""From the tree to the image, in one go: what a broker does when it starts."""
+
+from contextlib import suppress
+
+from tidelog.metadata import paths
+from tidelog.metadata.errors import MalformedNodeError, NoNodeError
+from tidelog.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from tidelog.metadata.store import Store
+from tidelog.metadata.tree import (
+    TopicAssignment,
+    decode_broker,
+    decode_controller,
+    decode_partition_state,
+    decode_topic,
+)
+from tidelog.wire.primitives import NO_UUID
+
+
+def load_image(store: Store, cluster_id: str) -> ClusterImage:
+    """The cluster as the tree has it now. A node that cannot be read raises, with its path, rather than be left out."""
+    image = ClusterImage(cluster_id)
+    with suppress(NoNodeError):
+        image.set_controller(decode_controller(store.get(paths.CONTROLLER)[0]))
+    broker_ids = _broker_ids(store)
+    for broker_id, node in zip(broker_ids, store.get_many(list(map(paths.broker, broker_ids))), strict=True):
+        if node is not None:
+            data, stat = node
+            image.set_broker(BrokerImage.of(decode_broker(broker_id, data), stat.czxid))
+    names = store.children(paths.TOPICS)
+    for name, node in zip(names, store.get_many(list(map(paths.topic, names))), strict=True):
+        if node is not None:
+            image.set_topic(load_topic(store, name, decode_topic(name, node[0])))
+    return image
+
+
+def _broker_ids(store: Store) -> list[int]:
+    names = store.children(paths.BROKER_IDS)
+    for name in names:
+        if not (name.isascii() and name.isdigit() and len(name) <= 10):
+            raise MalformedNodeError(f"{paths.BROKER_IDS}/{name}", "malformed node: its name is not a broker id")
+    return [int(name) for name in names]
+
+
+def load_topic(store: Store, name: str, assignment: TopicAssignment) -> TopicImage:
+    """One topic, with the state of its partitions."""
+    count = len(assignment.partitions)
+    nodes = store.get_many([paths.partition_state(name, index) for index in range(count)])
+    partitions = [
+        PartitionImage.of(index, replicas, None)
+        if node is None
+        else PartitionImage.of(index, replicas, decode_partition_state(name, index, node[0]), node[1].version)
+        for index, (replicas, node) in enumerate(zip(assignment.partitions, nodes, strict=True))
+    ]
+    return TopicImage(name, assignment.topic_id or NO_UUID, partitions)

@@ -1,0 +1,65 @@
+"""Where things stand in the metadata tree: the node paths of Kafka's ZooKeeper mode. `tree` says what they hold."""
+
+from typing import Final
+
+CLUSTER_ID: Final = "/cluster/id"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQUENCE: Final = "/brokers/seqid"
+TOPICS: Final = "/brokers/topics"
+CONFIG: Final = "/config"
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_CHANGE_PREFIX: Final = "config_change_"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+ISR_CHANGES: Final = "/isr_change_notification"
+ISR_CHANGE_PREFIX: Final = "isr_change_"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
+
+CONFIG_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
+DEFAULT_ENTITY: Final = "<default>"
+"""The name under which settings for every broker, client or user stand that has none of its own."""
+
+PERSISTENT_ROOTS: Final = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
+    *(f"{CONFIG}/{kind}" for kind in CONFIG_TYPES),
+)
+"""What a broker makes when it starts and finds missing."""
+
+
+def broker(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def partitions(topic_name: str) -> str:
+    return f"{TOPICS}/{topic_name}/partitions"
+
+
+def partition(topic_name: str, index: int) -> str:
+    return f"{TOPICS}/{topic_name}/partitions/{index}"
+
+
+def partition_state(topic_name: str, index: int) -> str:
+    return f"{TOPICS}/{topic_name}/partitions/{index}/state"
+
+
+def config(kind: str, name: str) -> str:
+    return f"{CONFIG}/{kind}/{name}"
+
+
+def topic_deletion(name: str) -> str:
+    return f"{DELETE_TOPICS}/{name}"
