@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.admin import Admin, open_socket, read_frame
@@ -41,6 +41,7 @@ class Bench:
     scratch: Path
     seconds: float
     warm_up_seconds: float
+    fresh_warm_up_seconds: float
     is_quick: bool = False
     effort: Effort = field(default_factory=Effort)
 
@@ -64,10 +65,8 @@ class Bench:
             broker.kill()
 
     def on(self, broker: BrokerProcess) -> Bench:
-        """The same bench with another broker; effort is counted together."""
-        return Bench(
-            broker, self.make_broker, self.scratch, self.seconds, self.warm_up_seconds, self.is_quick, self.effort
-        )
+        """The same bench with a fresh broker, which wants a longer warm-up; effort is counted together."""
+        return replace(self, broker=broker, warm_up_seconds=self.fresh_warm_up_seconds)
 
     @contextmanager
     def topic(self, partitions: int = 1) -> Iterator[Topic]:
