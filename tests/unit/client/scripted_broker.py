@@ -12,7 +12,13 @@ from tidelog.wire.frames import encode_response, parse_request_header
 from tidelog.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
     FetchRequest,
+    IncrementalAlterConfigsRequest,
     ListOffsetsRequest,
     MetadataRequest,
     MetadataResponse,
@@ -28,7 +34,19 @@ from tidelog.wire.schema import Message
 
 REQUESTS: dict[int, type[Message]] = {
     request.api_key: request
-    for request in (ApiVersionsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest)
+    for request in (
+        ApiVersionsRequest,
+        CreatePartitionsRequest,
+        CreateTopicsRequest,
+        DeleteRecordsRequest,
+        DeleteTopicsRequest,
+        DescribeConfigsRequest,
+        FetchRequest,
+        IncrementalAlterConfigsRequest,
+        ListOffsetsRequest,
+        MetadataRequest,
+        ProduceRequest,
+    )
 }
 
 Script = Callable[[Any], Message | None]
