@@ -1,12 +1,12 @@
 """Makes `golden.txt`: what Apache Kafka's own serializer writes for the objects of `samples`.
 
-Needs a JDK (17 or newer) and the jars of Kafka 3.9.1 and Jackson, which `org.apache.kafka:kafka_2.13:3.9.1` brings along:
+Needs a JDK, 17 or newer, and a folder with the jars of Kafka 3.9.1 and Jackson: `libs` of Kafka's binary release, or
+what Maven collects (`mvn dependency:copy-dependencies`) for `org.apache.kafka:kafka_2.13:3.9.1`.
 
-    mvn dependency:copy-dependencies …   (or unpack Kafka's binary release: its libs/ folder has them all)
     PYTHONPATH=src python -m tests.compat.wire.make_golden path/to/libs
 
-Each object goes to Kafka as JSON; `GoldenBytes.java` has Kafka's generated converter read it and Kafka's generated message
-class write it. No code of ours takes part in making the bytes. Each line of the file is
+Each object goes to Kafka as JSON; `GoldenBytes.java` has Kafka's generated converter read it and Kafka's generated
+message class write it. No code of ours takes part in making the bytes. Each line of the file is
 
     <message> <version> <filled or sparse> <bytes in hex>
 """

@@ -1,7 +1,7 @@
 """One made-up object of every message and version, always the same, and its form in Kafka's JSON.
 
-The golden bytes were made from these objects by Kafka's own serializer (`make_golden.py`), so whatever changes here means
-that they have to be made again.
+The golden bytes were made from these objects by Kafka's own serializer (`make_golden.py`); when anything changes here,
+they have to be made again.
 """
 
 import pkgutil

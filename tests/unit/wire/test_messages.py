@@ -1,0 +1,86 @@
+"""The package of messages: what it lists, what it loads, and that every declaration is sound."""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import tidelog.wire.messages as package
+from tests.compat.wire.samples import all_messages
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.schema import Message, Struct
+
+# What Kafka 3.9 advertises in ZooKeeper mode, what its brokers say to each other there, the requests of the newer group
+# protocol, and DescribeTopicPartitions.
+_SERVED = {*range(52), 56, 57, 60, 61, 65, 66, 67, 68, 69, 75}
+
+
+def _structs(cls: type[Struct]) -> set[type[Struct]]:
+    found = {cls}
+    for field in cls.fields.values():
+        if isinstance(field.element, type):
+            found |= _structs(field.element)
+    return found
+
+
+def test_every_api_has_a_request_and_a_response_of_the_same_versions() -> None:
+    by_key: dict[int, list[type[Message]]] = {}
+    for cls in all_messages():
+        by_key.setdefault(cls.api_key, []).append(cls)
+    assert set(by_key) == _SERVED
+    for key, (request, response) in by_key.items():
+        api = "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
+        assert (request.__name__, response.__name__) == (f"{api}Request", f"{api}Response")
+        assert request.versions == response.versions
+        assert request.flexible_from == response.flexible_from
+
+
+def test_no_field_hides_a_name_of_the_schema() -> None:
+    reserved = set(dir(Message)) | {"api_key", "versions", "flexible_from"}
+    for message in all_messages():
+        for cls in _structs(message):
+            taken = reserved if cls is message else set(dir(Struct))
+            assert not taken & set(cls.fields), cls
+
+
+def test_the_stub_lists_what_the_package_offers() -> None:
+    stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text())
+    listed = {
+        (alias.name, node.module) for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert listed == {(name, f"tidelog.wire.messages.{module}") for name, module in package._MODULES.items()}
+
+
+def test_the_package_offers_every_struct_whose_name_is_unique() -> None:
+    modules_of: dict[str, set[str]] = {}
+    for message in all_messages():
+        for cls in _structs(message):
+            modules_of.setdefault(cls.__name__, set()).add(cls.__module__)
+    unique = {name: module.pop() for name, module in modules_of.items() if len(module) == 1}
+    assert {name: f"{package.__name__}.{module}" for name, module in package._MODULES.items()} == unique
+    for name, module in unique.items():
+        assert getattr(package, name) is getattr(import_module(module), name)
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="NoSuchRequest"):
+        package.NoSuchRequest  # noqa: B018
+    assert "MetadataRequest" in dir(package)
+
+
+def test_naming_a_message_loads_its_module_and_no_other() -> None:
+    """Start-up pays for the messages it uses. The compiler, too, waits for the first object."""
+    program = (
+        "import sys\n"
+        "from tidelog.wire.messages import MetadataRequest\n"
+        "print(sorted(name.rpartition('.')[2] for name in sys.modules if name.startswith('tidelog.wire.')))\n"
+        "MetadataRequest().encode(12)\n"
+        "print('tidelog.wire._compiler' in sys.modules)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded, compiled = result.stdout.splitlines()
+    assert ast.literal_eval(loaded) == ["api_keys", "errors", "messages", "metadata", "primitives", "schema"]
+    assert compiled == "True"
