@@ -92,7 +92,7 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
     # Blocks must not refer to each other: Kafka's own reader refuses linked ones.
     fast_or_strong = _LZ4_FAST_LEVEL if level == DEFAULT_LEVELS[Codec.LZ4] else level
     compressor = _cramjam().lz4.Compressor(level=fast_or_strong, content_checksum=False, block_linked=False)
-    compressor.compress(data)
+    compressor.compress(bytes(data))
     return bytes(compressor.finish())
 
 

@@ -192,7 +192,8 @@ def _validate_batch(records: Buffer, rules: AppendRules, place: _Place, from_cli
     if rules.codec is None or rules.codec is codec or (header.is_control and codec is Codec.NONE):
         return _assign_in_place(view, header, rules, place)
     decoded = list(iterate_records(view, limit_bytes=rules.decompressed_bytes_max))
-    return _rebuild(decoded, header, rules, rules.codec, place)
+    max_timestamp = _check_records(_entries_of_records(decoded), header, rules, place.now_ms)
+    return _rebuild(decoded, header, rules, rules.codec, max_timestamp, place)
 
 
 def _convert(records: Buffer, rules: AppendRules, place: _Place) -> ValidatedRecords:
@@ -200,8 +201,11 @@ def _convert(records: Buffer, rules: AppendRules, place: _Place) -> ValidatedRec
         _check_size(size, rules)
     messages = read_message_set(records, rules.decompressed_bytes_max)
     header = _NO_BATCH._replace(attributes=LOG_APPEND_TIME_BIT if messages.is_log_append_time else 0)
+    # Messages outside a wrapper are batches of one each, and the first that fails decides the error of the whole.
+    batches = [messages.records] if messages.codec else [[record] for record in messages.records]
+    max_timestamp = max(_check_records(_entries_of_records(batch), header, rules, place.now_ms) for batch in batches)
     codec = messages.codec if rules.codec is None else rules.codec
-    return _rebuild(messages.records, header, rules, codec, place)
+    return _rebuild(messages.records, header, rules, codec, max_timestamp, place)
 
 
 def _only_batch(records: Buffer, header: BatchHeader) -> memoryview:
@@ -294,6 +298,10 @@ def _entries_of_batch(data: bytes, header: BatchHeader) -> Iterator[tuple[int, b
         yield (base_timestamp + timestamp_delta if log_append_time is None else log_append_time), key_bytes >= 0
 
 
+def _entries_of_records(records: list[Record]) -> Iterator[tuple[int, bool]]:
+    return ((record.timestamp, record.key is not None) for record in records)
+
+
 def _check_records(entries: Iterable[tuple[int, bool]], header: BatchHeader, rules: AppendRules, now_ms: int) -> int:
     """Check timestamp and presence of a key, record by record; returns the largest timestamp."""
     must_have_key = rules.is_compacted
@@ -327,11 +335,9 @@ def _refusal(errors: list[tuple[int, str]], has_time_error: bool) -> InvalidReco
 
 
 def _rebuild(
-    records: list[Record], header: BatchHeader, rules: AppendRules, codec: Codec, place: _Place
+    records: list[Record], header: BatchHeader, rules: AppendRules, codec: Codec, max_timestamp: int, place: _Place
 ) -> ValidatedRecords:
     """Write the records anew, offsets counted up, keeping the producer's identity."""
-    entries = ((record.timestamp, record.key is not None) for record in records)
-    max_timestamp = _check_records(entries, header, rules, place.now_ms)
     log_append_time = NO_TIMESTAMP
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         max_timestamp = log_append_time = place.now_ms
