@@ -37,8 +37,10 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     is_continued = False
     for number, natural in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
         line = natural.lstrip(_BLANKS)
-        if not is_continued:
-            if not line or line[0] in "#!":
+        if not (is_continued and joined):
+            # A continuation of nothing, a lone backslash, is still the beginning of a line.
+            if line[:1] in ("", "#", "!"):
+                is_continued = False
                 continue
             started_at, joined = number, ""
         trailing_backslashes = len(line) - len(line.rstrip("\\"))

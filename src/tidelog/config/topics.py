@@ -14,8 +14,15 @@ from tidelog.config.errors import ConfigError, InvalidValueError, UnknownSetting
 from tidelog.config.log_config import LogConfig
 
 
-def topic_config(overrides: Mapping[str, str | None], broker: BrokerConfig) -> LogConfig:
-    """The settings of a topic's logs: what it overrides, and the broker's for the rest. Raises ConfigError."""
+def topic_config(
+    overrides: Mapping[str, str | None], broker: BrokerConfig, *, ignore_unknown: bool = False
+) -> LogConfig:
+    """The settings of a topic's logs: what it overrides, and the broker's for the rest. Raises ConfigError.
+
+    Overrides that are already stored may hold names of another version: for those, `ignore_unknown`.
+    """
+    if not ignore_unknown:
+        _refuse_unknown(overrides)
     values = topic_values(overrides, broker)
     _check(values)
     return LogConfig(**_with_timestamp_bounds(values))
@@ -23,13 +30,16 @@ def topic_config(overrides: Mapping[str, str | None], broker: BrokerConfig) -> L
 
 def topic_values(overrides: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, Any]:
     """The typed value of every topic setting, by field, as DescribeConfigs shows them. Raises ConfigError."""
+    values = {each.field: broker_value(each, broker) for each in LogConfig.settings.values()}
+    return _with_timestamp_bounds(values) | parse_settings(LogConfig, overrides)
+
+
+def _refuse_unknown(overrides: Mapping[str, str | None]) -> None:
     for name, text in overrides.items():
         if name not in LogConfig.settings:
             raise UnknownSettingError(f"Unknown topic config name: {name}", setting=name)
         if text is None:
             raise ConfigError(f"Null value not supported for topic configs: {name}", setting=name)
-    values = {each.field: broker_value(each, broker) for each in LogConfig.settings.values()}
-    return _with_timestamp_bounds(values) | parse_settings(LogConfig, overrides)
 
 
 def broker_value(declared: Setting, broker: BrokerConfig) -> Any:

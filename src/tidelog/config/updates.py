@@ -1,15 +1,14 @@
-"""Dynamic changes: what AlterConfigs asks for, applied to what is stored and checked before it is stored.
+"""Dynamic changes, checked before they are stored: what AlterConfigs may do to topics, brokers and the cluster.
 
-Everything here decides and changes nothing; the handlers store what comes out.
+Everything here decides and changes nothing; the handlers store what passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from tidelog.config._kinds import LIST, PASSWORD, parse_list
+from tidelog.config._kinds import LIST, PASSWORD
 from tidelog.config._setting import Setting
 from tidelog.config.broker_config import BrokerConfig, listener_setting
 from tidelog.config.dynamic_only import DynamicOnlySettings
@@ -18,24 +17,6 @@ from tidelog.config.layers import ConfigLayers
 from tidelog.config.loading import with_suggestion
 from tidelog.config.log_config import LogConfig
 from tidelog.config.topics import topic_config
-
-
-class Operation(IntEnum):
-    """What IncrementalAlterConfigs may do with one setting."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-class ConfigChange(NamedTuple):
-    """One change of one setting. The value of a DELETE does not matter."""
-
-    name: str
-    operation: Operation
-    value: str
-
 
 # These are pools in Kafka, which refuses to more than double or halve one at once.
 _THREAD_COUNTS: Final = (
@@ -54,14 +35,14 @@ _PER_LISTENER_ONLY: Final = frozenset((
 _CLUSTER_WIDE_PER_LISTENER: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 
 
-def changed_topic(current: Mapping[str, str], changes: Iterable[ConfigChange]) -> dict[str, str]:
-    """A topic's overrides after `changes`. Raises ConfigError; `topic_config` checks the result."""
-    return _changed(current, changes, LogConfig.settings, "topic")
+def topic_list_default(name: str) -> str | None:
+    """The value of a topic setting without an override if it is a list, which can be appended to; else None."""
+    return _list_default(LogConfig.settings.get(name))
 
 
-def changed_broker(current: Mapping[str, str], changes: Iterable[ConfigChange]) -> dict[str, str]:
-    """A broker's or the cluster's dynamic settings after `changes`. Raises ConfigError; see `updated_layers`."""
-    return _changed(current, changes, BrokerConfig.settings, "broker")
+def broker_list_default(name: str) -> str | None:
+    """The value of a broker setting without an override if it is a list, which can be appended to; else None."""
+    return _list_default(BrokerConfig.settings.get(name) or listener_setting(name))
 
 
 def updated_layers(layers: ConfigLayers, properties: Mapping[str, str], *, is_cluster: bool) -> ConfigLayers:
@@ -78,34 +59,10 @@ def checked_topic(layers: ConfigLayers, overrides: Mapping[str, str]) -> LogConf
     return topic_config(overrides, layers.config)
 
 
-def _changed(
-    current: Mapping[str, str], changes: Iterable[ConfigChange], settings: Mapping[str, Setting], noun: str
-) -> dict[str, str]:
-    changed = dict(current)
-    for name, operation, value in changes:
-        if operation == Operation.SET:
-            changed[name] = value
-        elif operation == Operation.DELETE:
-            changed.pop(name, None)
-        else:
-            changed[name] = ",".join(_changed_list(changed.get(name), name, operation, value, settings, noun))
-    return changed
-
-
-def _changed_list(
-    current: str | None, name: str, operation: Operation, value: str, settings: Mapping[str, Setting], noun: str
-) -> Sequence[str]:
-    declared = settings.get(name) or listener_setting(name)
-    if declared is None:
-        raise UnknownSettingError(f"Unknown {noun} config name: {name}", setting=name)
-    if declared.kind is not LIST:
-        word = "append" if operation == Operation.APPEND else "subtract"
-        raise ConfigError(f"Config value {word} is not allowed for config key: {name}", setting=name)
-    old = parse_list(current) if current is not None else declared.default
-    items = parse_list(value)
-    if operation == Operation.APPEND:
-        return [*old, *(item for item in dict.fromkeys(items) if item not in old)]
-    return [item for item in old if item not in items]
+def _list_default(declared: Setting | None) -> str | None:
+    if declared is None or declared.kind is not LIST:
+        return None
+    return declared.format(declared.default) or ""
 
 
 def _check_names(properties: Mapping[str, str], *, is_cluster: bool) -> None:

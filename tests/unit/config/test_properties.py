@@ -33,6 +33,7 @@ from tidelog.config import ConfigError, parse_properties
         ("a=\\ud83d", {"a": "�"}),
         ("listeners=PLAINTEXT://:9092", {"listeners": "PLAINTEXT://:9092"}),
         ("\\\n", {}),
+        ("\\\n# a comment after nothing\nb=c", {"b": "c"}),
     ],
 )
 def test_lines_are_read_as_java_reads_them(text: str, properties: dict[str, str]) -> None:

@@ -55,6 +55,10 @@ def test_an_unknown_name_is_refused_in_kafkas_words() -> None:
     assert str(refused.value) == "Unknown topic config name: nope"
 
 
+def test_stored_overrides_of_another_version_do_not_stop_a_log_from_opening() -> None:
+    assert topic_config({"nope": "1", "segment.ms": "5"}, BrokerConfig(), ignore_unknown=True).segment_ms == 5
+
+
 def test_a_broker_setting_is_not_a_topic_setting() -> None:
     with pytest.raises(ConfigError, match=r"Unknown topic config name: log\.segment\.bytes"):
         topic_config({"log.segment.bytes": "1000"}, BrokerConfig())

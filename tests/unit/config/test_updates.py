@@ -3,56 +3,18 @@
 import pytest
 
 from tidelog.config import ConfigError
-from tidelog.config.errors import UnknownSettingError
 from tidelog.config.layers import ConfigLayers
-from tidelog.config.updates import (
-    ConfigChange,
-    Operation,
-    changed_broker,
-    changed_topic,
-    checked_topic,
-    updated_layers,
-)
+from tidelog.config.updates import broker_list_default, checked_topic, topic_list_default, updated_layers
 
 
-def change(name: str, operation: Operation, value: str = "") -> ConfigChange:
-    return ConfigChange(name, operation, value)
-
-
-def test_set_and_delete() -> None:
-    current = {"segment.ms": "5", "retention.ms": "6"}
-    changes = [change("segment.ms", Operation.SET, "7"), change("retention.ms", Operation.DELETE)]
-    assert changed_topic(current, changes) == {"segment.ms": "7"}
-    assert current == {"segment.ms": "5", "retention.ms": "6"}
-
-
-def test_deleting_what_is_not_set_is_fine() -> None:
-    assert changed_topic({}, [change("nope", Operation.DELETE)]) == {}
-
-
-def test_append_adds_to_the_default_what_is_not_there_yet() -> None:
-    appended = changed_topic({}, [change("cleanup.policy", Operation.APPEND, "compact,delete,compact")])
-    assert appended == {"cleanup.policy": "delete,compact"}
-
-
-def test_append_to_an_empty_list_leaves_no_empty_item() -> None:
-    name = "leader.replication.throttled.replicas"
-    assert changed_topic({}, [change(name, Operation.APPEND, "0:1, 3:4")]) == {name: "0:1,3:4"}
-
-
-def test_subtract_takes_away_what_is_there() -> None:
-    name = "leader.replication.throttled.replicas"
-    current = {name: "0:1,1:2,3:4"}
-    assert changed_topic(current, [change(name, Operation.SUBTRACT, "0:1,9:4")]) == {name: "1:2,3:4"}
-
-
-@pytest.mark.parametrize(("operation", "word"), [(Operation.APPEND, "append"), (Operation.SUBTRACT, "subtract")])
-def test_only_lists_are_appended_to_and_subtracted_from(operation: Operation, word: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        changed_topic({}, [change("retention.ms", operation, "1")])
-    assert str(refused.value) == f"Config value {word} is not allowed for config key: retention.ms"
-    with pytest.raises(UnknownSettingError, match="Unknown topic config name: nope"):
-        changed_topic({}, [change("nope", operation, "1")])
+def test_lists_have_a_default_to_append_to_and_nothing_else_has() -> None:
+    assert topic_list_default("cleanup.policy") == "delete"
+    assert topic_list_default("leader.replication.throttled.replicas") == ""
+    assert topic_list_default("retention.ms") is None
+    assert topic_list_default("nope") is None
+    assert broker_list_default("log.cleanup.policy") == "delete"
+    assert broker_list_default("listener.name.ssl.ssl.cipher.suites") == ""
+    assert broker_list_default("listeners") is None
 
 
 def test_a_topics_new_settings_are_checked_as_a_whole() -> None:
@@ -162,8 +124,3 @@ def test_what_kafka_refuses_is_refused(properties: dict[str, str], is_cluster: b
 )
 def test_what_kafka_accepts_is_accepted(properties: dict[str, str], is_cluster: bool) -> None:
     updated_layers(ConfigLayers({}), properties, is_cluster=is_cluster)
-
-
-def test_brokers_append_to_lists_too() -> None:
-    changed = changed_broker({}, [change("log.cleanup.policy", Operation.APPEND, "compact")])
-    assert changed == {"log.cleanup.policy": "delete,compact"}
