@@ -7,7 +7,7 @@ read by one `struct` call. The brokers of a MetadataResponse, for example:
     for _ in range(n2):
         o4 = new(MetadataResponseBroker)
         o4.unknown_tagged_fields = None
-        o4.node_id, n5, = unpack_ib(buf, p)
+        o4.node_id, n5, = unpack_7(buf, p)
         p += 5
         ...
 
@@ -310,8 +310,9 @@ class _DecoderWriter:
                         self.flush()
                     keyword = "elif"
                 with source.block("else:"):
-                    unknown = f"{target}.unknown_tagged_fields"
-                    source.line(f"{unknown} = {{**({unknown} or {{}}), {tag}: bytes(buf[p:{after}])}}")
+                    with source.block(f"if {target}.unknown_tagged_fields is None:"):
+                        source.line(f"{target}.unknown_tagged_fields = {{}}")
+                    source.line(f"{target}.unknown_tagged_fields[{tag}] = bytes(buf[p:{after}])")
                     source.line(f"p = {after}")
                 with source.block(f"if p != {after}:"):
                     source.line(f"raise WireError(f'tagged field {{{tag}}} ends at {{p}}, not at {{{after}}}')")

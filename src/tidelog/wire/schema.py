@@ -173,9 +173,6 @@ class Declaration(type):
         namespace["fields"] = fields
         return super().__new__(mcs, name, bases, namespace, **options)
 
-    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_options: Any) -> None:
-        super().__init__(name, bases, namespace)
-
 
 class Struct(metaclass=Declaration):
     """A struct inside messages. Fields are keyword arguments of the constructor and plain attributes afterwards."""
@@ -246,7 +243,7 @@ class Message(Struct):
             encoder = self._encoders[version] = compile_encoder(type(self), version)
         try:
             return encoder(self)
-        except (struct_error, AttributeError, TypeError, IndexError, UnicodeEncodeError) as error:
+        except (struct_error, AttributeError, OverflowError, TypeError, UnicodeEncodeError) as error:
             raise EncodeError(f"{type(self).__name__} v{version} cannot be written: {error}") from error
 
     @classmethod

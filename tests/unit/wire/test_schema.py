@@ -159,6 +159,7 @@ def test_a_null_that_the_version_cannot_carry_is_our_mistake(values: dict[str, A
         {"ids": [bytes(17)]},
         {"port": -1},
         {"payload": None},
+        {"ratio": 10**400},
     ],
 )
 def test_values_that_do_not_fit_are_our_mistake(values: dict[str, Any]) -> None:
@@ -204,6 +205,12 @@ def test_unknown_tagged_fields_are_kept_and_written_back_in_order() -> None:
     assert [encoded.index(piece) for piece in (b"zero", b"nine", b"xxx")] == sorted(
         encoded.index(piece) for piece in (b"zero", b"nine", b"xxx")
     )
+
+
+def test_many_unknown_tags_cost_no_more_than_their_bytes() -> None:
+    """Quadratic work here would let one small request keep the broker busy for minutes."""
+    sample = Sample(unknown_tagged_fields=dict.fromkeys(range(10, 100010), b""))
+    assert Sample.decode(sample.encode(3), 3) == sample
 
 
 def test_tags_of_a_later_version_are_unknown_to_an_earlier_one() -> None:

@@ -13,7 +13,7 @@ from tidelog.wire.schema import Message, Struct, array, boolean, float64, int16,
 
 class EntityData(Struct):
     entity_type: str = string()
-    entity_name: str | None = string(null_since=0)
+    entity_name: str | None = string(null_since=0)  # null for the default
 
 
 class OpData(Struct):

@@ -16,7 +16,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    resource_type: int = int8()
+    resource_type: int = int8()  # 2: topic, 4: broker, 8: broker logger
     resource_name: str = string()
     configs: list[AlterableConfig] = array(AlterableConfig)
 

@@ -23,7 +23,7 @@ class PartitionData(Struct):
     leader_epoch: int = int32()
     new_isr: list[int] = array(int32, until=2)
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, since=3)
-    leader_recovery_state: int = int8(since=1)
+    leader_recovery_state: int = int8(since=1)  # 0: recovered, 1: recovering from an unclean election
     partition_epoch: int = int32()
 
 
@@ -45,7 +45,7 @@ class PartitionDataResponse(Struct):
     leader_id: int = int32()
     leader_epoch: int = int32()
     isr: list[int] = array(int32)
-    leader_recovery_state: int = int8(since=1)
+    leader_recovery_state: int = int8(since=1)  # 0: recovered, 1: recovering from an unclean election
     partition_epoch: int = int32()
 
 

@@ -6,7 +6,7 @@ from tidelog.wire.schema import Message, Struct, array, int16, int32, string
 
 class ReassignablePartition(Struct):
     partition_index: int = int32()
-    replicas: list[int] | None = array(int32, None, null_since=0)
+    replicas: list[int] | None = array(int32, None, null_since=0)  # null cancels
 
 
 class ReassignableTopic(Struct):

@@ -6,12 +6,12 @@ from tidelog.wire.schema import Message, Struct, array, blob, int8, int16, int32
 
 class ScramCredentialDeletion(Struct):
     name: str = string()
-    mechanism: int = int8()
+    mechanism: int = int8()  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
 
 
 class ScramCredentialUpsertion(Struct):
     name: str = string()
-    mechanism: int = int8()
+    mechanism: int = int8()  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
     iterations: int = int32()
     salt: bytes = blob()
     salted_password: bytes = blob()

@@ -43,6 +43,6 @@ class ApiVersionsResponse(Message, api_key=ApiKey.API_VERSIONS, versions=(0, 4),
     api_keys: list[ApiVersion] = array(ApiVersion)
     throttle_time_ms: int = int32(since=1)
     supported_features: list[SupportedFeatureKey] = array(SupportedFeatureKey, since=3, tag=0)
-    finalized_features_epoch: int = int64(-1, since=3, tag=1)
+    finalized_features_epoch: int = int64(-1, since=3, tag=1)  # -1 if there are none
     finalized_features: list[FinalizedFeatureKey] = array(FinalizedFeatureKey, since=3, tag=2)
     zk_migration_ready: bool = boolean(since=3, tag=3)

@@ -41,7 +41,7 @@ class DescribedGroup(Struct):
     assignment_epoch: int = int32()
     assignor_name: str = string()
     members: list[Member] = array(Member)
-    authorized_operations: int = int32(-0x80000000)
+    authorized_operations: int = int32(-0x80000000)  # a bit per operation; this default if not asked for
 
 
 class ConsumerGroupDescribeResponse(Message, api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 0), flexible_from=0):

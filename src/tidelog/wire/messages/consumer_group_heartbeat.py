@@ -15,7 +15,7 @@ class TopicPartitions(Struct):
 class ConsumerGroupHeartbeatRequest(Message, api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 0), flexible_from=0):
     group_id: str = string()
     member_id: str = string()
-    member_epoch: int = int32()
+    member_epoch: int = int32()  # 0 to join, -1 to leave, -2 to leave as a static member that will be back
     instance_id: str | None = string(None, null_since=0)
     rack_id: str | None = string(None, null_since=0)
     rebalance_timeout_ms: int = int32(-1)
@@ -37,4 +37,4 @@ class ConsumerGroupHeartbeatResponse(
     member_id: str | None = string(None, null_since=0)
     member_epoch: int = int32()
     heartbeat_interval_ms: int = int32()
-    assignment: Assignment | None = struct(Assignment, null_since=0)
+    assignment: Assignment | None = struct(Assignment, null_since=0)  # null if it has not changed

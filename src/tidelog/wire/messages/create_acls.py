@@ -12,13 +12,13 @@ from tidelog.wire.schema import Message, Struct, array, int8, int16, int32, stri
 
 
 class AclCreation(Struct):
-    resource_type: int = int8()
+    resource_type: int = int8()  # 2: topic, 3: group, 4: cluster, 5: transactional id, 6: token, 7: user
     resource_name: str = string()
-    resource_pattern_type: int = int8(3, since=1)
+    resource_pattern_type: int = int8(3, since=1)  # 3: literal, 4: prefixed
     principal: str = string()
     host: str = string()
     operation: int = int8()
-    permission_type: int = int8()
+    permission_type: int = int8()  # 2: deny, 3: allow
 
 
 class CreateAclsRequest(Message, api_key=ApiKey.CREATE_ACLS, versions=(0, 3), flexible_from=2):

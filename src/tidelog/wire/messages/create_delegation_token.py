@@ -20,7 +20,7 @@ class CreateDelegationTokenRequest(Message, api_key=ApiKey.CREATE_DELEGATION_TOK
     owner_principal_type: str | None = string(since=3, null_since=3)
     owner_principal_name: str | None = string(since=3, null_since=3)
     renewers: list[CreatableRenewers] = array(CreatableRenewers)
-    max_lifetime_ms: int = int64()
+    max_lifetime_ms: int = int64()  # -1 for the broker's own
 
 
 class CreateDelegationTokenResponse(Message, api_key=ApiKey.CREATE_DELEGATION_TOKEN, versions=(0, 3), flexible_from=2):

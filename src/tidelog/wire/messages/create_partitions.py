@@ -17,7 +17,7 @@ class CreatePartitionsAssignment(Struct):
 
 class CreatePartitionsTopic(Struct):
     name: str = string()
-    count: int = int32()
+    count: int = int32()  # the total that the topic is to have
     assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, null_since=0)
 
 

@@ -27,8 +27,8 @@ class CreatableTopicConfig(Struct):
 
 class CreatableTopic(Struct):
     name: str = string()
-    num_partitions: int = int32()
-    replication_factor: int = int16()
+    num_partitions: int = int32()  # -1 with explicit assignments, or for the broker's default
+    replication_factor: int = int16()  # -1 with explicit assignments, or for the broker's default
     assignments: list[CreatableReplicaAssignment] = array(CreatableReplicaAssignment)
     configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
 
@@ -43,7 +43,7 @@ class CreatableTopicConfigs(Struct):
     name: str = string()
     value: str | None = string(null_since=0)
     read_only: bool = boolean()
-    config_source: int = int8(-1)
+    config_source: int = int8(-1)  # as in DescribeConfigs
     is_sensitive: bool = boolean()
 
 
@@ -52,9 +52,10 @@ class CreatableTopicResult(Struct):
     topic_id: bytes = uuid(since=7)
     error_code: int = int16()
     error_message: str | None = string(since=1, null_since=1)
-    topic_config_error_code: int = int16(since=5, tag=0)
+    topic_config_error_code: int = int16(since=5, tag=0)  # why there are no configs
     num_partitions: int = int32(-1, since=5)
     replication_factor: int = int16(-1, since=5)
+    # Null if they may not be seen.
     configs: list[CreatableTopicConfigs] | None = array(CreatableTopicConfigs, since=5, null_since=5)
 
 

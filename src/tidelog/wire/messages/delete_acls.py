@@ -14,7 +14,7 @@ from tidelog.wire.schema import Message, Struct, array, int8, int16, int32, stri
 class DeleteAclsFilter(Struct):
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(null_since=0)
-    pattern_type_filter: int = int8(3, since=1)
+    pattern_type_filter: int = int8(3, since=1)  # 1: any, 2: whatever matches, 3: literal, 4: prefixed
     principal_filter: str | None = string(null_since=0)
     host_filter: str | None = string(null_since=0)
     operation: int = int8()

@@ -12,7 +12,7 @@ from tidelog.wire.schema import Message, Struct, array, int16, int32, int64, str
 
 class DeleteRecordsPartition(Struct):
     partition_index: int = int32()
-    offset: int = int64()
+    offset: int = int64()  # -1 for the high watermark
 
 
 class DeleteRecordsTopic(Struct):
@@ -27,7 +27,7 @@ class DeleteRecordsRequest(Message, api_key=ApiKey.DELETE_RECORDS, versions=(0, 
 
 class DeleteRecordsPartitionResult(Struct):
     partition_index: int = int32()
-    low_watermark: int = int64()
+    low_watermark: int = int64()  # the new start of the log
     error_code: int = int16()
 
 

@@ -11,7 +11,7 @@ from tidelog.wire.schema import Message, Struct, array, boolean, float64, int8, 
 
 class ComponentData(Struct):
     entity_type: str = string()
-    match_type: int = int8()
+    match_type: int = int8()  # 0: this name, 1: the default, 2: any name
     match: str | None = string(null_since=0)
 
 
@@ -22,7 +22,7 @@ class DescribeClientQuotasRequest(Message, api_key=ApiKey.DESCRIBE_CLIENT_QUOTAS
 
 class EntityData(Struct):
     entity_type: str = string()
-    entity_name: str | None = string(null_since=0)
+    entity_name: str | None = string(null_since=0)  # null for the default
 
 
 class ValueData(Struct):

@@ -11,7 +11,7 @@ from tidelog.wire.schema import Message, Struct, array, boolean, int8, int16, in
 
 class DescribeClusterRequest(Message, api_key=ApiKey.DESCRIBE_CLUSTER, versions=(0, 1), flexible_from=0):
     include_cluster_authorized_operations: bool = boolean()
-    endpoint_type: int = int8(1, since=1)
+    endpoint_type: int = int8(1, since=1)  # 1: brokers, 2: controllers
 
 
 class DescribeClusterBroker(Struct):
@@ -29,4 +29,4 @@ class DescribeClusterResponse(Message, api_key=ApiKey.DESCRIBE_CLUSTER, versions
     cluster_id: str = string()
     controller_id: int = int32(-1)
     brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
-    cluster_authorized_operations: int = int32(-0x80000000)
+    cluster_authorized_operations: int = int32(-0x80000000)  # a bit per operation; this default if not asked for

@@ -14,9 +14,9 @@ from tidelog.wire.schema import Message, Struct, array, boolean, int8, int16, in
 
 
 class DescribeConfigsResource(Struct):
-    resource_type: int = int8()
+    resource_type: int = int8()  # 2: topic, 4: broker, 8: broker logger
     resource_name: str = string()
-    configuration_keys: list[str] | None = array(string, null_since=0)
+    configuration_keys: list[str] | None = array(string, null_since=0)  # null for all
 
 
 class DescribeConfigsRequest(Message, api_key=ApiKey.DESCRIBE_CONFIGS, versions=(0, 4), flexible_from=4):
@@ -28,7 +28,7 @@ class DescribeConfigsRequest(Message, api_key=ApiKey.DESCRIBE_CONFIGS, versions=
 class DescribeConfigsSynonym(Struct):
     name: str = string()
     value: str | None = string(null_since=0)
-    source: int = int8()
+    source: int = int8()  # as `config_source` below
 
 
 class DescribeConfigsResourceResult(Struct):
@@ -36,9 +36,11 @@ class DescribeConfigsResourceResult(Struct):
     value: str | None = string(null_since=0)
     read_only: bool = boolean()
     is_default: bool = boolean(until=0)
+    # 1: topic, 2: broker, 3: all brokers, 4: server.properties, 5: default, 6: broker logger.
     config_source: int = int8(-1, since=1)
     is_sensitive: bool = boolean()
     synonyms: list[DescribeConfigsSynonym] = array(DescribeConfigsSynonym, since=1)
+    # 1: boolean, 2: string, 3: int, 4: short, 5: long, 6: double, 7: list, 8: class, 9: password.
     config_type: int = int8(since=3)
     documentation: str | None = string(since=3, null_since=3)
 

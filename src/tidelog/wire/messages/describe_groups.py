@@ -34,7 +34,7 @@ class DescribedGroup(Struct):
     protocol_type: str = string()
     protocol_data: str = string()
     members: list[DescribedGroupMember] = array(DescribedGroupMember)
-    authorized_operations: int = int32(-0x80000000, since=3)
+    authorized_operations: int = int32(-0x80000000, since=3)  # a bit per operation; this default if not asked for
 
 
 class DescribeGroupsResponse(Message, api_key=ApiKey.DESCRIBE_GROUPS, versions=(0, 5), flexible_from=5):

@@ -18,14 +18,14 @@ class DescribableLogDirTopic(Struct):
 
 
 class DescribeLogDirsRequest(Message, api_key=ApiKey.DESCRIBE_LOG_DIRS, versions=(0, 4), flexible_from=2):
-    topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, null_since=0)
+    topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, null_since=0)  # null for all
 
 
 class DescribeLogDirsPartition(Struct):
     partition_index: int = int32()
     partition_size: int = int64()
-    offset_lag: int = int64()
-    is_future_key: bool = boolean()
+    offset_lag: int = int64()  # behind the high watermark or, of a future replica, behind the current one
+    is_future_key: bool = boolean()  # true while it is being moved to this directory
 
 
 class DescribeLogDirsTopic(Struct):

@@ -19,7 +19,7 @@ class ProducerState(Struct):
     last_sequence: int = int32(-1)
     last_timestamp: int = int64(-1)
     coordinator_epoch: int = int32()
-    current_txn_start_offset: int = int64(-1)
+    current_txn_start_offset: int = int64(-1)  # -1 if no transaction is open
 
 
 class PartitionResponse(Struct):

@@ -42,7 +42,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_id: bytes = uuid()
     is_internal: bool = boolean()
     partitions: list[DescribeTopicPartitionsResponsePartition] = array(DescribeTopicPartitionsResponsePartition)
-    topic_authorized_operations: int = int32(-0x80000000)
+    topic_authorized_operations: int = int32(-0x80000000)  # a bit per operation; this default if not asked for
 
 
 class DescribeTopicPartitionsResponse(
@@ -50,4 +50,4 @@ class DescribeTopicPartitionsResponse(
 ):
     throttle_time_ms: int = int32()
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
-    next_cursor: Cursor | None = struct(Cursor, null_since=0)
+    next_cursor: Cursor | None = struct(Cursor, null_since=0)  # null at the end

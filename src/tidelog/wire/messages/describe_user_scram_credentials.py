@@ -15,7 +15,7 @@ class DescribeUserScramCredentialsRequest(
 
 
 class CredentialInfo(Struct):
-    mechanism: int = int8()
+    mechanism: int = int8()  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
     iterations: int = int32()
 
 

@@ -17,7 +17,7 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Message, api_key=ApiKey.ELECT_LEADERS, versions=(0, 2), flexible_from=2):
-    election_type: int = int8(since=1)
+    election_type: int = int8(since=1)  # 0: preferred, 1: unclean
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, null_since=0)
     timeout_ms: int = int32(60000)
 

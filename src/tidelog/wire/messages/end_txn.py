@@ -16,7 +16,7 @@ class EndTxnRequest(Message, api_key=ApiKey.END_TXN, versions=(0, 4), flexible_f
     transactional_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
-    committed: bool = boolean()
+    committed: bool = boolean()  # false to abort
 
 
 class EndTxnResponse(Message, api_key=ApiKey.END_TXN, versions=(0, 4), flexible_from=3):

@@ -24,6 +24,7 @@ What the versions changed:
 """
 
 from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.primitives import Buffer
 from tidelog.wire.schema import Message, Struct, array, int8, int16, int32, int64, record_batches, string, struct, uuid
 
 
@@ -34,10 +35,10 @@ class ReplicaState(Struct):
 
 class FetchPartition(Struct):
     partition: int = int32()
-    current_leader_epoch: int = int32(-1, since=9)
+    current_leader_epoch: int = int32(-1, since=9)  # the epoch the reader believes in; -1 is not checked
     fetch_offset: int = int64()
-    last_fetched_epoch: int = int32(-1, since=12)
-    log_start_offset: int = int64(-1, since=5)
+    last_fetched_epoch: int = int32(-1, since=12)  # for the check whether logs diverge; -1 from consumers
+    log_start_offset: int = int64(-1, since=5)  # the follower's own; -1 from consumers
     partition_max_bytes: int = int32()
     replica_directory_id: bytes = uuid(since=17, tag=0)
 
@@ -56,14 +57,14 @@ class ForgottenTopic(Struct):
 
 class FetchRequest(Message, api_key=ApiKey.FETCH, versions=(0, 17), flexible_from=12):
     cluster_id: str | None = string(None, since=12, null_since=12, tag=0)
-    replica_id: int = int32(-1, until=14)
+    replica_id: int = int32(-1, until=14)  # -1 for consumers, -2 for debugging
     replica_state: ReplicaState = struct(ReplicaState, since=15, tag=1)
     max_wait_ms: int = int32()
     min_bytes: int = int32()
     max_bytes: int = int32(0x7FFFFFFF, since=3)
-    isolation_level: int = int8(since=4)
-    session_id: int = int32(since=7)
-    session_epoch: int = int32(-1, since=7)
+    isolation_level: int = int8(since=4)  # 0: read uncommitted, 1: read committed
+    session_id: int = int32(since=7)  # 0 while there is none
+    session_epoch: int = int32(-1, since=7)  # -1 to do without a session, 0 to begin one
     topics: list[FetchTopic] = array(FetchTopic)
     forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic, since=7)
     rack_id: str = string(since=11)
@@ -98,9 +99,10 @@ class PartitionData(Struct):
     diverging_epoch: EpochEndOffset = struct(EpochEndOffset, since=12, tag=0)
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, since=12, tag=1)
     snapshot_id: SnapshotId = struct(SnapshotId, since=12, tag=2)
+    # Null for readers of uncommitted records.
     aborted_transactions: list[AbortedTransaction] | None = array(AbortedTransaction, since=4, null_since=4)
-    preferred_read_replica: int = int32(-1, since=11)
-    records: bytes | None = record_batches()
+    preferred_read_replica: int = int32(-1, since=11)  # -1 to go on reading here
+    records: Buffer | None = record_batches()
 
 
 class FetchableTopicResponse(Struct):

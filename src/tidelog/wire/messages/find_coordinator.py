@@ -16,7 +16,7 @@ from tidelog.wire.schema import Message, Struct, array, int8, int16, int32, stri
 
 class FindCoordinatorRequest(Message, api_key=ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible_from=3):
     key: str = string(until=3)
-    key_type: int = int8(since=1)
+    key_type: int = int8(since=1)  # 0: group, 1: transactional id, 2: share group
     coordinator_keys: list[str] = array(string, since=4)
 
 

@@ -11,12 +11,12 @@ from tidelog.wire.schema import Message, Struct, array, boolean, int8, int16, in
 
 class AlterableConfig(Struct):
     name: str = string()
-    config_operation: int = int8()
+    config_operation: int = int8()  # 0: set, 1: delete, 2: append, 3: subtract
     value: str | None = string(null_since=0)
 
 
 class AlterConfigsResource(Struct):
-    resource_type: int = int8()
+    resource_type: int = int8()  # 2: topic, 4: broker, 8: broker logger
     resource_name: str = string()
     configs: list[AlterableConfig] = array(AlterableConfig)
 

@@ -14,7 +14,7 @@ from tidelog.wire.schema import Message, int16, int32, int64, string
 
 
 class InitProducerIdRequest(Message, api_key=ApiKey.INIT_PRODUCER_ID, versions=(0, 5), flexible_from=2):
-    transactional_id: str | None = string(null_since=0)
+    transactional_id: str | None = string(null_since=0)  # null for producers that are only idempotent
     transaction_timeout_ms: int = int32()
     producer_id: int = int64(-1, since=3)
     producer_epoch: int = int16(-1, since=3)

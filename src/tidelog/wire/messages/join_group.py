@@ -25,10 +25,10 @@ class JoinGroupRequestProtocol(Struct):
 class JoinGroupRequest(Message, api_key=ApiKey.JOIN_GROUP, versions=(0, 9), flexible_from=6):
     group_id: str = string()
     session_timeout_ms: int = int32()
-    rebalance_timeout_ms: int = int32(-1, since=1)
+    rebalance_timeout_ms: int = int32(-1, since=1)  # -1 stands for the session timeout
     member_id: str = string()
     group_instance_id: str | None = string(None, since=5, null_since=5)
-    protocol_type: str = string()
+    protocol_type: str = string()  # "consumer", "connect", …
     protocols: list[JoinGroupRequestProtocol] = array(JoinGroupRequestProtocol)
     reason: str | None = string(None, since=8, null_since=8)
 
@@ -48,4 +48,5 @@ class JoinGroupResponse(Message, api_key=ApiKey.JOIN_GROUP, versions=(0, 9), fle
     leader: str = string()
     skip_assignment: bool = boolean(since=9)
     member_id: str = string()
+    # All of them to the leader, none to the others.
     members: list[JoinGroupResponseMember] = array(JoinGroupResponseMember)

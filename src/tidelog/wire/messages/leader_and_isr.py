@@ -19,7 +19,7 @@ class LeaderAndIsrPartitionState(Struct):
     topic_name: str = string(until=1)
     partition_index: int = int32()
     controller_epoch: int = int32()
-    leader: int = int32()
+    leader: int = int32()  # -1 if there is none, -2 while the topic is deleted
     leader_epoch: int = int32()
     isr: list[int] = array(int32)
     partition_epoch: int = int32()
@@ -27,7 +27,7 @@ class LeaderAndIsrPartitionState(Struct):
     adding_replicas: list[int] = array(int32, since=3)
     removing_replicas: list[int] = array(int32, since=3)
     is_new: bool = boolean(since=1)
-    leader_recovery_state: int = int8(since=6)
+    leader_recovery_state: int = int8(since=6)  # 0: recovered, 1: recovering from an unclean election
 
 
 class LeaderAndIsrTopicState(Struct):

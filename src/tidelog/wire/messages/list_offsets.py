@@ -22,7 +22,7 @@ from tidelog.wire.schema import Message, Struct, array, int8, int16, int32, int6
 
 class ListOffsetsPartition(Struct):
     partition_index: int = int32()
-    current_leader_epoch: int = int32(-1, since=4)
+    current_leader_epoch: int = int32(-1, since=4)  # -1 is not checked
     timestamp: int = int64()
     max_num_offsets: int = int32(1, until=0)
 
@@ -33,8 +33,8 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Message, api_key=ApiKey.LIST_OFFSETS, versions=(0, 9), flexible_from=6):
-    replica_id: int = int32()
-    isolation_level: int = int8(since=2)
+    replica_id: int = int32()  # -1 for consumers, -2 for debugging
+    isolation_level: int = int8(since=2)  # 0: read uncommitted, 1: read committed
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
 
 

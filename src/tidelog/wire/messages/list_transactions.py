@@ -12,7 +12,7 @@ from tidelog.wire.schema import Message, Struct, array, int16, int32, int64, str
 class ListTransactionsRequest(Message, api_key=ApiKey.LIST_TRANSACTIONS, versions=(0, 1), flexible_from=0):
     state_filters: list[str] = array(string)
     producer_id_filters: list[int] = array(int64)
-    duration_filter: int = int64(-1, since=1)
+    duration_filter: int = int64(-1, since=1)  # milliseconds; -1 for any
 
 
 class TransactionState(Struct):

@@ -56,7 +56,7 @@ class MetadataResponseTopic(Struct):
     topic_id: bytes = uuid(since=10)
     is_internal: bool = boolean(since=1)
     partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
-    topic_authorized_operations: int = int32(-0x80000000, since=8)
+    topic_authorized_operations: int = int32(-0x80000000, since=8)  # a bit per operation; this default if not asked for
 
 
 class MetadataResponse(Message, api_key=ApiKey.METADATA, versions=(0, 12), flexible_from=9):
@@ -65,4 +65,5 @@ class MetadataResponse(Message, api_key=ApiKey.METADATA, versions=(0, 12), flexi
     cluster_id: str | None = string(None, since=2, null_since=2)
     controller_id: int = int32(-1, since=1)
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
+    # A bit per operation; this default if not asked for.
     cluster_authorized_operations: int = int32(-0x80000000, since=8, until=10)

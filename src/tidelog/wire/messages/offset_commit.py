@@ -32,10 +32,10 @@ class OffsetCommitRequestTopic(Struct):
 
 class OffsetCommitRequest(Message, api_key=ApiKey.OFFSET_COMMIT, versions=(0, 9), flexible_from=8):
     group_id: str = string()
-    generation_id_or_member_epoch: int = int32(-1, since=1)
+    generation_id_or_member_epoch: int = int32(-1, since=1)  # -1 for commits from outside the group
     member_id: str = string(since=1)
     group_instance_id: str | None = string(None, since=7, null_since=7)
-    retention_time_ms: int = int64(-1, since=2, until=4)
+    retention_time_ms: int = int64(-1, since=2, until=4)  # -1 for the broker's own
     topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
 
 

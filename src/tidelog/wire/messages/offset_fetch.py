@@ -44,7 +44,7 @@ class OffsetFetchRequest(Message, api_key=ApiKey.OFFSET_FETCH, versions=(0, 9), 
 
 class OffsetFetchResponsePartition(Struct):
     partition_index: int = int32()
-    committed_offset: int = int64()
+    committed_offset: int = int64()  # -1 if there is none
     committed_leader_epoch: int = int32(-1, since=5)
     metadata: str | None = string(null_since=0)
     error_code: int = int16()
@@ -57,7 +57,7 @@ class OffsetFetchResponseTopic(Struct):
 
 class OffsetFetchResponsePartitions(Struct):
     partition_index: int = int32()
-    committed_offset: int = int64()
+    committed_offset: int = int64()  # -1 if there is none
     committed_leader_epoch: int = int32(-1)
     metadata: str | None = string(null_since=0)
     error_code: int = int16()

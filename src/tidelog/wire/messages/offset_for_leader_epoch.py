@@ -24,7 +24,7 @@ class OffsetForLeaderTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(Message, api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(0, 4), flexible_from=4):
-    replica_id: int = int32(-2, since=3)
+    replica_id: int = int32(-2, since=3)  # -1 for consumers, -2 for debugging
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
 
@@ -32,7 +32,7 @@ class EpochEndOffset(Struct):
     error_code: int = int16()
     partition: int = int32()
     leader_epoch: int = int32(-1, since=1)
-    end_offset: int = int64(-1)
+    end_offset: int = int64(-1)  # -1 if the epoch is not known
 
 
 class OffsetForLeaderTopicResult(Struct):

@@ -19,12 +19,13 @@ What the versions changed:
 """
 
 from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.primitives import Buffer
 from tidelog.wire.schema import Message, Struct, array, int16, int32, int64, record_batches, string, struct
 
 
 class PartitionProduceData(Struct):
     index: int = int32()
-    records: bytes | None = record_batches()
+    records: Buffer | None = record_batches()
 
 
 class TopicProduceData(Struct):
@@ -34,7 +35,7 @@ class TopicProduceData(Struct):
 
 class ProduceRequest(Message, api_key=ApiKey.PRODUCE, versions=(0, 11), flexible_from=9):
     transactional_id: str | None = string(None, since=3, null_since=3)
-    acks: int = int16()
+    acks: int = int16()  # -1: when all in-sync replicas have it, 0: no response, 1: when the leader has it
     timeout_ms: int = int32()
     topic_data: list[TopicProduceData] = array(TopicProduceData)
 
@@ -52,9 +53,10 @@ class LeaderIdAndEpoch(Struct):
 class PartitionProduceResponse(Struct):
     index: int = int32()
     error_code: int = int16()
-    base_offset: int = int64()
-    log_append_time_ms: int = int64(-1, since=2)
+    base_offset: int = int64()  # -1 if nothing was written
+    log_append_time_ms: int = int64(-1, since=2)  # -1 unless the topic uses log append time
     log_start_offset: int = int64(-1, since=5)
+    # Which records were refused, if single ones were.
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, since=8)
     error_message: str | None = string(None, since=8, null_since=8)
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, since=10, tag=0)

@@ -18,4 +18,4 @@ class SaslAuthenticateResponse(Message, api_key=ApiKey.SASL_AUTHENTICATE, versio
     error_code: int = int16()
     error_message: str | None = string(null_since=0)
     auth_bytes: bytes = blob()
-    session_lifetime_ms: int = int64(since=1)
+    session_lifetime_ms: int = int64(since=1)  # 0 for no limit

@@ -25,6 +25,7 @@ class SyncGroupRequest(Message, api_key=ApiKey.SYNC_GROUP, versions=(0, 5), flex
     group_instance_id: str | None = string(None, since=3, null_since=3)
     protocol_type: str | None = string(None, since=5, null_since=5)
     protocol_name: str | None = string(None, since=5, null_since=5)
+    # From the leader; none from the others.
     assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
 
 

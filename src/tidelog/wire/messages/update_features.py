@@ -11,9 +11,9 @@ from tidelog.wire.schema import Message, Struct, array, boolean, int8, int16, in
 
 class FeatureUpdateKey(Struct):
     feature: str = string()
-    max_version_level: int = int16()
+    max_version_level: int = int16()  # 0 to delete the feature
     allow_downgrade: bool = boolean(until=0)
-    upgrade_type: int = int8(1, since=1)
+    upgrade_type: int = int8(1, since=1)  # 1: upgrade only, 2: downgrade if lossless, 3: downgrade at any cost
 
 
 class UpdateFeaturesRequest(Message, api_key=ApiKey.UPDATE_FEATURES, versions=(0, 1), flexible_from=0):

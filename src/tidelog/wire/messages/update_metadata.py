@@ -20,7 +20,7 @@ class UpdateMetadataPartitionState(Struct):
     topic_name: str = string(until=4)
     partition_index: int = int32()
     controller_epoch: int = int32()
-    leader: int = int32()
+    leader: int = int32()  # -1 if there is none, -2 while the topic is deleted
     leader_epoch: int = int32()
     isr: list[int] = array(int32)
     zk_version: int = int32()
@@ -38,7 +38,7 @@ class UpdateMetadataEndpoint(Struct):
     port: int = int32()
     host: str = string()
     listener: str = string(since=3)
-    security_protocol: int = int16()
+    security_protocol: int = int16()  # 0: PLAINTEXT, 1: SSL, 2: SASL_PLAINTEXT, 3: SASL_SSL
 
 
 class UpdateMetadataBroker(Struct):

@@ -17,7 +17,7 @@ class WritableTxnMarkerTopic(Struct):
 class WritableTxnMarker(Struct):
     producer_id: int = int64()
     producer_epoch: int = int16()
-    transaction_result: bool = boolean()
+    transaction_result: bool = boolean()  # true for commit, false for abort
     topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic)
     coordinator_epoch: int = int32()
 

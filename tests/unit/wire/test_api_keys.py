@@ -1,0 +1,18 @@
+"""The numbers of the APIs."""
+
+import pytest
+
+from tidelog.wire.api_keys import ApiKey
+
+
+def test_keys_have_no_gaps() -> None:
+    assert [int(key) for key in ApiKey] == list(range(88))
+
+
+def test_keys_agree_with_kio() -> None:
+    index = pytest.importorskip("kio.schema.index")
+    # Kafka 4.1 gave this API another name, which kio follows.
+    renamed = {"list_config_resources": "list_client_metrics_resources"}
+    for key, name in index.api_key_map.items():
+        if key < 88:
+            assert ApiKey(key).name.lower() == renamed.get(name, name)
