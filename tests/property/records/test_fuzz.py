@@ -32,7 +32,7 @@ from tidelog.records.legacy import convert_down, convert_up, iterate_legacy_reco
 from tidelog.records.validation import AppendRules, check_header, validate
 
 LIMIT = 1 << 18
-some = settings(max_examples=100, deadline=None)
+some = settings(max_examples=60, deadline=None)
 
 
 def walk(items: Iterable[object]) -> None:
@@ -134,7 +134,7 @@ def test_damaged_streams_stay_within_the_limit(data: st.DataObject, unit: bytes,
 @pytest.mark.parametrize("codec", Codec)
 def test_claims_of_size_cost_no_memory(codec: Codec) -> None:
     """Every four bytes of a batch and of its stream in turn become the largest number there is."""
-    batch = build_batch([Record(index, NOW_MS, b"key", b"value" * 20) for index in range(5)], codec=codec)
+    batch = build_batch([Record(index, NOW_MS, b"key", b"value" * 20) for index in range(2)], codec=codec)
     tracemalloc.start()
     try:
         for position in range(len(batch) - 4):

@@ -30,7 +30,7 @@ _LIBS = Path(os.environ.get("TIDELOG_KAFKA_LIBS") or _CACHE / "tidelog" / "kafka
 _CODEC_NAMES = {Codec.NONE: "none", Codec.GZIP: "gzip", Codec.SNAPPY: "snappy", Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}
 _TYPE_NAMES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
 
-few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Oracle:
@@ -271,7 +271,7 @@ def _compare_validation(oracle: Oracle, data: bytes, rules: AppendRules, version
     assert outcome.record_count == header.record_count
 
 
-@settings(few, max_examples=80)
+@settings(few, max_examples=60)
 @given(records=record_lists(times=near_now), codec=codecs, rules=rule_sets, claims_append_time=st.booleans())
 def test_we_validate_batches_as_kafka_does(
     oracle: Oracle, records: list[Record], codec: Codec, rules: AppendRules, claims_append_time: bool

@@ -11,7 +11,7 @@ from tidelog.records.compression import Codec, compress, decompress
 from tidelog.records.legacy import convert_down, convert_up, iterate_legacy_records
 from tidelog.records.validation import AppendRules, check_header, validate
 
-some = settings(max_examples=100, deadline=None)
+some = settings(max_examples=60, deadline=None)
 
 
 @some
