@@ -58,19 +58,19 @@ def elect_controller(store: Store, broker_id: int, now_ms: int) -> Controllershi
     """
     create_if_missing(store, paths.CONTROLLER_EPOCH, encode_controller_epoch(0))
     while True:
-        data, stat = store.get(paths.CONTROLLER_EPOCH)
-        epoch = decode_controller_epoch(data)
         try:
             incumbent = decode_controller(store.get(paths.CONTROLLER)[0])
         except NoNodeError:
+            data, stat = store.get(paths.CONTROLLER_EPOCH)
+            epoch = decode_controller_epoch(data) + 1
             try:
                 store.multi(
                     [
                         Create(paths.CONTROLLER, encode_controller(broker_id, now_ms), ephemeral=True),
-                        Set(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch + 1), stat.version),
+                        Set(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version),
                     ]
                 )
             except (NodeExistsError, BadVersionError):
                 continue  # another broker was faster
-            return Controllership(broker_id, epoch + 1)
-        return Controllership(incumbent, epoch)
+            return Controllership(broker_id, epoch)
+        return Controllership(incumbent, decode_controller_epoch(store.get(paths.CONTROLLER_EPOCH)[0]))
