@@ -126,6 +126,10 @@ class LogDirectory:
             _LOCKED_HERE.discard(self._lock_key)
             self._lock_descriptor = -1
 
+    def has_clean_shutdown_marker(self) -> bool:
+        """Whether the last broker here stopped cleanly."""
+        return os.path.exists(os.path.join(self.path, CLEAN_SHUTDOWN_FILE))
+
     def take_clean_shutdown_marker(self) -> bool:
         """Whether the last broker here stopped cleanly. The marker is removed: from now on a crash is possible."""
         if not unlink_if_exists(os.path.join(self.path, CLEAN_SHUTDOWN_FILE)):

@@ -16,7 +16,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from tidelog.config import ConfigError, parse_properties
+from tidelog.config.errors import ConfigError
+from tidelog.config.properties import format_properties, parse_properties
 from tidelog.storage._files import write_atomically
 from tidelog.storage.errors import StorageError
 
@@ -27,7 +28,6 @@ _CLUSTER_ID: Final = "cluster.id"
 _DIRECTORY_ID: Final = "directory.id"
 _ID_NAME: Final = {0: "broker.id", 1: "node.id"}  # by version
 _ID_MAX: Final = 2**31 - 1
-_ESCAPES: Final = str.maketrans({char: "\\" + char for char in "\\=:#! "} | {"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 
 class MetaPropertiesError(StorageError):
@@ -165,8 +165,7 @@ def format_meta_properties(properties: MetaProperties) -> bytes:
     if properties.directory_id is not None:
         fields[_DIRECTORY_ID] = properties.directory_id
     fields.update(properties.others)
-    lines = [f"{name.translate(_ESCAPES)}={value.translate(_ESCAPES)}\n" for name, value in fields.items()]
-    return ("#\n" + "".join(lines)).encode()
+    return ("#\n" + format_properties(fields)).encode()
 
 
 def _number(text: str | None, name: str, path: str) -> int:

@@ -42,8 +42,22 @@ def read_partition_metadata(directory: str) -> bytes | None:
 
 
 def write_partition_metadata(directory: str, topic_id: bytes) -> None:
-    """Write the file of a new partition. Synced: a directory without its id would be adopted by any topic."""
+    """Give an existing partition its id, synced: without one it would be adopted by any topic of its name."""
     write_atomically(f"{directory}/{PARTITION_METADATA_FILE}", format_partition_metadata(topic_id))
+
+
+def create_partition_metadata(directory: str, topic_id: bytes) -> str:
+    """Write the file of a new partition and return its path, to be synced with the partition's first flush.
+
+    Thousands of partitions may be created at once, and a sync for each would take minutes.
+    """
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, format_partition_metadata(topic_id))
+    finally:
+        os.close(descriptor)
+    return path
 
 
 def format_partition_metadata(topic_id: bytes) -> bytes:

@@ -1,0 +1,111 @@
+"""Work of the log manager that would block it: checkpoint files, and the removal of what was deleted.
+
+The manager lives on one thread. What would hold that up it hands to `Background`, which its owner provides; the outcome
+comes back on the manager's own thread.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Protocol
+
+from tidelog.storage._retention import unlink_all
+from tidelog.storage.checkpoints import OffsetCheckpointFile, TopicPartition
+from tidelog.storage.log import Log
+from tidelog.timing import Scheduler
+
+Done = Callable[[BaseException | None], None]
+"""Told how something ended: what it raised, or None."""
+
+
+class Background(Protocol):
+    """Runs work on another thread."""
+
+    def __call__(self, work: Callable[[], object], done: Done, /) -> None:
+        """Run `work`, then call `done` on the caller's thread."""
+
+
+def run_inline(work: Callable[[], object], done: Done) -> None:
+    """A `Background` without a thread, for tests and tools."""
+    try:
+        work()
+    except Exception as error:
+        done(error)
+    else:
+        done(None)
+
+
+class CheckpointWriter:
+    """One checkpoint file. Writes may overlap; what stays in the file is what was handed over last."""
+
+    __slots__ = ("_file", "_lock", "_newest", "_on_disk", "written")
+
+    def __init__(self, file: OffsetCheckpointFile) -> None:
+        self._file = file
+        self._lock = Lock()
+        self._newest = 0
+        self._on_disk = 0
+        self.written: Mapping[TopicPartition, int] | None = None
+        """What was handed over last, None when nothing was or it could not be written."""
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write here and now, whether or not anything has changed."""
+        self._newest += 1
+        self._replace(offsets, self._newest)
+        self.written = offsets
+
+    def write_in(self, background: Background, offsets: Mapping[TopicPartition, int], done: Done) -> None:
+        """Write in the background, unless the file already says so."""
+        if offsets == self.written:
+            return
+        self._newest += 1
+        number = self._newest
+        self.written = offsets
+
+        def written(error: BaseException | None) -> None:
+            if error is not None:
+                self.written = None
+            done(error)
+
+        background(lambda: self._replace(offsets, number), written)
+
+    def _replace(self, offsets: Mapping[TopicPartition, int], number: int) -> None:
+        with self._lock:
+            if number > self._on_disk:
+                self._file.write(offsets)
+                self._on_disk = number
+
+
+class Remover:
+    """Removes files and directories some time after they were marked as deleted; readers may still be at them."""
+
+    __slots__ = ("_background", "_done_in", "_scheduler")
+
+    def __init__(self, scheduler: Scheduler, background: Background, done_in: Callable[[str], Done]) -> None:
+        """`done_in` gives, for the path of a partition's directory, whom to tell."""
+        self._scheduler = scheduler
+        self._background = background
+        self._done_in = done_in
+
+    def files(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Remove the files of one partition in `delay_ms`."""
+        done = self._done_in(paths[0].rpartition("/")[0])
+        self._scheduler.schedule("delete-files", lambda: self._background(lambda: unlink_all(paths), done), delay_ms)
+
+    def directory(self, path: str, delay_ms: int, log: Log | None = None) -> None:
+        """Remove the directory of a partition in `delay_ms`, and let go of the files of its log then."""
+
+        def remove() -> None:
+            if log is not None:
+                log.release()
+            self._background(lambda: _remove_tree(path), self._done_in(path))
+
+        self._scheduler.schedule("delete-log", remove, delay_ms)
+
+
+def _remove_tree(path: str) -> None:
+    from shutil import rmtree  # ten milliseconds of imports that a start-up does not need
+
+    try:
+        rmtree(path)
+    except FileNotFoundError:
+        return

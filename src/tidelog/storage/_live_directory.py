@@ -1,0 +1,83 @@
+"""A log directory that is online: how many logs it holds, and the checkpoint files that `LogManager` keeps in it."""
+
+from collections.abc import Sequence
+
+from tidelog.storage._background import Background, CheckpointWriter, Done
+from tidelog.storage.checkpoints import TopicPartition
+from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.log import Log
+from tidelog.storage.log_directory import LogDirectory
+
+
+class LiveDirectory:
+    """One of the directories that logs are in and may be created in."""
+
+    __slots__ = ("_high_watermarks", "_recovery_points", "_start_offsets", "directory", "is_loaded", "log_count")
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self.directory = directory
+        self.log_count = 0
+        self.is_loaded = False
+        self._recovery_points = CheckpointWriter(directory.recovery_points)
+        self._start_offsets = CheckpointWriter(directory.start_offsets)
+        self._high_watermarks = CheckpointWriter(directory.high_watermarks)
+
+    @property
+    def path(self) -> str:
+        return self.directory.path
+
+    def checkpoint_recovery_points(self, logs: Sequence[Log], background: Background, done: Done) -> None:
+        """Write up to where each log is known to be on disk."""
+        self._recovery_points.write_in(background, _recovery_points(logs), done)
+
+    def checkpoint_start_offsets(self, logs: Sequence[Log], background: Background, done: Done) -> None:
+        """Write the start offsets that the names of the segments do not tell already."""
+        self._start_offsets.write_in(background, _start_offsets(logs), done)
+
+    def checkpoint_high_watermarks(self, logs: Sequence[Log], background: Background, done: Done) -> None:
+        """Write the high watermarks."""
+        self._high_watermarks.write_in(background, _high_watermarks(logs), done)
+
+    def forget_start_offset(self, key: TopicPartition, logs: Sequence[Log]) -> None:
+        """See to it, here and now, that no start offset of a partition is on disk that has been deleted.
+
+        A new partition of the same name would otherwise begin, after a crash, where the old one did.
+        """
+        written = self._start_offsets.written
+        if written is None or key in written:
+            self._start_offsets.write(_start_offsets(logs))
+
+    def close(self, logs: Sequence[Log], broker_epoch: int) -> LogDirFailure | None:
+        """Flush and close all logs, write the checkpoints and, if all of that went well, the clean-shutdown marker."""
+        try:
+            for log in logs:
+                log.flush()
+                log.close()
+            self._recovery_points.write(_recovery_points(logs))
+            self._start_offsets.write(_start_offsets(logs))
+            self._high_watermarks.write(_high_watermarks(logs))
+            if self.is_loaded:
+                self.directory.write_clean_shutdown_marker(broker_epoch)
+        except LogDirFailure as failure:
+            return failure
+        except OSError as error:
+            return LogDirFailure(self.path, error)
+        finally:
+            self.directory.unlock()
+        return None
+
+
+def _recovery_points(logs: Sequence[Log]) -> dict[TopicPartition, int]:
+    return {(log.topic, log.partition): log.recovery_point for log in logs}
+
+
+def _high_watermarks(logs: Sequence[Log]) -> dict[TopicPartition, int]:
+    return {(log.topic, log.partition): log.high_watermark for log in logs}
+
+
+def _start_offsets(logs: Sequence[Log]) -> dict[TopicPartition, int]:
+    return {
+        (log.topic, log.partition): log.log_start_offset
+        for log in logs
+        if log.log_start_offset > log.segments[0].base_offset
+    }
