@@ -12,20 +12,23 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 # fmt: off
 class ListenerSettings(Settings, area="Listeners"):
-    """Where a broker listens, what it tells clients to connect to, and how listeners are secured."""
+    """Where a broker listens, what it tells clients to connect to, and how listeners are secured.
+
+    In Kafka a broker's listeners can also be changed while it runs; ours need a restart and say so.
+    """
 
     listeners: str = setting(
-        "listeners", "PLAINTEXT://127.0.0.1:9092", importance="high", dynamic="per-broker",
+        "listeners", "PLAINTEXT://127.0.0.1:9092", importance="high",
         doc="Addresses to listen on, comma-separated, each `NAME://host:port`. An empty host is every interface, "
             "port 0 is any free port, an IPv6 address stands in brackets.")
     advertised_listeners: str | None = setting(
-        "advertised.listeners", None, importance="high", dynamic="per-broker",
+        "advertised.listeners", None, importance="high",
         doc="Addresses that clients are told to connect to, in the form of `listeners`; the same as `listeners` "
             "when not set.")
     listener_security_protocol_map: str = setting(
         "listener.security.protocol.map",
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        importance="low", dynamic="per-broker",
+        importance="low",
         doc="Which security protocol each listener name speaks, as `NAME:PROTOCOL` pairs.")
     inter_broker_listener_name: str | None = setting(
         "inter.broker.listener.name", None,

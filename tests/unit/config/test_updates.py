@@ -50,11 +50,11 @@ def test_a_dynamic_setting_takes_effect() -> None:
             ),
         ),
         (
-            {"advertised.listeners": "PLAINTEXT://x:1"},
+            {"ssl.client.auth": "required"},
             True,
             (
                 "Cannot update these configs at default cluster level, broker id must be specified: "
-                "Set(advertised.listeners)"
+                "Set(ssl.client.auth)"
             ),
         ),
         (

@@ -1,0 +1,41 @@
+"""What DescribeConfigs and AlterConfigs are about: the kinds of resources, and the checks of their names."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from tidelog.metadata import paths
+from tidelog.metadata.configs import ConfigEntity
+from tidelog.wire.errors import ApiError, ErrorCode
+
+
+class ResourceType(IntEnum):
+    """By its number on the wire. What is not here is not a resource that has settings."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+
+
+def topic_entity(name: str) -> ConfigEntity:
+    """Where a topic's overrides are stored."""
+    return ConfigEntity("topics", name)
+
+
+def broker_entity(name: str) -> ConfigEntity:
+    """Where a broker's dynamic settings are stored; those of all brokers for the empty name."""
+    return ConfigEntity("brokers", name or paths.DEFAULT_ENTITY)
+
+
+def invalid(message: str) -> ApiError:
+    """The error of a request that cannot be meant."""
+    return ApiError(ErrorCode.INVALID_REQUEST, message)
+
+
+def parse_broker_id(text: str, noun: str) -> int:
+    """The number that names a broker."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
+        raise invalid(f"{noun} id must be an integer, but it is: {text}")
+    return int(text)

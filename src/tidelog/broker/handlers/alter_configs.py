@@ -1,0 +1,192 @@
+"""AlterConfigs replaces all settings of a resource, IncrementalAlterConfigs changes single ones.
+
+Each resource stands for itself: one that is refused leaves the others to be changed. What passes is stored in the tree
+together with a notice for other brokers, and the running parts of this one follow at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.broker.handlers._config_resources import (
+    ResourceType,
+    broker_entity,
+    invalid,
+    parse_broker_id,
+    topic_entity,
+)
+from tidelog.broker.handlers._loggers import change_logger, check_logger_change
+from tidelog.broker.settings import network_limits
+from tidelog.config import topic_config
+from tidelog.config.errors import ConfigError, InvalidValueError, UnknownSettingError
+from tidelog.config.layers import ConfigLayers
+from tidelog.config.updates import broker_list_default, checked_topic, topic_list_default, updated_layers
+from tidelog.metadata.configs import (
+    Alteration,
+    AlterOperation,
+    ConfigEntity,
+    ListValue,
+    Validator,
+    alter_overrides,
+    replace_overrides,
+)
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages import alter_configs as replacing
+from tidelog.wire.messages import incremental_alter_configs as incremental
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+    from tidelog.broker.node import Node
+
+
+class _Target(NamedTuple):
+    """Whose settings are altered: where they are stored, how they are checked, and who must follow them."""
+
+    entity: ConfigEntity
+    list_value: ListValue
+    validate: Validator
+    apply: Callable[[Mapping[str, str]], None]
+
+
+def handle(request: replacing.AlterConfigsRequest, context: Context) -> replacing.AlterConfigsResponse:
+    """Let the named settings be all that a resource has; the others fall back to their defaults."""
+    counts = _counts(request.resources)
+    responses = []
+    for resource in request.resources:
+        response = replacing.AlterConfigsResourceResponse(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        try:
+            _check(resource, counts, [each.name for each in resource.configs if each.value is None])
+            _replace(context.node, resource, request.validate_only)
+        except ApiError as error:
+            response.error_code, response.error_message = error.code, error.message
+        responses.append(response)
+    return replacing.AlterConfigsResponse(responses=responses)
+
+
+def handle_incremental(
+    request: incremental.IncrementalAlterConfigsRequest, context: Context
+) -> incremental.IncrementalAlterConfigsResponse:
+    """Set, delete, append to or subtract from the named settings; the others stay as they are."""
+    counts = _counts(request.resources)
+    responses = []
+    for resource in request.resources:
+        response = incremental.AlterConfigsResourceResponse(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        deleted = AlterOperation.DELETE
+        nulls = [each.name for each in resource.configs if each.value is None and each.config_operation != deleted]
+        try:
+            _check(resource, counts, nulls)
+            _alter(context.node, resource, request.validate_only)
+        except ApiError as error:
+            response.error_code, response.error_message = error.code, error.message
+        responses.append(response)
+    return incremental.IncrementalAlterConfigsResponse(responses=responses)
+
+
+_Resource = replacing.AlterConfigsResource | incremental.AlterConfigsResource
+
+
+def _counts(resources: Sequence[_Resource]) -> Counter[tuple[int, str]]:
+    return Counter((each.resource_type, each.resource_name) for each in resources)
+
+
+def _check(resource: _Resource, counts: Counter[tuple[int, str]], null_names: Sequence[str]) -> None:
+    """Refuse what is wrong whatever the resource is."""
+    if counts[resource.resource_type, resource.resource_name] > 1:
+        raise invalid("Each resource must appear at most once.")
+    if null_names:
+        raise invalid(f"Null value not supported for : {', '.join(null_names)}")
+    if len({each.name for each in resource.configs}) < len(resource.configs):
+        raise invalid("Error due to duplicate config keys")
+
+
+def _replace(node: Node, resource: replacing.AlterConfigsResource, validate_only: bool) -> None:
+    target = _target(node, resource.resource_type, resource.resource_name)
+    overrides = {each.name: each.value for each in resource.configs if each.value is not None}
+    stored = replace_overrides(node.store, target.entity, overrides, target.validate, validate_only=validate_only)
+    if not validate_only:
+        target.apply(stored)
+
+
+def _alter(node: Node, resource: incremental.AlterConfigsResource, validate_only: bool) -> None:
+    alterations = [Alteration(each.config_operation, each.name, each.value) for each in resource.configs]
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        _alter_loggers(node, resource.resource_name, alterations, validate_only)
+        return
+    target = _target(node, resource.resource_type, resource.resource_name)
+    stored = alter_overrides(
+        node.store, target.entity, alterations, target.list_value, target.validate, validate_only=validate_only
+    )
+    if not validate_only:
+        target.apply(stored)
+
+
+def _target(node: Node, resource_type: int, name: str) -> _Target:
+    if resource_type == ResourceType.TOPIC:
+        return _topic_target(node, name)
+    if resource_type == ResourceType.BROKER:
+        return _broker_target(node, name)
+    if resource_type == ResourceType.CLIENT_METRICS:
+        raise invalid("AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS")
+    raise invalid(f"Unknown resource type {resource_type}")
+
+
+def _topic_target(node: Node, name: str) -> _Target:
+    if not name:
+        raise invalid("Default topic resources are not allowed.")
+    if node.image.topic(name) is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+    def validate(overrides: Mapping[str, str]) -> None:
+        try:
+            checked_topic(node.config_layers, overrides)
+        except InvalidValueError as error:
+            text = f"Invalid config value for resource ConfigResource(type=TOPIC, name='{name}'): {error}"
+            raise ApiError(ErrorCode.INVALID_CONFIG, text) from error
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    return _Target(topic_entity(name), topic_list_default, validate, lambda _: node.topics.apply_config(name))
+
+
+def _broker_target(node: Node, name: str) -> _Target:
+    if name and parse_broker_id(name, "Node") != node.broker_id:
+        raise invalid(f"Unexpected broker id, expected {node.broker_id}, but received {name}")
+    is_cluster = not name
+
+    def validate(properties: Mapping[str, str]) -> None:
+        try:
+            updated_layers(node.config_layers, properties, is_cluster=is_cluster)
+        except UnknownSettingError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        except ConfigError as error:
+            raise invalid(str(error)) from error
+
+    def apply(properties: Mapping[str, str]) -> None:
+        _follow(node, updated_layers(node.config_layers, properties, is_cluster=is_cluster))
+
+    return _Target(broker_entity("" if is_cluster else str(node.broker_id)), broker_list_default, validate, apply)
+
+
+def _follow(node: Node, layers: ConfigLayers) -> None:
+    """Let the running parts follow the broker's changed settings."""
+    before, after = node.config, layers.config
+    node.config_layers, node.config = layers, after
+    node.socket_server.update_limits(network_limits(after))
+    if topic_config({}, before) != topic_config({}, after):
+        node.topics.apply_all_configs()
+
+
+def _alter_loggers(node: Node, name: str, alterations: Sequence[Alteration], validate_only: bool) -> None:
+    if parse_broker_id(name, "Node") != node.broker_id:
+        raise invalid(f"Unexpected node id. Expected {node.broker_id}, but received {name}")
+    for alteration in alterations:
+        check_logger_change(*alteration)
+    if not validate_only:
+        for alteration in alterations:
+            change_logger(*alteration)

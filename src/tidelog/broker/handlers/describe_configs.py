@@ -1,0 +1,113 @@
+"""DescribeConfigs: the settings of topics, brokers and loggers, each with where its value comes from.
+
+A topic is described to anybody, a broker only by itself. A broker without a name stands for the settings that all
+brokers share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.handlers._config_resources import ResourceType, invalid, parse_broker_id, topic_entity
+from tidelog.broker.handlers._loggers import logger_levels
+from tidelog.config.errors import ConfigError
+from tidelog.config.layers import ConfigEntry, ConfigSource
+from tidelog.metadata.configs import read_overrides
+from tidelog.metadata.topic_names import check_topic_name
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+    from tidelog.broker.node import Node
+
+_STRING: Final = 2
+
+
+def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+    """Describe each resource for itself, in request order."""
+    return DescribeConfigsResponse(results=[_describe(resource, request, context) for resource in request.resources])
+
+
+def _describe(
+    resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+    try:
+        describe = _DESCRIBERS.get(resource.resource_type)
+        if describe is None:
+            raise invalid(f"Unsupported resource type: {resource.resource_type}")
+        entries = describe(context.node, resource.resource_name, resource.configuration_keys)
+    except ApiError as error:
+        result.error_code, result.error_message = error.code, error.message
+        return result
+    result.configs = [_shape(entry, request.include_synonyms, request.include_documentation) for entry in entries]
+    return result
+
+
+def _describe_topic(node: Node, name: str, keys: Iterable[str] | None) -> list[ConfigEntry]:
+    check_topic_name(name)
+    if node.image.topic(name) is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    try:
+        return node.config_layers.describe_topic(read_overrides(node.store, topic_entity(name)), keys)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _describe_broker(node: Node, name: str, keys: Iterable[str] | None) -> list[ConfigEntry]:
+    if not name:
+        return node.config_layers.describe_cluster(keys)
+    broker_id = parse_broker_id(name, "Broker")
+    if broker_id != node.broker_id:
+        raise invalid(f"Unexpected broker id, expected {node.broker_id} or empty string, but received {name}")
+    return node.config_layers.describe_broker(keys)
+
+
+def _describe_loggers(node: Node, name: str, keys: Iterable[str] | None) -> list[ConfigEntry]:
+    if not name:
+        raise invalid("Broker id must not be empty")
+    if parse_broker_id(name, "Broker") != node.broker_id:
+        raise invalid(f"Unexpected broker id, expected {node.broker_id} but received {name}")
+    wanted = set(keys or ())
+    return [
+        ConfigEntry(logger, level, ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG, False, False, (), _STRING, None)
+        for logger, level in logger_levels().items()
+        if not wanted or logger in wanted
+    ]
+
+
+def _shape(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if with_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_default=entry.source == ConfigSource.DEFAULT_CONFIG,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in synonyms
+        ],
+        config_type=entry.type_code,
+        documentation=entry.documentation if with_documentation else None,
+    )
+
+
+_Describer = Callable[["Node", str, Iterable[str] | None], list[ConfigEntry]]
+_DESCRIBERS: Final[Mapping[int, _Describer]] = {
+    ResourceType.TOPIC: _describe_topic,
+    ResourceType.BROKER: _describe_broker,
+    ResourceType.BROKER_LOGGER: _describe_loggers,
+}

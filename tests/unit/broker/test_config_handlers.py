@@ -1,0 +1,428 @@
+"""DescribeConfigs and AlterConfigs over a tree in memory. Codes and texts are what Apache Kafka 3.9.1 answered."""
+
+import logging
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidelog.broker.handlers import alter_configs, describe_configs
+from tidelog.config.layers import ConfigLayers
+from tidelog.metadata.configs import AlterOperation, ConfigEntity, read_overrides
+from tidelog.metadata.image import ClusterImage, PartitionImage, TopicImage
+from tidelog.metadata.memory import MemoryStore
+from tidelog.metadata.registration import prepare_tree
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages import alter_configs as replacing
+from tidelog.wire.messages import incremental_alter_configs as incremental
+from tidelog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
+Answer = tuple[int, str | None]
+
+
+class FakeTopics:
+    def __init__(self) -> None:
+        self.applied: list[str] = []
+
+    def apply_config(self, name: str) -> None:
+        self.applied.append(name)
+
+    def apply_all_configs(self) -> None:
+        self.applied.append("*")
+
+
+@pytest.fixture
+def context() -> Any:
+    store = MemoryStore()
+    prepare_tree(store)
+    image = ClusterImage("cluster")
+    image.set_topic(TopicImage("t1", bytes(15) + b"1", [PartitionImage(0, 0, 0, (0,), (0,))]))
+    layers = ConfigLayers({"log.retention.hours": "5"})
+    limits: list[Any] = []
+    node = SimpleNamespace(
+        broker_id=0,
+        config=layers.config,
+        config_layers=layers,
+        image=image,
+        limits=limits,
+        socket_server=SimpleNamespace(update_limits=limits.append),
+        store=store,
+        topics=FakeTopics(),
+    )
+    return SimpleNamespace(node=node, api_version=4)
+
+
+def describe(
+    context: Any, resource_type: int, name: str, keys: list[str] | None = None, **options: bool
+) -> DescribeConfigsResult:
+    resource = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=keys)
+    response = describe_configs.handle(DescribeConfigsRequest(resources=[resource], **options), context)
+    for version in range(5):
+        DescribeConfigsResponse.decode(response.encode(version), version)
+    return response.results[0]
+
+
+def alter(
+    context: Any,
+    resource_type: int,
+    name: str,
+    *changes: tuple[str, int, str | None],
+    validate_only: bool = False,
+) -> Answer:
+    configs = [
+        incremental.AlterableConfig(name=setting, config_operation=operation, value=value)
+        for setting, operation, value in changes
+    ]
+    resource = incremental.AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    [response] = alter_configs.handle_incremental(request, context).responses
+    assert (response.resource_type, response.resource_name) == (resource_type, name)
+    return int(response.error_code), response.error_message
+
+
+def replace(context: Any, resource_type: int, name: str, **options: Any) -> Answer:
+    settings: dict[str, str | None] = options.pop("settings")
+    configs = [replacing.AlterableConfig(name=key, value=value) for key, value in settings.items()]
+    resource = replacing.AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
+    [response] = alter_configs.handle(replacing.AlterConfigsRequest(resources=[resource], **options), context).responses
+    return int(response.error_code), response.error_message
+
+
+def value_of(context: Any, resource_type: int, name: str, key: str) -> str | None:
+    [entry] = describe(context, resource_type, name, [key]).configs
+    return entry.value
+
+
+def stored(context: Any, kind: str, name: str) -> dict[str, str]:
+    return read_overrides(context.node.store, ConfigEntity(kind, name))
+
+
+# --- describe ---
+
+
+def test_a_topic_is_described_with_every_setting(context: Any) -> None:
+    result = describe(context, TOPIC, "t1")
+    assert (result.error_code, result.error_message, len(result.configs)) == (0, "", 36)
+    assert all(entry.synonyms == [] and entry.documentation is None for entry in result.configs)
+
+
+def test_synonyms_and_documentation_come_when_asked_for(context: Any) -> None:
+    result = describe(context, TOPIC, "t1", ["segment.bytes"], include_synonyms=True, include_documentation=True)
+    [entry] = result.configs
+    assert [(each.name, each.value, each.source) for each in entry.synonyms] == [("log.segment.bytes", "1073741824", 5)]
+    assert entry.documentation
+    assert (entry.config_type, entry.config_source, entry.is_default) == (3, 5, True)
+
+
+def test_a_topics_override_is_shown_as_such(context: Any) -> None:
+    alter(context, TOPIC, "t1", ("segment.bytes", SET, "1000"))
+    [entry] = describe(context, TOPIC, "t1", ["segment.bytes"]).configs
+    assert (entry.value, entry.config_source, entry.is_default) == ("1000", 1, False)
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "code", "text"),
+    [
+        (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nope"),
+        (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid"),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid"),
+        (
+            BROKER,
+            "1",
+            ErrorCode.INVALID_REQUEST,
+            "Unexpected broker id, expected 0 or empty string, but received 1",
+        ),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
+        (LOGGER, "1", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 0 but received 1"),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST, "Broker id must not be empty"),
+        (CLIENT_METRICS, "x", ErrorCode.INVALID_REQUEST, "16"),
+        (GROUP, "x", ErrorCode.INVALID_REQUEST, "32"),
+        (0, "x", ErrorCode.INVALID_REQUEST, "0"),
+    ],
+)
+def test_what_cannot_be_described(context: Any, resource_type: int, name: str, code: ErrorCode, text: str) -> None:
+    result = describe(context, resource_type, name)
+    assert result.error_code == code
+    assert text in (result.error_message or "")
+    assert result.configs == []
+
+
+def test_a_broker_is_described_by_itself(context: Any) -> None:
+    assert len(describe(context, BROKER, "0").configs) > 230
+    [entry] = describe(context, BROKER, "0", ["log.retention.hours"]).configs
+    assert (entry.value, entry.config_source, entry.read_only) == ("5", 4, True)
+
+
+def test_a_broker_without_a_name_is_the_cluster(context: Any) -> None:
+    assert describe(context, BROKER, "").configs == []
+    alter(context, BROKER, "", ("log.retention.ms", SET, "600000"))
+    [entry] = describe(context, BROKER, "").configs
+    assert (entry.name, entry.value, entry.config_source) == ("log.retention.ms", "600000", 3)
+
+
+def test_resources_are_answered_in_request_order_each_for_itself(context: Any) -> None:
+    names = ["t1", "nope", "t1"]
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=["segment.ms"])
+            for name in names
+        ]
+    )
+    results = describe_configs.handle(request, context).results
+    assert [(result.resource_name, int(result.error_code)) for result in results] == [
+        ("t1", 0),
+        ("nope", 3),
+        ("t1", 0),
+    ]
+
+
+# --- topics ---
+
+
+def test_a_topics_logs_follow_a_change_at_once(context: Any) -> None:
+    assert alter(context, TOPIC, "t1", ("retention.ms", SET, "5000")) == (0, None)
+    assert stored(context, "topics", "t1") == {"retention.ms": "5000"}
+    assert context.node.topics.applied == ["t1"]
+    assert value_of(context, TOPIC, "t1", "retention.ms") == "5000"
+    assert alter(context, TOPIC, "t1", ("retention.ms", DELETE, None)) == (0, None)
+    assert value_of(context, TOPIC, "t1", "retention.ms") == "18000000"
+
+
+def test_validate_only_leaves_no_trace(context: Any) -> None:
+    assert alter(context, TOPIC, "t1", ("retention.ms", SET, "5000"), validate_only=True) == (0, None)
+    assert replace(context, TOPIC, "t1", settings={"retention.ms": "7"}, validate_only=True) == (0, None)
+    assert alter(context, BROKER, "0", ("log.retention.ms", SET, "5000"), validate_only=True) == (0, None)
+    assert stored(context, "topics", "t1") == stored(context, "brokers", "0") == {}
+    assert context.node.topics.applied == []
+    assert context.node.config.log_retention_ms is None
+
+
+def test_lists_are_appended_to_and_subtracted_from(context: Any) -> None:
+    assert alter(context, TOPIC, "t1", ("cleanup.policy", APPEND, "compact")) == (0, None)
+    assert value_of(context, TOPIC, "t1", "cleanup.policy") == "delete,compact"
+    assert alter(context, TOPIC, "t1", ("cleanup.policy", SUBTRACT, "delete")) == (0, None)
+    assert value_of(context, TOPIC, "t1", "cleanup.policy") == "compact"
+
+
+RESOURCE_T1 = "Invalid config value for resource ConfigResource(type=TOPIC, name='t1'): "
+INVALID_CONFIG, INVALID_REQUEST = int(ErrorCode.INVALID_CONFIG), int(ErrorCode.INVALID_REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("changes", "answer"),
+    [
+        ([("nope", SET, "5")], (INVALID_CONFIG, "Unknown topic config name: nope")),
+        (
+            [("retention.ms", SET, "abc")],
+            (
+                INVALID_CONFIG,
+                RESOURCE_T1 + "Invalid value abc for configuration retention.ms: Not a number of type LONG",
+            ),
+        ),
+        (
+            [("min.compaction.lag.ms", SET, "777"), ("max.compaction.lag.ms", SET, "7")],
+            (
+                INVALID_CONFIG,
+                "conflict topic config setting min.compaction.lag.ms (777) > max.compaction.lag.ms (7)",
+            ),
+        ),
+        ([("retention.ms", SET, None)], (INVALID_REQUEST, "Null value not supported for : retention.ms")),
+        (
+            [("retention.ms", SET, None), ("segment.ms", APPEND, None)],
+            (INVALID_REQUEST, "Null value not supported for : retention.ms, segment.ms"),
+        ),
+        (
+            [("retention.ms", SET, "1"), ("retention.ms", SET, "2")],
+            (INVALID_REQUEST, "Error due to duplicate config keys"),
+        ),
+        (
+            [("retention.ms", APPEND, "1")],
+            (INVALID_CONFIG, "Config value append is not allowed for config key: retention.ms"),
+        ),
+        (
+            [("retention.ms", SUBTRACT, "1")],
+            (INVALID_CONFIG, "Config value subtract is not allowed for config key: retention.ms"),
+        ),
+    ],
+)
+def test_a_bad_change_of_a_topic_is_refused_and_leaves_no_trace(
+    context: Any, changes: list[tuple[str, int, str | None]], answer: Answer
+) -> None:
+    assert alter(context, TOPIC, "t1", *changes) == answer
+    assert stored(context, "topics", "t1") == {}
+    assert context.node.topics.applied == []
+
+
+def test_an_operation_that_does_not_exist_is_refused(context: Any) -> None:
+    code, text = alter(context, TOPIC, "t1", ("retention.ms", 9, "1"))
+    assert code == INVALID_REQUEST
+    assert "9" in (text or "")
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "answer"),
+    [
+        (TOPIC, "nope", (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "The topic 'nope' does not exist.")),
+        (TOPIC, "", (INVALID_REQUEST, "Default topic resources are not allowed.")),
+        (BROKER, "1", (INVALID_REQUEST, "Unexpected broker id, expected 0, but received 1")),
+        (BROKER, "x", (INVALID_REQUEST, "Node id must be an integer, but it is: x")),
+        (GROUP, "g", (INVALID_REQUEST, "Unknown resource type 32")),
+        (
+            CLIENT_METRICS,
+            "m",
+            (
+                INVALID_REQUEST,
+                "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS",
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_altered(context: Any, resource_type: int, name: str, answer: Answer) -> None:
+    assert alter(context, resource_type, name, ("retention.ms", SET, "1")) == answer
+    assert replace(context, resource_type, name, settings={"retention.ms": "1"}) == answer
+
+
+def test_a_resource_that_is_named_twice_is_refused_both_times(context: Any) -> None:
+    resources = [
+        incremental.AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name=name,
+            configs=[incremental.AlterableConfig(name="segment.ms", value="7")],
+        )
+        for name in ("t1", "t1", "nope")
+    ]
+    request = incremental.IncrementalAlterConfigsRequest(resources=resources)
+    responses = alter_configs.handle_incremental(request, context).responses
+    twice = (INVALID_REQUEST, "Each resource must appear at most once.")
+    assert [(int(each.error_code), each.error_message) for each in responses[:2]] == [twice, twice]
+    assert responses[2].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_replacing_drops_what_is_not_named(context: Any) -> None:
+    alter(context, TOPIC, "t1", ("segment.ms", SET, "7"), ("retention.ms", SET, "8"))
+    assert replace(context, TOPIC, "t1", settings={"retention.ms": "9"}) == (0, None)
+    assert stored(context, "topics", "t1") == {"retention.ms": "9"}
+
+
+def test_replacing_is_checked_too(context: Any) -> None:
+    assert replace(context, TOPIC, "t1", settings={"nope": "1"}) == (
+        INVALID_CONFIG,
+        "Unknown topic config name: nope",
+    )
+    assert replace(context, TOPIC, "t1", settings={"retention.ms": None}) == (
+        INVALID_REQUEST,
+        "Null value not supported for : retention.ms",
+    )
+    assert replace(context, LOGGER, "0", settings={"root": "INFO"}) == (INVALID_REQUEST, "Unknown resource type 8")
+
+
+# --- brokers ---
+
+
+def test_a_broker_and_its_logs_follow_a_change_at_once(context: Any) -> None:
+    assert alter(context, BROKER, "", ("log.retention.ms", SET, "600000")) == (0, None)
+    assert alter(context, BROKER, "0", ("log.retention.ms", SET, "700000")) == (0, None)
+    assert context.node.config.log_retention_ms == 700000
+    assert context.node.topics.applied == ["*", "*"]
+    assert stored(context, "brokers", "<default>") == {"log.retention.ms": "600000"}
+    assert stored(context, "brokers", "0") == {"log.retention.ms": "700000"}
+
+
+def test_limits_of_the_network_follow_and_logs_are_left_alone(context: Any) -> None:
+    assert alter(context, BROKER, "0", ("max.connections", SET, "7")) == (0, None)
+    assert [each.connections_max for each in context.node.limits] == [7]
+    assert context.node.topics.applied == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "answer"),
+    [
+        (
+            "0",
+            ("num.partitions", "4"),
+            (INVALID_REQUEST, "Cannot update these configs dynamically: Set(num.partitions)"),
+        ),
+        (
+            "0",
+            ("message.max.bytes", "-4"),
+            (INVALID_REQUEST, "Invalid value -4 for configuration message.max.bytes: Value must be at least 0"),
+        ),
+        (
+            "",
+            ("ssl.client.auth", "required"),
+            (
+                INVALID_REQUEST,
+                (
+                    "Cannot update these configs at default cluster level, broker id must be specified: "
+                    "Set(ssl.client.auth)"
+                ),
+            ),
+        ),
+        ("0", ("nope.x", "4"), (INVALID_CONFIG, "Unknown broker config name: nope.x")),
+    ],
+)
+def test_a_bad_change_of_a_broker_is_refused_and_leaves_no_trace(
+    context: Any, name: str, change: tuple[str, str], answer: Answer
+) -> None:
+    setting, value = change
+    before = context.node.config
+    assert alter(context, BROKER, name, (setting, SET, value)) == answer
+    assert replace(context, BROKER, name, settings={setting: value}) == answer
+    assert context.node.config is before
+    assert stored(context, "brokers", name or "<default>") == {}
+
+
+# --- loggers ---
+
+
+@pytest.fixture
+def a_logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("tidelog.test.config_handlers")
+    yield logger
+    logger.setLevel(logging.NOTSET)
+
+
+def test_loggers_are_described_with_kafkas_words(context: Any, a_logger: logging.Logger) -> None:
+    a_logger.setLevel(logging.WARNING)
+    entries = {entry.name: entry for entry in describe(context, LOGGER, "0").configs}
+    assert "root" in entries
+    entry = entries[a_logger.name]
+    assert (entry.value, entry.config_source, entry.read_only, entry.synonyms) == ("WARN", 6, False, [])
+    [entry] = describe(context, LOGGER, "0", [a_logger.name, "nope"]).configs
+    assert entry.name == a_logger.name
+
+
+def test_a_loggers_level_is_set_and_given_back(context: Any, a_logger: logging.Logger) -> None:
+    assert alter(context, LOGGER, "0", (a_logger.name, SET, "TRACE")) == (0, None)
+    assert a_logger.level == 5
+    assert value_of(context, LOGGER, "0", a_logger.name) == "TRACE"
+    assert alter(context, LOGGER, "0", (a_logger.name, SET, "FATAL"), validate_only=True) == (0, None)
+    assert a_logger.level == 5
+    assert alter(context, LOGGER, "0", (a_logger.name, DELETE, None)) == (0, None)
+    assert a_logger.level == logging.NOTSET
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "code"),
+    [
+        ("0", ("tidelog.no.such.logger", SET, "INFO"), INVALID_CONFIG),
+        ("0", ("root", SET, "LOUD"), INVALID_CONFIG),
+        ("0", ("root", DELETE, ""), INVALID_REQUEST),
+        ("0", ("root", APPEND, "INFO"), INVALID_REQUEST),
+        ("0", ("root", 9, "INFO"), INVALID_REQUEST),
+        ("1", ("root", SET, "INFO"), INVALID_REQUEST),
+        ("", ("root", SET, "INFO"), INVALID_REQUEST),
+    ],
+)
+def test_a_bad_change_of_a_logger_is_refused(context: Any, name: str, change: tuple[str, int, str], code: int) -> None:
+    level = logging.root.level
+    assert alter(context, LOGGER, name, change)[0] == code
+    assert logging.root.level == level
