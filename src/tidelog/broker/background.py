@@ -24,9 +24,13 @@ class BackgroundPool:
         self._loop = loop
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="tidelog-background")
 
-    def submit(self, function: Callable[[], object]) -> Future[object]:
-        """Run `function` on a thread; nobody on the loop waits for it."""
-        return self._executor.submit(function)
+    def __call__(self, work: Callable[[], object], done: Callable[[BaseException | None], None]) -> None:
+        """Run `work` on a thread, then `done` on the loop with what it raised, or None."""
+
+        def tell(future: Future[object]) -> None:
+            self._loop.call_soon_threadsafe(done, future.exception())
+
+        self._executor.submit(work).add_done_callback(tell)
 
     def run(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run `function` on a thread; the result comes back on the loop."""

@@ -94,6 +94,10 @@ class SocketServer:
         self._endpoints.append(endpoint)
         return endpoint
 
+    def ports(self) -> dict[str, int]:
+        """The port each listener is bound to, by name."""
+        return {endpoint.name: endpoint.port for endpoint in self._endpoints}
+
     def start_accepting(self) -> None:
         """From here on clients are served."""
         self._is_accepting = True

@@ -41,7 +41,7 @@ def _describe(topic: str, index: int, context: Context) -> PartitionResponse:
                 last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_timestamp,
                 coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=producer.current_transaction_first_offset,
+                current_txn_start_offset=producer.transaction_first_offset,
             )
             for producer in partition.log.active_producers()
         ]

@@ -6,6 +6,7 @@ bytes, and the reply is encoded once, after the write of the turn. One partition
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from tidelog.records.errors import InvalidRecordError
@@ -24,6 +25,13 @@ _ZSTD_FROM: Final = 7
 _CODEC_MASK: Final = 0x07
 _ZSTD: Final = 4
 _ATTRIBUTES_LOW_BYTE: Final = 22
+_ONE_BATCH_FROM: Final = 3
+_MAGIC_2: Final = 2
+_LENGTH_POSITION: Final = 8
+_HEAD_BYTES: Final = 17
+"""Offset, length, leader epoch and magic; the length counts what follows it, epoch and magic included."""
+_MAGIC_AND_EPOCH_BYTES: Final = 5
+_unpack_head: Final = Struct(">iib").unpack_from
 
 
 def handle_bytes(
@@ -67,8 +75,10 @@ def _append(
         partition = replica_manager.find(topic, index)
         if partition is None or start < 0 or topic in _INTERNAL_TOPICS or not -1 <= acks <= 1:
             partition = _checked(node, topic, index, start, acks)
-        if version < _ZSTD_FROM and end - start > _ATTRIBUTES_LOW_BYTE:
-            _check_codec(view, start, version)
+        if version < _ZSTD_FROM:
+            _check_codec(view, start, end, version)
+        if version >= _ONE_BATCH_FROM:
+            _check_one_batch(view, start, end, version)
         info = partition.append(view[start:end], acks, now_ms)
     except ApiError as error:
         return Appended(topic, None, PartitionReply(index, error.code, error_message=error.message), -1)
@@ -97,9 +107,23 @@ def _checked(node: Node, topic: str, index: int, start: int, acks: int) -> Parti
     return partition
 
 
-def _check_codec(view: memoryview, start: int, version: int) -> None:
+def _check_one_batch(view: memoryview, start: int, end: int, version: int) -> None:
+    """From version 3 on a partition's records are exactly one batch of magic 2."""
+    if end - start >= _HEAD_BYTES:
+        length, _, magic = _unpack_head(view, start + _LENGTH_POSITION)
+        if magic == _MAGIC_2 and length == end - start - _HEAD_BYTES + _MAGIC_AND_EPOCH_BYTES:
+            return
+    raise ApiError(
+        ErrorCode.INVALID_RECORD,
+        f"Produce requests with version {version} must hold exactly one record batch with magic version 2 a partition",
+    )
+
+
+def _check_codec(view: memoryview, start: int, end: int, version: int) -> None:
     """Zstandard came with version 7: a client that speaks less could not read its own records back (KIP-110)."""
-    if view[start + 16] == 2 and view[start + _ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == _ZSTD:
+    if end - start <= _ATTRIBUTES_LOW_BYTE:
+        return
+    if view[start + 16] == _MAGIC_2 and view[start + _ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == _ZSTD:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version 7 or newer, this is version {version}"
         )

@@ -1,0 +1,59 @@
+"""The parts of one running broker, as handlers see them. `server` puts them together at start-up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.broker.background import BackgroundPool, Flusher
+from tidelog.broker.routes import Route
+from tidelog.broker.topic_service import TopicService
+from tidelog.config import BrokerConfig
+from tidelog.config.layers import ConfigLayers
+from tidelog.metadata.image import ClusterImage
+from tidelog.metadata.producer_ids import ProducerIdAllocator
+from tidelog.metadata.store import Store
+from tidelog.network.socket_server import SocketServer
+from tidelog.replication.fetch_session import FetchSessionCache
+from tidelog.replication.replica_manager import ReplicaManager
+from tidelog.storage.log_manager import LogManager
+from tidelog.timing import Clock, Scheduler
+
+
+class Node:
+    """A record of what was started; it starts and stops nothing itself."""
+
+    __slots__ = (
+        "background",
+        "broker_id",
+        "clock",
+        "config",
+        "config_layers",
+        "fetch_sessions",
+        "flusher",
+        "image",
+        "log_manager",
+        "producer_ids",
+        "replica_manager",
+        "routes",
+        "scheduler",
+        "socket_server",
+        "store",
+        "topics",
+    )
+
+    background: BackgroundPool
+    broker_id: int
+    clock: Clock
+    config: BrokerConfig
+    config_layers: ConfigLayers
+    fetch_sessions: FetchSessionCache
+    flusher: Flusher
+    image: ClusterImage
+    log_manager: LogManager
+    producer_ids: ProducerIdAllocator
+    replica_manager: ReplicaManager
+    routes: Mapping[int, Route]
+    scheduler: Scheduler
+    socket_server: SocketServer
+    store: Store
+    topics: TopicService

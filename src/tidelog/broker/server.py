@@ -1,0 +1,299 @@
+"""A broker from start to stop: the parts are put together here, in Kafka's order, and taken apart in reverse.
+
+    open log directories → metadata tree → identity → dynamic settings → load logs → bind listeners → register →
+    become controller → open partitions → accept clients
+
+`Server` is what the testing kit runs inside a process of its own choosing; `run` is what `tidelog serve` calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.broker.background import BackgroundPool, Flusher
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.dispatcher import Dispatcher
+from tidelog.broker.handlers import handlers
+from tidelog.broker.identity import establish_identity
+from tidelog.broker.node import Node
+from tidelog.broker.settings import load_dynamic_layers, network_limits
+from tidelog.broker.timer_driver import TimerDriver
+from tidelog.broker.topic_service import TopicService
+from tidelog.config import BrokerConfig, LogConfig
+from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
+from tidelog.metadata.image import BrokerImage
+from tidelog.metadata.loading import load_image
+from tidelog.metadata.producer_ids import ProducerIdAllocator
+from tidelog.metadata.registration import elect_controller, prepare_tree, register_broker
+from tidelog.metadata.tree import BrokerRegistration, Endpoint
+from tidelog.network.socket_server import SocketServer
+from tidelog.replication.fetch_session import FetchSessionCache
+from tidelog.replication.replica_manager import PurgeIntervals, ReplicaManager
+from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.log_manager import LogManager, LogManagerConfig
+from tidelog.timing import Clock, Scheduler, Timer, TimerTask
+
+logger = logging.getLogger(__name__)
+
+_IDLE_CHECKS: Final = 10
+"""How often within `connections.max.idle.ms` connections are looked at."""
+
+
+class Server:
+    """One broker. `start` returns when clients are served; `stop` when everything is on disk."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+        self._static = config
+        self._clock = clock or SystemClock()
+        self._node = Node()
+        self._failed: asyncio.Future[LogDirFailure] | None = None
+        self._dispatcher: Dispatcher
+        self._driver: TimerDriver
+        self.address = ("", 0)
+
+    @property
+    def node(self) -> Node:
+        """The parts, for those who look inside: tests, mostly."""
+        return self._node
+
+    async def start(self) -> None:
+        """Start everything; on failure nothing stays behind and the error says what to change."""
+        loop = asyncio.get_running_loop()
+        self._failed = loop.create_future()
+        self._build_base(loop)
+        node = self._node
+        directories = node.log_manager.open_directories()
+        try:
+            node.store = EmbeddedStore(os.path.join(directories[0], METADATA_FILE_NAME))
+            self._start_with_metadata(loop, directories)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _build_base(self, loop: asyncio.AbstractEventLoop) -> None:
+        """What needs no metadata: time, threads, the log manager."""
+        node, config = self._node, self._static
+        node.clock = self._clock
+        node.config = config
+        timer = Timer(self._clock.monotonic_ms(), on_error=_log_task_error)
+        self._driver = TimerDriver(loop, timer, self._clock)
+        node.scheduler = Scheduler(timer, self._clock)
+        node.background = BackgroundPool(loop, config.background_threads)
+        node.flusher = Flusher(node.background, self._on_log_dir_failure)
+        node.log_manager = LogManager(
+            LogManagerConfig.of(config),
+            self._clock,
+            node.scheduler,
+            background=node.background,
+            flush=node.flusher.flush,
+            on_failure=self._on_log_dir_failure,
+        )
+        node.replica_manager = ReplicaManager(
+            -1,
+            self._clock,
+            timer,
+            self._on_directory_gone,
+            node.flusher.flush,
+            PurgeIntervals(
+                config.producer_purgatory_purge_interval_requests,
+                config.fetch_purgatory_purge_interval_requests,
+                config.delete_records_purgatory_purge_interval_requests,
+            ),
+        )
+
+    def _start_with_metadata(self, loop: asyncio.AbstractEventLoop, directories: list[str]) -> None:
+        node = self._node
+        prepare_tree(node.store)
+        identity = establish_identity(node.store, directories, self._static)
+        node.broker_id = node.replica_manager.local_id = identity.broker_id
+        node.config_layers = load_dynamic_layers(node.store, identity.broker_id, self._static)
+        node.config = node.config_layers.config
+        self._bind(loop)
+        registration = self._registration()
+        broker_epoch = register_broker(node.store, registration)
+        controller = elect_controller(node.store, identity.broker_id, self._clock.wall_ms())
+        node.image = load_image(node.store, identity.cluster_id)
+        node.image.set_broker(BrokerImage.of(registration, broker_epoch))
+        node.image.set_controller(controller.broker_id)
+        node.producer_ids = ProducerIdAllocator(node.store, identity.broker_id)
+        node.fetch_sessions = FetchSessionCache(
+            node.config.max_incremental_fetch_session_cache_slots, lambda: random.randrange(1, 2**31)
+        )
+        node.topics = TopicService(node, controller.epoch)
+        summary = node.log_manager.load(self._config_of_topic())
+        node.topics.adopt_found()
+        node.topics.open_all(is_unclean=bool(summary.unclean_directories))
+        self._start_tasks()
+        node.socket_server.start_accepting()
+        self._driver.rearm()
+        logger.info(
+            "broker %d of cluster %s serves %d partitions on %s:%d",
+            identity.broker_id,
+            identity.cluster_id,
+            len(node.replica_manager),
+            *self.address,
+        )
+
+    def _config_of_topic(self) -> Callable[[str], LogConfig]:
+        """Settings by topic, each read once: a topic may have thousands of logs."""
+        known: dict[str, LogConfig] = {}
+        topics = self._node.topics
+
+        def config_of(name: str) -> LogConfig:
+            found = known.get(name)
+            if found is None:
+                found = known[name] = topics.config_of(name)
+            return found
+
+        return config_of
+
+    def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take the ports early, so that a port in use is said before minutes of recovery; accept nobody yet."""
+        node = self._node
+        node.routes = handlers()
+        self._dispatcher = Dispatcher(node, node.routes)
+        node.socket_server = SocketServer(
+            loop, network_limits(node.config), self._dispatcher.dispatch, self._end_turn, self._clock.wall_ms
+        )
+        for position, listener in enumerate(node.config.parsed_listeners):
+            try:
+                endpoint = node.socket_server.bind(listener.name, listener.host, listener.port)
+            except OSError as cause:
+                where = f"{listener.host or '0.0.0.0'}:{listener.port}"  # noqa: S104 - only said, not bound
+                text = f"cannot listen on {where}: {cause.strerror or cause}; change listeners"
+                raise OSError(cause.errno, text) from cause
+            if not position:
+                self.address = (listener.host or "127.0.0.1", endpoint.port)
+
+    def _registration(self) -> BrokerRegistration:
+        """What clients are told: the advertised addresses, with the real port where a listener asked for any."""
+        node = self._node
+        ports = node.socket_server.ports()
+        endpoints = tuple(
+            Endpoint(
+                listener.name,
+                listener.host or "127.0.0.1",
+                listener.port or ports[listener.name],
+                listener.security_protocol,
+            )
+            for listener in node.config.parsed_advertised_listeners
+        )
+        return BrokerRegistration(node.broker_id, endpoints, node.config.broker_rack, self._clock.wall_ms())
+
+    def _start_tasks(self) -> None:
+        node = self._node
+        node.log_manager.start_tasks()
+        idle_ms = node.config.connections_max_idle_ms
+        if idle_ms > 0:
+            period_ms = max(idle_ms // _IDLE_CHECKS, 10)
+            node.scheduler.schedule("idle-connections", self._close_idle, period_ms, period_ms)
+
+    def _close_idle(self) -> None:
+        self._node.socket_server.close_idle(self._clock.wall_ms())
+
+    def _end_turn(self) -> None:
+        self._node.replica_manager.end_turn()
+        self._driver.rearm()
+
+    # --- failure ---
+
+    def _on_log_dir_failure(self, failure: LogDirFailure) -> None:
+        """Somebody noticed that a log directory is gone: partitions first, then the log manager."""
+        self._node.replica_manager.fail_log_dir(failure)
+        self._node.socket_server.wake()
+
+    def _on_directory_gone(self, failure: LogDirFailure) -> None:
+        gone = self._node.log_manager.handle_log_dir_failure(failure.directory, failure.cause)
+        if gone.is_last and self._failed is not None and not self._failed.done():
+            logger.critical("every log directory has failed: the broker stops")
+            self._failed.set_result(failure)
+
+    async def wait_for_failure(self) -> LogDirFailure:
+        """Returns when the broker cannot go on, because no log directory is left."""
+        assert self._failed is not None, "the server was started"
+        return await self._failed
+
+    # --- end ---
+
+    async def stop(self) -> None:
+        """Controlled shutdown: answer what is under way, sync everything, leave the clean-shutdown marker."""
+        node = self._node
+        node.socket_server.stop_accepting()
+        await self._dispatcher.drain()
+        node.replica_manager.end_turn()
+        node.socket_server.close()
+        node.scheduler.cancel_all()
+        self._driver.stop()
+        await node.flusher.drain()
+        node.log_manager.close()
+        node.store.close()
+        node.background.close()
+        logger.info("broker %d has stopped", node.broker_id)
+
+    def _abandon(self) -> None:
+        """Start-up failed half-way: give back ports, locks and threads."""
+        node = self._node
+        self._driver.stop()
+        if hasattr(node, "socket_server"):
+            node.socket_server.close()
+        if hasattr(node, "store"):
+            node.store.close()
+        node.log_manager.unlock()
+        node.background.close()
+
+
+def _log_task_error(task: TimerTask, error: Exception) -> None:
+    logger.error("%r failed", task, exc_info=error)
+
+
+def run(config: BrokerConfig, on_ready: Callable[[str], None]) -> int:
+    """Serve until SIGTERM or SIGINT; returns the process's exit code."""
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        return runner.run(_serve(config, on_ready))
+
+
+async def _serve(config: BrokerConfig, on_ready: Callable[[str], None]) -> int:
+    import signal
+
+    loop = asyncio.get_running_loop()
+    stop_asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_asked.set)
+    _raise_descriptor_limit()
+    server = Server(config)
+    await server.start()
+    host, port = server.address
+    on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    failure = asyncio.ensure_future(server.wait_for_failure())
+    asked = asyncio.ensure_future(stop_asked.wait())
+    await asyncio.wait((failure, asked), return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if failure.done():
+        return 1
+    failure.cancel()
+    await server.stop()
+    return 0
+
+
+def _raise_descriptor_limit() -> None:
+    """Ten thousand partitions need as many descriptors; the soft limit is often 1,024."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it installs."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
