@@ -3,7 +3,6 @@
 Only the module of the command that was asked for is imported; all of them when help or an unknown word was.
 """
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -37,10 +36,6 @@ def main(arguments: Sequence[str]) -> int:
         return _exit_code(finished)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of a pipe went away, as `head` does. Nothing is left to say, nor anybody to say it to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         message = explain(error)
         if message is None:

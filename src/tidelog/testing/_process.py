@@ -26,6 +26,7 @@ class ProcessRunner:
         self._timeout_s = timeout_s
         self._log = tempfile.TemporaryFile(prefix="tidelog-log-")  # noqa: SIM115 - it lives as long as the process
         self._process: subprocess.Popen[bytes] | None = None
+        self._last_logs = ""
 
     @property
     def pid(self) -> int:
@@ -64,7 +65,7 @@ class ProcessRunner:
             raise BrokerFailed(
                 self._tell(f"the broker did not stop within {self._timeout_s} s and was killed")
             ) from None
-        _close_pipe(process)
+        self._finish(process)
         if code:
             raise BrokerFailed(self._tell(f"the broker stopped with exit code {code}"))
 
@@ -73,7 +74,7 @@ class ProcessRunner:
         process = self._live()
         process.kill()
         process.wait()
-        _close_pipe(process)
+        self._finish(process)
 
     def signal(self, number: int) -> None:
         """Send any signal."""
@@ -81,8 +82,15 @@ class ProcessRunner:
 
     def logs(self) -> str:
         """Everything on its stderr so far."""
+        if self._log.closed:
+            return self._last_logs
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
+
+    def _finish(self, process: subprocess.Popen[bytes]) -> None:
+        _close_pipe(process)
+        self._last_logs = self.logs()
+        self._log.close()
 
     def _live(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "the process was not started"

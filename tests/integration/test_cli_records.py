@@ -1,0 +1,210 @@
+"""`tidelog produce`, `consume`, `perf`, `log dump` and `demo` against a running broker."""
+
+import glob
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.integration.cli_support import SOURCE, run
+from tidelog.testing import Broker
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker(process=True) as broker:
+        yield broker
+
+
+@pytest.fixture
+def tidelog(broker):
+    return lambda *words, **options: run(*words, server=broker.bootstrap_servers, **options)
+
+
+@pytest.fixture
+def topic(broker, request):
+    name = request.node.name.replace("[", "-").replace("]", "")
+    broker.create_topic(name, partitions=3)
+    return name
+
+
+def test_lines_become_records_and_lines_again(tidelog, topic):
+    made = tidelog("produce", topic, "--partition", "1", stdin=b"one\ntwo\n\nlast without newline")
+    assert (made.code, made.out, made.err) == (0, "", "4 records acknowledged\n")
+    read = tidelog("consume", topic, "--from-beginning", "--until-end")
+    assert (read.code, read.out) == (0, "one\ntwo\n\nlast without newline\n")
+
+
+def test_keys_headers_and_nulls_make_the_round_trip(tidelog, topic):
+    words = ["--key-separator", ":", "--null-marker", "-", "--header", "h=1", "--header", "x=y=z", "--format", "json"]
+    made = tidelog("produce", topic, *words, stdin=b"alice:3\nbob:-\nalice:4:5\n-:6\n")
+    assert made.document == {"topic": topic, "records": 4}
+    read = tidelog("consume", topic, "--from-beginning", "--until-end", "--format", "json").lines
+    assert sorted((record["key"] or "", record["value"] or "") for record in read) == [
+        ("", "6"),
+        ("alice", "3"),
+        ("alice", "4:5"),
+        ("bob", ""),
+    ]
+    by_key = {record["key"]: record["partition"] for record in read}
+    assert [record["value"] for record in read if record["partition"] == by_key["alice"]][:1] == ["3"]
+    assert all(
+        record["headers"] == [{"name": "h", "value": "1"}, {"name": "x", "value": "y=z"}] and record["topic"] == topic
+        for record in read
+    )
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_makes_the_round_trip(tidelog, topic, codec):
+    lines = b"".join(b"line %d of many that look alike\n" % number for number in range(1000))
+    assert tidelog("produce", topic, "--compression", codec, "--partition", "0", stdin=lines).code == 0
+    assert tidelog("consume", topic, "--offset", "earliest", "--until-end").out.encode() == lines
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_every_kind_of_acknowledgement_works(tidelog, topic, acks):
+    said = tidelog("produce", topic, "--acks", acks, "--partition", "0", stdin=b"x\n" * 100)
+    assert said.err == ("100 records sent\n" if acks == "0" else "100 records acknowledged\n")
+    read = tidelog("consume", topic, "--from-beginning", "--max-messages", "100", "--timeout", "30")
+    assert read.out == "x\n" * 100
+
+
+def test_an_unknown_topic_is_made_by_writing_to_it(tidelog):
+    assert tidelog("produce", "made-by-producing", stdin=b"x\n").code == 0
+    assert tidelog("consume", "made-by-producing", "--from-beginning", "--until-end").out == "x\n"
+
+
+def test_a_line_without_key_stops_with_an_error(tidelog, topic):
+    refused = tidelog("produce", topic, "--key-separator", ":", stdin=b"a:b\nplain\n")
+    assert (refused.code, "'plain'" in refused.err) == (1, True)
+
+
+def test_a_partition_that_is_not_there_is_refused(tidelog, topic):
+    refused = tidelog("produce", topic, "--partition", "9", stdin=b"x\n")
+    assert (refused.code, "no partition 9; it has 0 to 2" in refused.err) == (1, True)
+
+
+def test_a_record_the_topic_refuses_is_told_with_the_reason(tidelog, broker):
+    broker.create_topic("needs-keys", config={"cleanup.policy": "compact"})
+    refused = tidelog("produce", "needs-keys", stdin=b"no key\n")
+    assert (refused.code, "INVALID_RECORD" in refused.err) == (1, True)
+
+
+def test_consuming_begins_and_ends_where_it_is_told(tidelog, topic):
+    tidelog("produce", topic, "--partition", "2", stdin=b"".join(b"%d\n" % number for number in range(10)))
+    of = ("consume", topic, "--partition", "2")
+    assert tidelog(*of, "--offset", "7", "--until-end").out == "7\n8\n9\n"
+    assert tidelog(*of, "--offset", "-2", "--until-end").out == "8\n9\n"
+    assert tidelog(*of, "--offset", "-99", "--max-messages", "2").out == "0\n1\n"
+    assert tidelog(*of, "--until-end").out == ""
+    assert tidelog(*of, "--from-beginning", "--timeout", "0.2").out.count("\n") == 10
+    shown = tidelog(*of, "--offset", "9", "--until-end", "--print-offset", "--print-partition", "--print-headers").out
+    assert shown == "Partition:2\tOffset:9\tNO_HEADERS\t9\n"
+    refused = tidelog(*of, "--offset", "11")
+    assert (refused.code, "no offset 11" in refused.err) == (1, True)
+    refused = tidelog(*of, "--offset", "first")
+    assert (refused.code, "--offset 'first'" in refused.err) == (1, True)
+
+
+def test_a_consumer_that_waits_gets_what_is_produced_meanwhile_and_ends_on_an_interrupt(broker, topic):
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    words = [sys.executable, "-m", "tidelog", "consume", topic, "--from-beginning"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as consumer:
+        run("produce", topic, server=broker.bootstrap_servers, stdin=b"hello\n")
+        assert consumer.stdout.readline() == b"hello\n"
+        consumer.send_signal(signal.SIGINT)
+        assert consumer.wait(10) == 130
+        assert b"Traceback" not in consumer.stderr.read()
+
+
+def test_input_that_pauses_is_sent_at_once(broker, topic):
+    """`tail -f | tidelog produce` must not wait for a batch to fill."""
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    words = [sys.executable, "-m", "tidelog", "produce", topic]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as producer:
+        producer.stdin.write(b"early\n")
+        producer.stdin.flush()
+        words = ("consume", topic, "--from-beginning", "--max-messages", "1", "--timeout", "30")
+        assert run(*words, server=broker.bootstrap_servers).out == "early\n"
+        producer.stdin.close()
+        assert producer.wait(10) == 0
+
+
+def test_a_reader_that_goes_away_ends_it_without_a_word(broker, topic, tidelog):
+    """As `| head` does."""
+    tidelog("produce", topic, stdin=b"x\n" * 50_000)
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    words = [sys.executable, "-m", "tidelog", "consume", topic, "--from-beginning", "--until-end"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as consumer:
+        assert consumer.stdout.readline() == b"x\n"
+        consumer.stdout.close()
+        consumer.wait(30)
+        assert consumer.stderr.read() == b""
+
+
+def test_perf_measures_both_ways(tidelog):
+    words = ["--records", "5000", "--record-bytes", "50", "--batch-bytes", "5000", "--format", "json"]
+    produced = tidelog("perf", "produce", "load", *words).document
+    assert produced["records"] >= 5000
+    assert produced["records_per_second"] > 0
+    assert list(produced["latency_ms"]) == ["p50", "p99", "p99.9", "max"]
+    assert produced["latency_ms"]["p50"] <= produced["latency_ms"]["max"]
+    consumed = tidelog("perf", "consume", "load", "--fetch-bytes", "20000", "--format", "json").document
+    assert consumed["records"] == produced["records"]
+    said = tidelog("perf", "produce", "load", "--records", "100", "--acks", "0", "--compression", "lz4").out
+    assert "records/s" in said
+    assert "p99.9" in said
+    (end,) = tidelog("offsets", "load", "--format", "json").document
+    assert end["latest"] > produced["records"]
+
+
+def test_perf_tells_why_it_was_refused(tidelog, broker):
+    broker.create_topic("small", config={"max.message.bytes": 1000})
+    refused = tidelog("perf", "produce", "small", "--records", "100", "--batch-bytes", "5000")
+    assert (refused.code, "MESSAGE_TOO_LARGE" in refused.err) == (1, True)
+
+
+def test_every_file_of_a_data_directory_can_be_dumped(tidelog, broker, topic):
+    tidelog("produce", topic, "--partition", "0", "--key-separator", ":", stdin=b"k:value one\n")
+    files = sorted(glob.glob(os.path.join(broker.data_dir, f"{topic}-0", "*")))
+    assert {os.path.splitext(file)[1] for file in files} >= {".log", ".index", ".timeindex"}
+    log = next(file for file in files if file.endswith(".log"))
+    said = tidelog("log", "dump", log, "--print-data-log").out.splitlines()
+    assert said[:2] == [f"Dumping {log}", "Log starting offset: 0"]
+    assert said[2].startswith("baseOffset: 0 lastOffset: 0 count: 1 baseSequence: -1 lastSequence: -1 producerId: -1")
+    assert said[2].endswith("isvalid: true")
+    assert said[3].startswith("| offset: 0 CreateTime: ")
+    assert said[3].endswith("keySize: 1 valueSize: 9 sequence: -1 headerKeys: [] key: k payload: value one")
+    rows = tidelog("log", "dump", log, "--deep", "--format", "json").lines
+    assert [row["kind"] for row in rows] == ["note", "batch", "record"]
+    assert (rows[1]["file"], rows[1]["magic"], rows[2]["valueSize"]) == (log, 2, 9)
+    everything = [*files, *(entry.path for entry in os.scandir(broker.data_dir) if "checkpoint" in entry.name)]
+    everything = [file for file in everything if not file.endswith(".lock")]
+    # The indexes of a segment that is still written are full of zeros, which the dump may tell as Kafka's does.
+    dumped = tidelog("log", "dump", *everything)
+    assert dumped.err == ""
+    assert [line for line in dumped.out.splitlines() if line.startswith("Dumping ")] == [
+        f"Dumping {file}" for file in everything
+    ]
+
+
+def test_a_damaged_log_is_told_and_the_exit_code_is_1(tidelog, broker, topic, tmp_path):
+    tidelog("produce", topic, "--partition", "0", stdin=b"x\n")
+    (log,) = glob.glob(os.path.join(broker.data_dir, f"{topic}-0", "*.log"))
+    with open(log, "rb") as whole:
+        (tmp_path / "00000000000000000000.log").write_bytes(whole.read()[:-3])
+    damaged = tidelog("log", "dump", str(tmp_path / "00000000000000000000.log"))
+    assert damaged.code == 1
+    assert "invalid bytes" in damaged.out
+
+
+def test_the_demo_tells_what_happened_and_what_to_try_next():
+    said = run("demo", "--records", "5000")
+    assert said.code == 0, said.err
+    assert "5,000 records were produced" in said.out
+    assert "5,000 records were consumed" in said.out
+    assert "What to try next" in said.out
+    assert "broker ready at 127.0.0.1:" in said.err
+    assert "consuming: 5,000 of 5,000" in said.err

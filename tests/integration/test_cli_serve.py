@@ -1,0 +1,107 @@
+"""`tidelog serve` as a process: its ready line, its signals, its exit codes, its refusals."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.integration.cli_support import SOURCE, run
+from tidelog.client import Connection
+
+SERVE = [sys.executable, "-m", "tidelog", "serve"]
+
+
+def serve(*words):
+    return subprocess.Popen(
+        [*SERVE, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+    )
+
+
+def settings(tmp_path, listeners="PLAINTEXT://127.0.0.1:0"):
+    return ["--set", f"listeners={listeners}", "--set", f"log.dirs={tmp_path / 'data'}"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_it_announces_its_address_and_stops_in_order(tmp_path, number):
+    with serve(*settings(tmp_path)) as process:
+        word, ready, address = process.stdout.readline().decode().split()
+        assert (word, ready) == ("tidelog", "ready")
+        host, port = address.split(":")
+        with Connection(host, int(port), timeout_s=10.0) as connection:
+            assert connection.served
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, b"")
+    assert b"Traceback" not in err
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_file_of_settings_is_read(tmp_path):
+    file = tmp_path / "server.properties"
+    file.write_text(
+        f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path / 'data'}\nbroker.id=42\n", encoding="utf-8"
+    )
+    with serve("--config", str(file)) as process:
+        assert process.stdout.readline().startswith(b"tidelog ready 127.0.0.1:")
+        process.terminate()
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "broker.id=42" in (tmp_path / "data" / "meta.properties").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaints"),
+    [
+        ("num.partitions=many", ["num.partitions", "many"]),
+        ("num.partitons=3", ["num.partitons"]),
+        ("listeners=nonsense", ["listeners", "nonsense"]),
+    ],
+)
+def test_a_wrong_setting_is_exit_code_2_and_names_setting_and_value(setting, complaints, tmp_path):
+    refused = run("serve", *settings(tmp_path), "--set", setting)
+    assert refused.code == 2
+    assert refused.out == ""
+    assert all(complaint in refused.err for complaint in complaints)
+    assert "Traceback" not in refused.err
+
+
+def test_a_port_in_use_is_exit_code_1_and_names_the_address(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused = run("serve", *settings(tmp_path, f"PLAINTEXT://{address}"))
+    assert refused.code == 1
+    assert refused.out == ""
+    assert address in refused.err
+    assert "Traceback" not in refused.err
+
+
+def test_a_directory_that_another_broker_holds_is_refused(tmp_path):
+    with serve(*settings(tmp_path)) as process:
+        process.stdout.readline()
+        refused = run("serve", *settings(tmp_path))
+        process.terminate()
+        process.communicate(timeout=20)
+    assert refused.code == 1
+    assert str(tmp_path / "data") in refused.err
+    assert "Traceback" not in refused.err
+
+
+def test_a_broker_that_serves_has_imported_neither_framework_nor_numeric_stack(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "tidelog", "serve", *settings(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+    ) as process:
+        process.stdout.readline()
+        process.terminate()
+        _, err = process.communicate(timeout=20)
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in err.decode().splitlines()}
+    assert "tidelog" in loaded
+    assert not loaded & {"typer", "rich", "click", "argparse", "pydantic", "numpy", "pyarrow", "numba"}
