@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tidelog.metadata._database import Database
+from tidelog.metadata._wall_clock import system_wall_ms
 from tidelog.metadata._watches import WatchTable, events_of_create, events_of_delete
 from tidelog.metadata.errors import (
     BadPathError,
@@ -19,7 +20,6 @@ from tidelog.metadata.errors import (
     NoNodeError,
     NotEmptyError,
 )
-from tidelog.metadata.memory import system_wall_ms
 from tidelog.metadata.store import (
     ANY_VERSION,
     Check,

@@ -7,6 +7,7 @@ from tidelog.metadata.errors import MalformedNodeError, NoNodeError
 from tidelog.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from tidelog.metadata.store import Store
 from tidelog.metadata.tree import (
+    PartitionState,
     TopicAssignment,
     decode_broker,
     decode_controller,
@@ -26,10 +27,12 @@ def load_image(store: Store, cluster_id: str) -> ClusterImage:
         if node is not None:
             data, stat = node
             image.set_broker(BrokerImage.of(decode_broker(broker_id, data), stat.czxid))
+    # In a small cluster ten thousand partitions have a handful of different states between them.
+    known_states: dict[bytes, PartitionState] = {}
     names = store.children(paths.TOPICS)
     for name, node in zip(names, store.get_many(list(map(paths.topic, names))), strict=True):
         if node is not None:
-            image.set_topic(load_topic(store, name, decode_topic(name, node[0])))
+            image.set_topic(_load_topic(store, name, decode_topic(name, node[0]), known_states))
     return image
 
 
@@ -41,14 +44,18 @@ def _broker_ids(store: Store) -> list[int]:
     return [int(name) for name in names]
 
 
-def load_topic(store: Store, name: str, assignment: TopicAssignment) -> TopicImage:
-    """One topic, with the state of its partitions."""
-    count = len(assignment.partitions)
-    nodes = store.get_many([paths.partition_state(name, index) for index in range(count)])
-    partitions = [
-        PartitionImage.of(index, replicas, None)
-        if node is None
-        else PartitionImage.of(index, replicas, decode_partition_state(name, index, node[0]), node[1].version)
-        for index, (replicas, node) in enumerate(zip(assignment.partitions, nodes, strict=True))
-    ]
+def _load_topic(
+    store: Store, name: str, assignment: TopicAssignment, known_states: dict[bytes, PartitionState]
+) -> TopicImage:
+    nodes = store.get_many([paths.partition_state(name, index) for index in range(len(assignment.partitions))])
+    partitions = []
+    for index, (replicas, node) in enumerate(zip(assignment.partitions, nodes, strict=True)):
+        if node is None:
+            partitions.append(PartitionImage.of(index, replicas, None))
+            continue
+        data, stat = node
+        state = known_states.get(data)
+        if state is None:
+            state = known_states[data] = decode_partition_state(name, index, data)
+        partitions.append(PartitionImage.of(index, replicas, state, stat.version))
     return TopicImage(name, assignment.topic_id or NO_UUID, partitions)

@@ -3,10 +3,10 @@
 It behaves like a ZooKeeper ensemble that is always there: sessions come and go, and a session can be made to expire.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from tidelog.metadata._wall_clock import system_wall_ms
 from tidelog.metadata._watches import WatchTable, events_of_create, events_of_delete
 from tidelog.metadata.errors import (
     BadPathError,
@@ -35,10 +35,6 @@ from tidelog.metadata.store import (
     join_path,
     split_path,
 )
-
-
-def system_wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class _Node:

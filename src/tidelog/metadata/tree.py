@@ -195,8 +195,8 @@ def decode_topic(name: str, data: bytes) -> TopicAssignment:
         tuple(
             ReplicaAssignment(
                 document.integers("partitions", replicas[index]),
-                document.integers("adding_replicas", adding.get(index, [])),
-                document.integers("removing_replicas", removing.get(index, [])),
+                document.integers("adding_replicas", adding[index]) if index in adding else (),
+                document.integers("removing_replicas", removing[index]) if index in removing else (),
             )
             for index in indexes
         ),
