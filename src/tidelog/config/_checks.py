@@ -43,11 +43,6 @@ def _version_problem(value: str) -> str | None:
     return None if is_known and is_well_formed and value.isascii() else f"Version {value} is not a valid version"
 
 
-def _non_empty_problem(value: str | None) -> str | None:
-    return "String must be non-empty" if value is not None and not value else None
-
-
 GZIP_LEVEL: Final = Check("1 to 9, or -1", _gzip_problem)
 THROTTLED_REPLICAS: Final = Check("`*`, or `partition:broker` pairs", _throttled_problem)
 METADATA_VERSION: Final = Check("a Kafka version, such as 3.9 or 3.9-IV0", _version_problem)
-NON_EMPTY: Final = Check("not empty", _non_empty_problem)

@@ -200,11 +200,8 @@ def _shown(name: str, text: str) -> str | None:
 
 
 def _is_read_only(name: str, declared: Setting) -> bool:
-    return declared.dynamic == "read-only" or (name not in BrokerConfig.settings and _is_for_listener(name))
-
-
-def _is_for_listener(name: str) -> bool:
-    return listener_setting(name) is not None
+    """Kafka calls every setting of a single listener read-only here, though some can be altered."""
+    return declared.dynamic == "read-only" or listener_setting(name) is not None
 
 
 def _entry(
