@@ -99,6 +99,7 @@ class Server:
             timer,
             self._on_directory_gone,
             node.flusher.flush,
+            self._wake,
             PurgeIntervals(
                 config.producer_purgatory_purge_interval_requests,
                 config.fetch_purgatory_purge_interval_requests,
@@ -195,6 +196,9 @@ class Server:
 
     def _close_idle(self) -> None:
         self._node.socket_server.close_idle(self._clock.wall_ms())
+
+    def _wake(self) -> None:
+        self._node.socket_server.wake()
 
     def _end_turn(self) -> None:
         self._node.replica_manager.end_turn()

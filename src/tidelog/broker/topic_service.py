@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.config import ConfigError, LogConfig, topic_config
@@ -17,6 +17,7 @@ from tidelog.metadata import topics as topic_plans
 from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.elections import begin_new_epochs
 from tidelog.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
+from tidelog.replication.partition import Partition
 from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.primitives import NO_UUID
@@ -33,6 +34,11 @@ class TopicService:
     def __init__(self, node: Node, controller_epoch: int) -> None:
         self._node = node
         self._controller_epoch = controller_epoch
+        self._leadership_listeners: list[Callable[[Partition], None]] = []
+
+    def add_leadership_listener(self, listener: Callable[[Partition], None]) -> None:
+        """Tell `listener` of every partition this broker leads from now on; coordinators load their state then."""
+        self._leadership_listeners.append(listener)
 
     # --- changes that clients ask for ---
 
@@ -79,6 +85,16 @@ class TopicService:
         if not (may_create and config.auto_create_topics_enable) or name in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
         return self.create(name, config.num_partitions, config.default_replication_factor, None, {})
+
+    def create_internal(
+        self, name: str, partition_count: int, replication_factor: int, overrides: Mapping[str, str]
+    ) -> TopicImage:
+        """A topic of a coordinator's own, made at its first use; fewer brokers than replicas wanted is no obstacle."""
+        found = self._node.image.topic(name)
+        if found is not None:
+            return found
+        factor = min(replication_factor, len(self._node.image.broker_ids()))
+        return self.create(name, partition_count, factor, None, overrides)
 
     def add_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
@@ -198,6 +214,8 @@ class TopicService:
             hosted = node.replica_manager.add_partition(topic.name, partition.index, topic.topic_id, log)
             if partition.leader_id == node.broker_id:
                 hosted.make_leader(partition.leader_epoch, partition.replicas, partition.isr)
+                for listener in self._leadership_listeners:
+                    listener(hosted)
 
     def adopt_found(self) -> None:
         """An empty tree and logs on disk: the data of another broker moves in, topic ids and all."""

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from tidelog.replication.delete_records import DelayedDeleteRecords, DeletedUpTo, DeleteResult
 from tidelog.replication.fetch import DelayedFetch, FetchParameters, Wanted, read_partitions
 from tidelog.replication.partition import Partition
-from tidelog.replication.produce import DelayedProduce, PendingProduce
+from tidelog.replication.produce import Appended, DelayedProduce, PendingProduce
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
-from tidelog.storage.types import StartOffsetReason
+from tidelog.storage.types import AppendOrigin, StartOffsetReason
 from tidelog.timing import Clock, Purgatory, Timer
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.fetch import PartitionReply
+from tidelog.wire.produce import PartitionReply as ProduceReply
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class ReplicaManager:
         timer: Timer,
         on_log_dir_failure: Callable[[LogDirFailure], None],
         flush_in_background: Callable[[Log, Callable[[], None]], None],
+        wake: Callable[[], None],
         purge_intervals: PurgeIntervals | None = None,
     ) -> None:
         intervals = purge_intervals or PurgeIntervals()
@@ -63,6 +65,7 @@ class ReplicaManager:
         self._pending: list[PendingProduce] = []
         self._on_log_dir_failure = on_log_dir_failure
         self._flush_in_background = flush_in_background
+        self._wake = wake
 
     # --- partitions ---
 
@@ -102,6 +105,39 @@ class ReplicaManager:
         if not partition.is_dirty:
             partition.is_dirty = True
             self._dirty.append(partition)
+
+    def append(
+        self,
+        topic: str,
+        index: int,
+        records: bytearray,
+        on_committed: Callable[[ErrorCode, int], None],
+        *,
+        origin: AppendOrigin = AppendOrigin.COORDINATOR,
+        timeout_ms: int = 5_000,
+    ) -> int:
+        """Stage a batch of this broker's own (a coordinator's, a marker's) and return its first offset.
+
+        `on_committed` is called with the error, if any, and that offset once every in-sync replica has it. Raises
+        ApiError when the batch cannot even be staged; then nothing is called.
+        """
+        partition = self.partition(topic, index)
+        try:
+            info = partition.append(records, -1, self._clock.wall_ms(), origin)
+        except LogDirFailure as failure:
+            self.fail_log_dir(failure)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        self.staged(partition)
+        reply = ProduceReply(index, 0, info.first_offset)
+
+        def respond(results: list[Appended]) -> None:
+            told = results[0].reply
+            on_committed(ErrorCode(told.error_code), told.base_offset)
+
+        appended = [Appended(topic, partition, reply, info.last_offset + 1)]
+        self.answer_when_written(PendingProduce(appended, -1, timeout_ms, respond))
+        self._wake()
+        return info.first_offset
 
     def answer_when_written(self, pending: PendingProduce) -> None:
         """Answer a produce at the end of this turn, or later if it has to wait."""

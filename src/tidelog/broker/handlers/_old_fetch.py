@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidelog.records.legacy import convert_down
 
 if TYPE_CHECKING:
-    from tidelog.storage import FileSlice
+    from tidelog.storage._files import FileSlice
 
 _MAGIC_1_FROM = 2
 

@@ -17,7 +17,7 @@ from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, Topic
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.network.connection import Slot
-    from tidelog.storage import FileSlice
+    from tidelog.storage._files import FileSlice
 
 _INLINE_BYTES_MAX: Final = 16 << 10
 _MAGIC_2_FROM: Final = 4
