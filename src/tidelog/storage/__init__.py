@@ -1,9 +1,15 @@
-"""The log on disk: segments, indexes, producer state, leader epochs and the log that owns them.
+"""The log on disk: segments, indexes, the log that owns them, and the directories that hold logs.
 
-Import from the modules; this package re-exports nothing, so that a broker loads only what it uses:
+Names are imported from their modules, so that a tool which reads one file kind does not load the broker's log:
 
-* `tidelog.storage.log`: `Log`; `tidelog.storage.types`: `AppendOrigin`, `LogAppendInfo`, `LogRead`, …
-* `tidelog.storage.files`: `FileSlice`, the bytes a fetch sends with `sendfile`
-* `tidelog.storage.segment`, `.offset_index`, `.time_index`, `.transaction_index`
-* `tidelog.storage.producer_state`, `.leader_epochs`, `.errors`, `.names`
+    log              Log: one partition
+    types            AppendOrigin, LogAppendInfo, LogRead, FileSlice and other plain data
+    segment          Segment; offset_index, time_index, transaction_index beside it
+    producer_state   ProducerStateManager: idempotence and transactions
+    leader_epochs    LeaderEpochCache
+    errors           StorageError and its kinds, LogDirFailure first of all
+    names            file and directory names
+    log_manager      LogManager: log directories, loading, retention, flushing, deletion
+    log_loader       opening a log, after a crash as well
+    checkpoints, partition_metadata, meta_properties, log_directory, dump
 """

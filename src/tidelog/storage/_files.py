@@ -7,7 +7,6 @@ any time; `OpenFile` is the descriptor itself, closed when nobody refers to it a
 Called by `Segment`; slices travel from `Log.read` to the connection that sends them.
 """
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -30,8 +29,7 @@ class OpenFile:
 
     def __del__(self, _close: Callable[[int], None] = os.close) -> None:
         # `os.close` is bound early: at interpreter shutdown the module may already be gone.
-        with contextlib.suppress(OSError):
-            _close(self.fd)
+        _close(self.fd)
 
 
 class FileSlice:
@@ -74,10 +72,6 @@ class LogFile:
             DESCRIPTORS.admit(self)
         self.recently_used = True
         return handle
-
-    def is_open(self) -> bool:
-        """Whether a descriptor is held now."""
-        return self.handle is not None
 
     def release(self) -> None:
         """Let the descriptor go; it closes once no slice needs it."""

@@ -69,10 +69,6 @@ class MappedIndex(ABC):
         """The bytes that hold entries."""
         return self.entries() * self.entry_bytes
 
-    def is_open(self) -> bool:
-        """Whether the file is mapped now."""
-        return self._map is not None
-
     def release(self) -> None:
         """Drop the mapping; the entries stay in the file."""
         if self._map is not None:

@@ -439,6 +439,10 @@ class Log:
     prepare_flush = _flush.prepare_flush
     complete_flush = _flush.complete_flush
 
+    def add_unsynced_path(self, path: str) -> None:
+        """A file beside the log was written without a sync: the next flush covers it."""
+        self._unsynced_paths.append(path)
+
     def take_unsynced_paths(self) -> list[str]:
         """What the next flush syncs by name: indexes and snapshots of rolled segments, directories of new files."""
         paths, self._unsynced_paths = self._unsynced_paths, []

@@ -156,10 +156,12 @@ class Segment:
     def _begin(self, max_timestamp: int, now_ms: int) -> None:
         """The first batch decides how the age of the segment is measured: by its timestamp, or by the clock."""
         self._first_timestamp = max_timestamp
+        self.created_ms = now_ms
+        waited_ms_max = self.segment_ms - self.roll_jitter_ms
         if max_timestamp >= 0:
-            self.update_roll_limits()
+            self.roll_timestamp = max_timestamp + waited_ms_max
         else:
-            self.roll_clock_ms = self.created_ms + self.segment_ms - self.roll_jitter_ms
+            self.roll_clock_ms = now_ms + waited_ms_max
 
     def update_roll_limits(self) -> None:
         """Set the times after which the segment is old enough to be rolled."""

@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Final, NamedTuple
 
-from tidelog.storage._files import FileSlice
+from tidelog.storage._files import FileSlice as FileSlice
 
 NO_TIMESTAMP: Final = -1
 NO_EPOCH: Final = -1
