@@ -3,7 +3,7 @@
 import base64
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -12,9 +12,9 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def print_json_line(value: Any) -> None:
-    """One document of a stream, on one line."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+def print_json_lines(values: Iterable[Any]) -> None:
+    """The documents of a stream, a line each, in one write."""
+    sys.stdout.write("".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values))
 
 
 def print_line(text: str = "") -> None:

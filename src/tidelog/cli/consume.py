@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -17,7 +18,7 @@ from tidelog.cli._options import (
     connect,
     partitions_or_all,
 )
-from tidelog.cli._output import bytes_for_json, print_json_line
+from tidelog.cli._output import bytes_for_json, print_json_lines
 from tidelog.cli._verbs import verb
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
@@ -78,14 +79,12 @@ def consume(
         starts = start_offsets(cluster, topic, partitions, "earliest" if from_beginning else offset)
         ends = _latest(cluster, topic, partitions, read_committed) if until_end else None
         reader = RecordReader(cluster, topic, starts, read_committed=read_committed)
-        for count, fetched in enumerate(_records(reader, ends, timeout), start=1):
+        for records in read_in_chunks(reader, ends, timeout, max_messages):
             if output is Format.JSON:
-                print_json_line(as_json(topic, fetched))
+                print_json_lines(as_json(topic, fetched) for fetched in records)
             else:
-                sys.stdout.buffer.write(as_line(fetched, shown))
-            if count == max_messages:
-                break
-        sys.stdout.flush()
+                sys.stdout.buffer.write(b"".join(as_line(fetched, shown) for fetched in records))
+            sys.stdout.flush()
 
 
 def start_offsets(cluster: ClusterClient, topic: str, partitions: list[int], where: str) -> dict[int, int]:
@@ -107,17 +106,25 @@ def _latest(cluster: ClusterClient, topic: str, partitions: list[int], read_comm
     return {part: place.offset for part, place in found.items()}
 
 
-def _records(reader: RecordReader, ends: dict[int, int] | None, timeout_s: float | None) -> Iterator[Fetched]:
-    """What the reader brings, until the ends are reached or the input is idle too long; stdout flushed between."""
+def read_in_chunks(
+    reader: RecordReader, ends: dict[int, int] | None, timeout_s: float | None, most: int | None
+) -> Iterator[list[Fetched]]:
+    """What each poll brings, until the ends are reached, `most` records came or none did for `timeout_s`."""
     idle_since = time.monotonic()
+    wait_ms = _POLL_MS if timeout_s is None else max(1, min(_POLL_MS, int(timeout_s * 1000)))
+    count = 0
     while ends is None or any(reader.positions[part] < end for part, end in ends.items()):
-        wait_ms = _POLL_MS if timeout_s is None else max(1, min(_POLL_MS, int(timeout_s * 1000)))
-        for fetched in reader.poll(wait_ms):
+        polled = (
+            fetched
+            for fetched in reader.poll(wait_ms)
+            if ends is None or fetched.record.offset < ends[fetched.partition]
+        )
+        records = list(islice(polled, None if most is None else most - count))
+        if records:
+            yield records
             idle_since = time.monotonic()
-            if ends is None or fetched.record.offset < ends[fetched.partition]:
-                yield fetched
-        sys.stdout.flush()
-        if timeout_s is not None and time.monotonic() - idle_since >= timeout_s:
+            count += len(records)
+        if count == most or (timeout_s is not None and time.monotonic() - idle_since >= timeout_s):
             return
 
 

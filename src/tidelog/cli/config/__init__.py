@@ -1,4 +1,4 @@
-"""`tidelog config`: the settings of topics and brokers."""
+"""`tidelog config`: the settings of topics and brokers, shown, changed and explained."""
 
 import typer
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._options import Format, OutputFormat
-from tidelog.cli._output import print_json_line, print_line
+from tidelog.cli._output import print_json_lines, print_line
 from tidelog.storage.dump import dump_file, row_text
 
 EXAMPLE: Final = "tidelog log dump tidelog-data/orders-0/*.log --print-data-log"
@@ -54,7 +54,7 @@ def dump(
         for row in rows:
             problems += row.is_problem
             if output is Format.JSON:
-                print_json_line({"file": str(path), "kind": row.kind, **row.fields})
+                print_json_lines([{"file": str(path), "kind": row.kind, **row.fields}])
             else:
                 print_line(row_text(row))
     if problems:

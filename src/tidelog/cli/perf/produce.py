@@ -115,11 +115,12 @@ def run_load(node: Node, load: Load, in_flight: int, watcher: Progress) -> tuple
                 sent_at.append(before)
             else:
                 latencies.append(now() - before)
-            if number % report_every == 0:
+            if number % report_every == report_every - 1:
                 watcher.advance(report_every * load.records_per_batch)
         while sent_at:
             check_error(raw.receive(), load.error_position, "the batch")
             latencies.append(now() - sent_at.popleft())
+        watcher.advance(batches % report_every * load.records_per_batch)
         return (now() - started) / 1e9, latencies
     finally:
         raw.close()
