@@ -18,13 +18,14 @@ from typing import Final
 from tidelog.broker.background import BackgroundPool, Flusher
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.dispatcher import Dispatcher
+from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.handlers import handlers
 from tidelog.broker.identity import establish_identity
 from tidelog.broker.node import Node
 from tidelog.broker.settings import load_dynamic_layers, network_limits
 from tidelog.broker.timer_driver import TimerDriver
 from tidelog.broker.topic_service import TopicService
-from tidelog.config import BrokerConfig, LogConfig
+from tidelog.config import BrokerConfig, LogConfig, settings_without_effect
 from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.metadata.image import BrokerImage
 from tidelog.metadata.loading import load_image
@@ -114,6 +115,8 @@ class Server:
         node.broker_id = node.replica_manager.local_id = identity.broker_id
         node.config_layers = load_dynamic_layers(node.store, identity.broker_id, self._static)
         node.config = node.config_layers.config
+        for name in settings_without_effect(self._static.originals):
+            logger.warning("%s is set and has no effect in Tidelog", name)
         self._bind(loop)
         registration = self._registration()
         broker_epoch = register_broker(node.store, registration)
@@ -129,6 +132,7 @@ class Server:
         summary = node.log_manager.load(self._config_of_topic())
         node.topics.adopt_found()
         node.topics.open_all(is_unclean=bool(summary.unclean_directories))
+        DynamicConfig(node, self._static).start()
         self._start_tasks()
         node.socket_server.start_accepting()
         self._driver.rearm()

@@ -5,24 +5,33 @@ Called at start-up, and again when a dynamic setting changes.
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
-from tidelog.config import BrokerConfig
+from tidelog.config import BrokerConfig, ConfigError
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.store import Store
 from tidelog.network.limits import NetworkLimits
 
+logger = logging.getLogger(__name__)
+
 CLUSTER_DEFAULT: Final = "<default>"
 
 
 def load_dynamic_layers(store: Store, broker_id: int, static: BrokerConfig) -> ConfigLayers:
-    """The static settings with what the tree holds for the cluster and for this broker laid over them."""
-    return ConfigLayers(
-        static.originals,
-        cluster=read_overrides(store, ConfigEntity("brokers", CLUSTER_DEFAULT)),
-        broker=read_overrides(store, ConfigEntity("brokers", str(broker_id))),
-    )
+    """The static settings with what the tree holds for the cluster and for this broker laid over them.
+
+    Dynamic settings that no longer add up are said and left out: they must not keep a broker from starting.
+    """
+    given = {**static.originals, "broker.id": str(broker_id)}
+    cluster = read_overrides(store, ConfigEntity("brokers", CLUSTER_DEFAULT))
+    own = read_overrides(store, ConfigEntity("brokers", str(broker_id)))
+    try:
+        return ConfigLayers(given, cluster=cluster, broker=own)
+    except ConfigError as error:
+        logger.error("dynamic settings of broker %d are ignored: %s", broker_id, error)
+        return ConfigLayers(given)
 
 
 def network_limits(config: BrokerConfig) -> NetworkLimits:
@@ -34,7 +43,7 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
         connections_max=config.max_connections,
         listener_connections_max=_listener_limits(config),
         connections_per_ip_max=config.max_connections_per_ip,
-        connections_per_ip_overrides=_per_ip_overrides(config.max_connections_per_ip_overrides),
+        connections_per_ip_overrides=config.connections_per_ip_overrides,
         connections_idle_ms_max=config.connections_max_idle_ms,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
@@ -44,19 +53,8 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
 
 def _listener_limits(config: BrokerConfig) -> dict[str, int]:
     """`listener.name.<listener>.max.connections` of each listener that has one."""
-    limits = {}
-    for listener in config.parsed_listeners:
-        text = config.originals.get(f"listener.name.{listener.name.lower()}.max.connections")
-        if text is not None:
-            limits[listener.name] = int(text)
-    return limits
-
-
-def _per_ip_overrides(text: str) -> dict[str, int]:
-    """`host:count,host:count`; the configuration has checked the form."""
-    overrides = {}
-    for entry in text.split(","):
-        host, _, count = entry.strip().rpartition(":")
-        if host:
-            overrides[host] = int(count)
-    return overrides
+    return {
+        listener.name: config.for_listener(listener.name).max_connections
+        for listener in config.parsed_listeners
+        if f"listener.name.{listener.name.lower()}.max.connections" in config.originals
+    }

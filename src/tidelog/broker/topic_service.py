@@ -147,7 +147,7 @@ class TopicService:
     def config_of(self, name: str) -> LogConfig:
         """The settings of a topic's logs. A setting that no longer parses must not keep a broker from starting."""
         try:
-            return topic_config(self.overrides_of(name), self._node.config)
+            return topic_config(self.overrides_of(name), self._node.config, ignore_unknown=True)
         except ConfigError as error:
             logger.error("settings of topic %s are ignored: %s", name, error)
             return topic_config({}, self._node.config)

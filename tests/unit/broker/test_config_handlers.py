@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.handlers import alter_configs, describe_configs
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.configs import AlterOperation, ConfigEntity, read_overrides
 from tidelog.metadata.image import ClusterImage, PartitionImage, TopicImage
 from tidelog.metadata.memory import MemoryStore
 from tidelog.metadata.registration import prepare_tree
+from tidelog.timing import ManualClock
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import alter_configs as replacing
 from tidelog.wire.messages import incremental_alter_configs as incremental
@@ -56,7 +58,9 @@ def context() -> Any:
         socket_server=SimpleNamespace(update_limits=limits.append),
         store=store,
         topics=FakeTopics(),
+        clock=ManualClock(),
     )
+    DynamicConfig(node, layers.config).start()
     return SimpleNamespace(node=node, api_version=4)
 
 

@@ -1,13 +1,13 @@
 """AlterConfigs replaces all settings of a resource, IncrementalAlterConfigs changes single ones.
 
 Each resource stands for itself: one that is refused leaves the others to be changed. What passes is stored in the tree
-together with a notice for other brokers, and the running parts of this one follow at once.
+together with a notice, by which `broker.dynamic_config` of this and every other broker follows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.handlers._config_resources import (
@@ -18,10 +18,7 @@ from tidelog.broker.handlers._config_resources import (
     topic_entity,
 )
 from tidelog.broker.handlers._loggers import change_logger, check_logger_change
-from tidelog.broker.settings import network_limits
-from tidelog.config import topic_config
 from tidelog.config.errors import ConfigError, InvalidValueError, UnknownSettingError
-from tidelog.config.layers import ConfigLayers
 from tidelog.config.updates import broker_list_default, checked_topic, topic_list_default, updated_layers
 from tidelog.metadata.configs import (
     Alteration,
@@ -42,12 +39,11 @@ if TYPE_CHECKING:
 
 
 class _Target(NamedTuple):
-    """Whose settings are altered: where they are stored, how they are checked, and who must follow them."""
+    """Whose settings are altered: where they are stored and how they are checked."""
 
     entity: ConfigEntity
     list_value: ListValue
     validate: Validator
-    apply: Callable[[Mapping[str, str]], None]
 
 
 def handle(request: replacing.AlterConfigsRequest, context: Context) -> replacing.AlterConfigsResponse:
@@ -108,9 +104,7 @@ def _check(resource: _Resource, counts: Counter[tuple[int, str]], null_names: Se
 def _replace(node: Node, resource: replacing.AlterConfigsResource, validate_only: bool) -> None:
     target = _target(node, resource.resource_type, resource.resource_name)
     overrides = {each.name: each.value for each in resource.configs if each.value is not None}
-    stored = replace_overrides(node.store, target.entity, overrides, target.validate, validate_only=validate_only)
-    if not validate_only:
-        target.apply(stored)
+    replace_overrides(node.store, target.entity, overrides, target.validate, validate_only=validate_only)
 
 
 def _alter(node: Node, resource: incremental.AlterConfigsResource, validate_only: bool) -> None:
@@ -119,11 +113,9 @@ def _alter(node: Node, resource: incremental.AlterConfigsResource, validate_only
         _alter_loggers(node, resource.resource_name, alterations, validate_only)
         return
     target = _target(node, resource.resource_type, resource.resource_name)
-    stored = alter_overrides(
+    alter_overrides(
         node.store, target.entity, alterations, target.list_value, target.validate, validate_only=validate_only
     )
-    if not validate_only:
-        target.apply(stored)
 
 
 def _target(node: Node, resource_type: int, name: str) -> _Target:
@@ -151,7 +143,7 @@ def _topic_target(node: Node, name: str) -> _Target:
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
-    return _Target(topic_entity(name), topic_list_default, validate, lambda _: node.topics.apply_config(name))
+    return _Target(topic_entity(name), topic_list_default, validate)
 
 
 def _broker_target(node: Node, name: str) -> _Target:
@@ -167,19 +159,7 @@ def _broker_target(node: Node, name: str) -> _Target:
         except ConfigError as error:
             raise invalid(str(error)) from error
 
-    def apply(properties: Mapping[str, str]) -> None:
-        _follow(node, updated_layers(node.config_layers, properties, is_cluster=is_cluster))
-
-    return _Target(broker_entity("" if is_cluster else str(node.broker_id)), broker_list_default, validate, apply)
-
-
-def _follow(node: Node, layers: ConfigLayers) -> None:
-    """Let the running parts follow the broker's changed settings."""
-    before, after = node.config, layers.config
-    node.config_layers, node.config = layers, after
-    node.socket_server.update_limits(network_limits(after))
-    if topic_config({}, before) != topic_config({}, after):
-        node.topics.apply_all_configs()
+    return _Target(broker_entity("" if is_cluster else str(node.broker_id)), broker_list_default, validate)
 
 
 def _alter_loggers(node: Node, name: str, alterations: Sequence[Alteration], validate_only: bool) -> None:

@@ -1,0 +1,44 @@
+"""Settings that change while the broker runs: whoever changes them leaves a notice in the tree, and this one listens.
+
+There is one way for a change to take effect, whether a client of this broker asked for it or another broker wrote it:
+the notice under `/config/changes` names an entity, its settings are read anew, and the running parts follow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.settings import load_dynamic_layers, network_limits
+from tidelog.config import BrokerConfig, topic_config
+from tidelog.metadata.config_changes import ConfigChangeListener
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+
+
+class DynamicConfig:
+    """Lets a node follow its settings. Started once the node's parts are there."""
+
+    def __init__(self, node: Node, static: BrokerConfig) -> None:
+        self._node = node
+        self._static = static
+
+    def start(self) -> None:
+        ConfigChangeListener(self._node.store, self.on_change, self._node.clock.wall_ms).start()
+
+    def on_change(self, entity_path: str) -> None:
+        """The settings of `topics/T` or `brokers/N` changed."""
+        kind, _, name = entity_path.partition("/")
+        if kind == "topics":
+            self._node.topics.apply_config(name)
+        elif kind == "brokers":
+            self._follow_broker()
+
+    def _follow_broker(self) -> None:
+        node = self._node
+        before = node.config
+        node.config_layers = load_dynamic_layers(node.store, node.broker_id, self._static)
+        node.config = node.config_layers.config
+        node.socket_server.update_limits(network_limits(node.config))
+        if topic_config({}, before) != topic_config({}, node.config):
+            node.topics.apply_all_configs()
