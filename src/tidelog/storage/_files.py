@@ -11,10 +11,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tidelog.storage._pools import DESCRIPTORS
+from tidelog.storage._pools import DESCRIPTORS, open_descriptor
 
 _IOV_MAX: Final = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 1024
-_FILE_MODE: Final = 0o644
 
 Buffer = bytes | bytearray | memoryview
 
@@ -68,7 +67,7 @@ class LogFile:
         """The open descriptor. Callers that keep it longer than one call keep the reference."""
         handle = self.handle
         if handle is None:
-            handle = self.handle = OpenFile(os.open(self.path, os.O_RDWR | os.O_CLOEXEC))
+            handle = self.handle = OpenFile(open_descriptor(self.path, os.O_RDWR))
             DESCRIPTORS.admit(self)
         self.recently_used = True
         return handle
@@ -145,13 +144,13 @@ def read_exactly(fd: int, position: int, length: int) -> bytes:
 
 def create_file(path: str) -> None:
     """Create an empty file. FileExistsError when there is one of that name."""
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, _FILE_MODE))
+    os.close(open_descriptor(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 
 
 def sync_path(path: str) -> None:
     """`fsync` a file or directory by name; one that is gone needs no sync."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_descriptor(path, os.O_RDONLY)
     except FileNotFoundError:
         return
     try:
@@ -163,7 +162,7 @@ def sync_path(path: str) -> None:
 def write_atomically(path: str, data: bytes) -> None:
     """Replace a file so that a crash leaves either the old content or the new: `.tmp`, sync, rename, sync the name."""
     temporary = path + ".tmp"
-    fd = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+    fd = open_descriptor(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
     try:
         write_all(fd, data, 0)
         os.fsync(fd)

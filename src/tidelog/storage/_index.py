@@ -15,11 +15,10 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Final
 
 from tidelog.storage._files import unlink_if_exists
-from tidelog.storage._pools import MAPPINGS
+from tidelog.storage._pools import MAPPINGS, open_descriptor
 from tidelog.storage.errors import CorruptIndexError
 
 _PAGE_BYTES: Final = 4096
-_FILE_MODE: Final = 0o644
 NOT_LOADED: Final = -1
 
 
@@ -41,7 +40,7 @@ class MappedIndex(ABC):
 
     def create(self) -> None:
         """Create the file, preallocated and sparse."""
-        fd = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
+        fd = open_descriptor(self.path, os.O_CREAT | os.O_RDWR)
         try:
             os.ftruncate(fd, self.max_entries * self.entry_bytes)
         finally:
@@ -81,7 +80,7 @@ class MappedIndex(ABC):
         """The mapping, for reading the entries there are."""
         mapped = self._map
         if mapped is None:
-            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            fd = open_descriptor(self.path, os.O_RDWR)
             try:
                 mapped = self._map = mmap.mmap(fd, 0)
             finally:
@@ -100,7 +99,7 @@ class MappedIndex(ABC):
 
     def _reserve(self) -> None:
         """Give the next page of entries real blocks; extend and map the file where that is still to be done."""
-        fd = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
+        fd = open_descriptor(self.path, os.O_CREAT | os.O_RDWR)
         try:
             used_bytes = self.count * self.entry_bytes
             file_bytes = self.max_entries * self.entry_bytes
@@ -134,7 +133,7 @@ class MappedIndex(ABC):
         if self.count < 0:
             return
         self.release()
-        fd = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
+        fd = open_descriptor(self.path, os.O_CREAT | os.O_RDWR)
         try:
             os.ftruncate(fd, self.count * self.entry_bytes)
         finally:

@@ -6,10 +6,14 @@ last sweep gives its descriptor up and takes a new one at its next use. The two 
 they obey is: `DESCRIPTORS` for log files, `MAPPINGS` for memory-mapped indexes.
 """
 
+import errno
+import os
 import resource
 from collections import OrderedDict
+from itertools import islice
 from typing import Final, Protocol
 
+_FILE_MODE: Final = 0o644
 _PLENTY: Final = 1 << 18
 """What a process without a limit is taken to have."""
 
@@ -51,6 +55,11 @@ class Pool:
         if len(members) >= self.fewest and len(members) > self.limit():
             self._evict(len(members) - self.limit())
 
+    def make_room(self) -> None:
+        """Close a quarter of the members, the oldest, used or not."""
+        for member in list(islice(self._members, len(self._members) // 4 + 1)):
+            member.release()
+
     def discard(self, member: Member) -> None:
         """Forget a member that has been closed."""
         self._members.pop(member, None)
@@ -68,6 +77,21 @@ class Pool:
             else:
                 member.release()
                 excess -= 1
+
+
+def open_descriptor(path: str, flags: int) -> int:
+    """`os.open` that makes room and tries once more when the process, or the system, has no descriptor left.
+
+    Sockets take descriptors, too, and nobody knows how many: running out of them must not look like a failed disk.
+    """
+    try:
+        return os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+    MAPPINGS.make_room()
+    DESCRIPTORS.make_room()
+    return os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
 
 
 DESCRIPTORS: Final = Pool(share=0.55, fewest=128)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from tidelog.records._checksum import crc32c
 from tidelog.storage._files import write_all
+from tidelog.storage._pools import open_descriptor
 from tidelog.storage.errors import CorruptSnapshotError
 
 _VERSION: Final = 1
@@ -61,7 +62,7 @@ def decode_snapshot(data: bytes, path: str) -> list[SnapshotEntry]:
 
 def write_snapshot(path: str, entries: Iterable[SnapshotEntry], *, sync: bool) -> None:
     """Write a snapshot file; with `sync`, down to the disk."""
-    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = open_descriptor(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
     try:
         write_all(fd, encode_snapshot(entries), 0)
         if sync:

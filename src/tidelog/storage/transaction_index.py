@@ -9,11 +9,11 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.storage._files import unlink_if_exists
+from tidelog.storage._pools import open_descriptor
 from tidelog.storage.errors import CorruptIndexError
 
 _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0
-_FILE_MODE: Final = 0o644
 
 
 class AbortedTransaction(NamedTuple):
@@ -51,7 +51,7 @@ class TransactionIndex:
         assert not entries or transaction.last_offset > entries[-1].last_offset, (
             f"aborted transaction ends at {transaction.last_offset}, after {entries[-1].last_offset} in {self.path}"
         )
-        fd = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, _FILE_MODE)
+        fd = open_descriptor(self.path, os.O_CREAT | os.O_WRONLY)
         try:
             os.pwrite(fd, _ENTRY.pack(_VERSION, *transaction), len(entries) * _ENTRY.size)
         finally:

@@ -1,6 +1,7 @@
 """Log files, their descriptors, and slices on their way to a socket."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,28 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 def test_syncing_what_is_gone_is_no_error(tmp_path: Path) -> None:
     _files.sync_path(str(tmp_path / "gone"))
     assert not _files.unlink_if_exists(str(tmp_path / "gone"))
+
+
+def test_running_out_of_descriptors_closes_idle_files_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ten files open and no descriptor left, an eleventh opens: it is no reason to give up a directory."""
+    pool = _pools.Pool(share=0.5, fewest=100)
+    monkeypatch.setattr(_files, "DESCRIPTORS", pool)
+    monkeypatch.setattr(_pools, "DESCRIPTORS", pool)
+    monkeypatch.setattr(_pools, "MAPPINGS", _pools.Pool(share=0.5, fewest=100))
+    files = []
+    for number in range(11):
+        path = tmp_path / f"{number}.log"
+        path.write_bytes(b"%d" % number)
+        files.append(LogFile(str(path)))
+    for used in files[:10]:
+        used.open()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    probe = os.open(tmp_path, os.O_RDONLY)
+    os.close(probe)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (probe, hard))
+    try:
+        assert files[10].read(0, 2) == b"10"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert any(used.handle is None for used in files[:10])
+    assert [used.read(0, 2) for used in files] == [b"%d" % number for number in range(11)]
