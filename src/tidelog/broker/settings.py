@@ -24,7 +24,7 @@ def load_dynamic_layers(store: Store, broker_id: int, static: BrokerConfig) -> C
 
     Dynamic settings that no longer add up are said and left out: they must not keep a broker from starting.
     """
-    given = {**static.originals, "broker.id": str(broker_id)}
+    given = static.originals
     cluster = read_overrides(store, ConfigEntity("brokers", CLUSTER_DEFAULT))
     own = read_overrides(store, ConfigEntity("brokers", str(broker_id)))
     try:
