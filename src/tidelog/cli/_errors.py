@@ -3,6 +3,7 @@
 from tidelog.client.errors import ClientError
 from tidelog.config.errors import ConfigError
 from tidelog.records.errors import CorruptRecordError
+from tidelog.testing._runner import BrokerFailed
 from tidelog.wire.errors import ApiError
 
 
@@ -16,6 +17,6 @@ def explain(error: Exception) -> str | None:
         return f"{error.message or error.code.text} ({error.code.name})"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    if isinstance(error, CommandError | ClientError | ConfigError | CorruptRecordError):
+    if isinstance(error, CommandError | ClientError | ConfigError | CorruptRecordError | BrokerFailed):
         return str(error)
     return None

@@ -32,7 +32,10 @@ class ThreadRunner:
         config = load_broker_config(properties)
         self._thread = threading.Thread(target=self._run, args=(Server(config),), name="tidelog-broker", daemon=True)
         self._thread.start()
-        return self._started.result(self._timeout_s)
+        try:
+            return self._started.result(self._timeout_s)
+        except TimeoutError:
+            raise BrokerFailed(f"the broker was not ready within {self._timeout_s} s") from None
 
     def stop(self) -> None:
         """Ask the loop to stop the server, and wait for it."""

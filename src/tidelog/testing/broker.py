@@ -58,7 +58,9 @@ class Broker:
         try:
             self._address = runner.start(properties)
         except BaseException:
-            self._remove_data()
+            if self._address is None:
+                self._remove_data()
+            self._last_logs = runner.logs()
             raise
         self._runner = runner
         return self

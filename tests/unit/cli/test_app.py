@@ -12,6 +12,7 @@ from tidelog.cli.app import COMMANDS
 from tidelog.client.errors import BrokerUnavailable
 from tidelog.config import ConfigError
 from tidelog.records.errors import CorruptRecordError
+from tidelog.testing import BrokerFailed
 from tidelog.wire.errors import ApiError, ErrorCode
 
 VERBS = {
@@ -120,6 +121,7 @@ def test_missing_extras_are_named_with_the_command_that_installs_them(monkeypatc
         (ConfigError("bad"), "bad"),
         (CorruptRecordError("torn"), "torn"),
         (CommandError("no"), "no"),
+        (BrokerFailed("exit code 1"), "exit code 1"),
         (FileNotFoundError(2, "No such file or directory", "f"), "f: No such file or directory"),
         (ZeroDivisionError(), None),
         (OSError("without number"), None),
