@@ -130,19 +130,20 @@ class Admin:
         if error_code:
             raise AdminError(f"DeleteTopics {topic}: error {error_code}: {reader.text()}")
 
-    def end_offsets(self, topic: str, partitions: Sequence[int] = (0,)) -> dict[int, int]:
-        reader = self.call(frames.list_offsets(topic, partitions))
+    def offsets(self, topic: str, partitions: Sequence[int] = (0,), timestamp: int = frames.LATEST) -> dict[int, int]:
+        """One offset of each partition: where it ends, unless another is asked for."""
+        reader = self.call(frames.list_offsets(topic, partitions, timestamp))
         reader.take("i")
         reader.count()
         reader.text()
-        ends = {}
+        found = {}
         for _ in range(reader.count()):
             partition, error_code, _, offset, _ = reader.take("ihqqi")
             if error_code:
                 raise AdminError(f"ListOffsets {topic}-{partition}: error {error_code}")
-            ends[partition] = offset
+            found[partition] = offset
             reader.skip_tags()
-        return ends
+        return found
 
     def produce(self, topic: str, partition: int, records: bytes, acks: int = -1) -> int:
         """Produce one batch and return its base offset."""

@@ -17,7 +17,7 @@ import crc32c
 CLIENT_ID = b"benchmarks"
 NO_TAGS = b"\x00"
 NO_UUID = bytes(16)
-LATEST = -1
+LATEST, EARLIEST = -1, -2
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 19, 20
 VERSIONS: Mapping[int, int] = {

@@ -100,7 +100,7 @@ class Topic:
 
     def require_records(self, expected: int) -> None:
         """Fail unless each acknowledged record is in the log: a broker that drops records would be fast."""
-        found = sum(self.admin.end_offsets(self.name, range(self.partitions)).values())
+        found = sum(self.admin.offsets(self.name, range(self.partitions)).values())
         if found != expected:
             raise RuntimeError(f"{self.name} holds {found} records, but {expected} were acknowledged")
 

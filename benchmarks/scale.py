@@ -142,7 +142,7 @@ def _rate_between(bench: Bench, base: list[bytes], other: list[bytes]) -> float:
 
 def _session_fetch_milliseconds(bench: Bench, topic: Topic, count: int) -> float:
     """What an empty incremental fetch costs a consumer of all partitions that has read everything."""
-    ends = topic.admin.end_offsets(topic.name, range(count))
+    ends = topic.admin.offsets(topic.name, range(count))
     limits = FetchLimits(wait_ms_max=0)
     opened = topic.admin.call(frames.fetch(topic.topic_id, sorted(ends.items()), limits, (0, 0)))
     _, error_code, session_id = opened.take("ihi")

@@ -1,22 +1,24 @@
-"""Fixtures for tests with Kafka's own Java code: all of them skip, with the reason, where it cannot run.
+"""Fixtures for tests with Kafka's own Java code: all of them skip, with the reason, where it cannot run."""
 
-`TIDELOG_COMPAT_TARGET=kafka` puts Apache Kafka in our place. That tests the tests: what Kafka's tools say of Kafka's
-broker and files is what they must say of ours.
-"""
-
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks import apache_kafka
-from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
-from benchmarks.processes import BrokerProcess
+from benchmarks.apache_kafka import ZooKeeper
 from benchmarks.tidelog_broker import TidelogBroker
+from tests.compat.kafka_tools.brokers import MakeBroker, OpenDirectory, kafka_on, new_kafka, tests_are_under_test
 from tests.compat.kafka_tools.samples import WrittenLog, write_samples
 
-MakeBroker = Callable[[Path, Mapping[str, str]], BrokerProcess]
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first of these tests may have to wait for Maven to fetch the jars."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -35,16 +37,20 @@ def zookeeper(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="session")
 def make_broker(request: pytest.FixtureRequest) -> MakeBroker:
-    """Ours, unless the tests themselves are under test."""
-    if os.environ.get("TIDELOG_COMPAT_TARGET") != "kafka":
+    """A new broker of ours; or, to test the tests, one of Kafka's."""
+    if not tests_are_under_test():
         return TidelogBroker
     zookeeper: ZooKeeper = request.getfixturevalue("zookeeper")
+    return lambda home, settings: new_kafka(zookeeper, home, settings)
 
-    def make(directory: Path, settings: Mapping[str, str]) -> BrokerProcess:
-        root = {"zookeeper.connect": f"{zookeeper.connect_string}/{directory.name}"}
-        return KafkaBroker(directory, zookeeper, {**root, **settings})
 
-    return make
+@pytest.fixture(scope="session")
+def open_directory(request: pytest.FixtureRequest) -> OpenDirectory:
+    """Our broker on a directory of Kafka's, with nothing but the directory; or, to test the tests, Kafka."""
+    if not tests_are_under_test():
+        return lambda log, home: TidelogBroker(home, {"log.dirs": str(log.directory)})
+    zookeeper: ZooKeeper = request.getfixturevalue("zookeeper")
+    return lambda log, home: kafka_on(zookeeper, home, log)
 
 
 @pytest.fixture(scope="session")

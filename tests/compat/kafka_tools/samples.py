@@ -21,7 +21,8 @@ from benchmarks.processes import BrokerProcess
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SEGMENTED = "segmented"
 IDEMPOTENT = "idempotent"
-FIRST_TIMESTAMP_MS = 1_700_000_000_000
+# An hour old: retention by time must not find anything to delete while a test runs.
+FIRST_TIMESTAMP_MS = int(time.time() * 1000) - 3_600_000
 READ_SECONDS_MAX = 30.0
 
 # Several segments, and several entries in each of their indexes, from a few dozen kilobytes.
@@ -56,6 +57,10 @@ class WrittenLog:
 
     def partition_files(self, topic: str, suffix: str) -> list[Path]:
         return sorted((self.directory / f"{topic}-0").glob(f"*{suffix}"))
+
+    def meta_properties(self) -> dict[str, str]:
+        lines = (self.directory / "meta.properties").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)
 
     def files(self, suffix: str) -> list[Path]:
         return [path for topic in sorted(self.records) for path in self.partition_files(topic, suffix)]
@@ -143,9 +148,9 @@ def produce(
 
 
 def read_all(
-    broker: BrokerProcess, topic: str, count: int, isolation_level: str = "read_uncommitted"
-) -> dict[int, Sent]:
-    """The first `count` records of partition 0, by offset, through librdkafka."""
+    broker: BrokerProcess, counts: Mapping[str, int], isolation_level: str = "read_uncommitted"
+) -> dict[str, dict[int, Sent]]:
+    """As many records of each topic as `counts` says, by offset, through librdkafka."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -155,14 +160,16 @@ def read_all(
             "check.crcs": True,
         }
     )
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    found: dict[int, Sent] = {}
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in counts])
+    found: dict[str, dict[int, Sent]] = {topic: {} for topic in counts}
+    missing = sum(counts.values())
     deadline = time.monotonic() + READ_SECONDS_MAX
     try:
-        while len(found) < count and time.monotonic() < deadline:
+        while missing and time.monotonic() < deadline:
             message = consumer.poll(0.5)
             if message is not None and not message.error():
-                found[message.offset()] = _as_sent(message)
+                found[message.topic()][message.offset()] = _as_sent(message)
+                missing -= 1
     finally:
         consumer.close()
     return found
