@@ -531,3 +531,19 @@ def test_the_high_watermark_stays_within_the_log(tmp_path: Path) -> None:
     assert log.update_high_watermark(100) == 4
     log.maybe_increment_log_start_offset(2, StartOffsetReason.CLIENT_DELETION)
     assert log.update_high_watermark(0) == 2
+
+
+def test_a_roll_asks_for_a_flush_of_what_it_closed(tmp_path: Path) -> None:
+    """Otherwise the recovery point would stay behind, and a crash would mean reading the whole log."""
+    log = make_log(tmp_path, segment_bytes=BATCH * 2)
+    log.on_rolled = lambda rolled: rolled.flush()
+    fill(log, 5)
+    assert log.recovery_point == 4
+
+
+def test_a_flush_of_a_log_that_is_being_deleted_does_no_harm(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    fill(log, 2)
+    job = log.prepare_flush()
+    log.rename_for_delete()
+    job.run()
