@@ -6,11 +6,13 @@ index of the active segment is not synced: after a crash the segment that holds 
 anew.
 """
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Final
 
 from tidelog.storage._files import OpenFile, sync_path, write_atomically
 from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.segment import Segment
 
 if TYPE_CHECKING:
     from tidelog.storage.log import Log
@@ -48,10 +50,15 @@ class FlushJob:
             for path in dict.fromkeys(self._paths):
                 sync_path(path)
             if self._epochs is not None:
-                path, content = self._epochs
-                write_atomically(path, content)
+                self._write_epochs(*self._epochs)
         except OSError as error:
             raise LogDirFailure(self._parent_directory, error) from error
+
+    @staticmethod
+    def _write_epochs(path: str, content: bytes) -> None:
+        # The log may have been deleted since, and its directory renamed: nobody will miss the file.
+        with contextlib.suppress(FileNotFoundError):
+            write_atomically(path, content)
 
 
 def prepare_flush(log: "Log", up_to: int | None = None) -> FlushJob:
@@ -62,21 +69,31 @@ def prepare_flush(log: "Log", up_to: int | None = None) -> FlushJob:
     log.write_staged()
     end_offset = log.log_end_offset if up_to is None else min(up_to, log.log_end_offset)
     files: list[OpenFile] = []
+    paths: list[str] = []
     epochs = None
     try:
         if end_offset > log.recovery_point:
-            files += [
-                segment.log_file.open()
-                for segment in log.segments.since(log.recovery_point)
-                if segment.base_offset < end_offset and segment.size_bytes
-            ]
-        paths = log.take_unsynced_paths()
+            for segment in log.segments.since(log.recovery_point):
+                if segment.base_offset < end_offset:
+                    files.append(segment.log_file.open())
+                    paths += _paths_to_trust(log, segment)
+        paths += log.take_unsynced_paths()
         if log.leader_epochs.is_dirty:
             log.leader_epochs.is_dirty = False
             epochs = log.leader_epochs.path, log.leader_epochs.encode()
     except OSError as error:
         raise log.fail(error) from error
     return FlushJob(end_offset, log.generation, log.parent_directory, files, paths, epochs)
+
+
+def _paths_to_trust(log: "Log", segment: Segment) -> list[str]:
+    """The files beside a log file that recovery will rely on once the segment lies below the recovery point."""
+    if segment is log.active_segment:
+        return []
+    paths = list(segment.index_paths())
+    if segment.base_offset in log.producer_state.snapshot_offsets():
+        paths.append(log.producer_state.snapshot_path(segment.base_offset))
+    return paths
 
 
 def complete_flush(log: "Log", job: FlushJob, now_ms: int | None = None) -> None:

@@ -18,7 +18,7 @@ Methods that make up a subject of their own are functions of the modules importe
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
@@ -83,6 +83,7 @@ class Log:
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
+        "on_rolled",
         "parent_directory",
         "partition",
         "producer_state",
@@ -131,6 +132,8 @@ class Log:
         """How often the log was truncated: what was flushed before may since have been replaced."""
         self._failure: LogDirFailure | None = None
         self._on_files_deleted = on_files_deleted
+        self.on_rolled: Callable[[Log], object] | None = None
+        """Called when a segment has been rolled: time to bring it to disk, so that the recovery point can follow."""
         self.log_end_offset = self.written_end_offset = self.durable_end_offset = next_offset
         self.log_start_offset = max(log_start_offset, segments[0].base_offset)
         self.high_watermark = self.log_start_offset
@@ -286,6 +289,8 @@ class Log:
             self._unsynced_paths.append(snapshot)
         self._unsynced_paths.append(self.directory)
         self.add_segment(segment)
+        if self.on_rolled is not None:
+            self.on_rolled(self)
         return segment
 
     def add_segment(self, segment: Segment) -> None:
