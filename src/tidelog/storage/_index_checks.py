@@ -19,14 +19,15 @@ _TIME_ENTRY: Final = Struct(">qi")
 def index_problem(segment: Segment, files: PartitionFiles, end_offset: int) -> str | None:
     """What is wrong with an index of `segment`, which ends before `end_offset`; None when nothing shows."""
     base_offset = segment.base_offset
-    offset_bytes = files.offset_index_bytes.get(base_offset)
-    time_bytes = files.time_index_bytes.get(base_offset)
     if segment.size_bytes == 0:
-        return "an index has entries for an empty log file" if offset_bytes or time_bytes else None
-    if offset_bytes is None:
+        return None
+    offset_index = files.offset_indexes.get(base_offset)
+    time_index = files.time_indexes.get(base_offset)
+    if offset_index is None:
         return "the offset index is missing"
-    if time_bytes is None:
+    if time_index is None:
         return "the time index is missing"
+    offset_bytes, time_bytes = offset_index.stat().st_size, time_index.stat().st_size
     if offset_bytes % _OFFSET_ENTRY.size or time_bytes % _TIME_ENTRY.size:
         return f"the {offset_bytes} or {time_bytes} bytes of an index are not whole entries"
     if offset_bytes:

@@ -1,12 +1,14 @@
 """A log directory that is online: how many logs it holds, and the checkpoint files that `LogManager` keeps in it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from tidelog.storage._background import Background, CheckpointWriter, Done
 from tidelog.storage.checkpoints import TopicPartition
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
 from tidelog.storage.log_directory import LogDirectory
+
+LogsByPartition = Mapping[TopicPartition, Log]
 
 
 class LiveDirectory:
@@ -26,19 +28,19 @@ class LiveDirectory:
     def path(self) -> str:
         return self.directory.path
 
-    def checkpoint_recovery_points(self, logs: Sequence[Log], background: Background, done: Done) -> None:
+    def checkpoint_recovery_points(self, logs: LogsByPartition, background: Background, done: Done) -> None:
         """Write up to where each log is known to be on disk."""
         self._recovery_points.write_in(background, _recovery_points(logs), done)
 
-    def checkpoint_start_offsets(self, logs: Sequence[Log], background: Background, done: Done) -> None:
+    def checkpoint_start_offsets(self, logs: LogsByPartition, background: Background, done: Done) -> None:
         """Write the start offsets that the names of the segments do not tell already."""
         self._start_offsets.write_in(background, _start_offsets(logs), done)
 
-    def checkpoint_high_watermarks(self, logs: Sequence[Log], background: Background, done: Done) -> None:
+    def checkpoint_high_watermarks(self, logs: LogsByPartition, background: Background, done: Done) -> None:
         """Write the high watermarks."""
         self._high_watermarks.write_in(background, _high_watermarks(logs), done)
 
-    def forget_start_offset(self, key: TopicPartition, logs: Sequence[Log]) -> None:
+    def forget_start_offset(self, key: TopicPartition, logs: LogsByPartition) -> None:
         """See to it, here and now, that no start offset of a partition is on disk that has been deleted.
 
         A new partition of the same name would otherwise begin, after a crash, where the old one did.
@@ -47,10 +49,10 @@ class LiveDirectory:
         if written is None or key in written:
             self._start_offsets.write(_start_offsets(logs))
 
-    def close(self, logs: Sequence[Log], broker_epoch: int) -> LogDirFailure | None:
+    def close(self, logs: LogsByPartition, broker_epoch: int) -> LogDirFailure | None:
         """Flush and close all logs, write the checkpoints and, if all of that went well, the clean-shutdown marker."""
         try:
-            for log in logs:
+            for log in logs.values():
                 log.flush()
                 log.close()
             self._recovery_points.write(_recovery_points(logs))
@@ -67,17 +69,17 @@ class LiveDirectory:
         return None
 
 
-def _recovery_points(logs: Sequence[Log]) -> dict[TopicPartition, int]:
-    return {(log.topic, log.partition): log.recovery_point for log in logs}
+def _recovery_points(logs: LogsByPartition) -> dict[TopicPartition, int]:
+    return {key: log.recovery_point for key, log in logs.items()}
 
 
-def _high_watermarks(logs: Sequence[Log]) -> dict[TopicPartition, int]:
-    return {(log.topic, log.partition): log.high_watermark for log in logs}
+def _high_watermarks(logs: LogsByPartition) -> dict[TopicPartition, int]:
+    return {key: log.high_watermark for key, log in logs.items()}
 
 
-def _start_offsets(logs: Sequence[Log]) -> dict[TopicPartition, int]:
+def _start_offsets(logs: LogsByPartition) -> dict[TopicPartition, int]:
     return {
-        (log.topic, log.partition): log.log_start_offset
-        for log in logs
+        key: log.log_start_offset
+        for key, log in logs.items()
         if log.log_start_offset > log.segments[0].base_offset
     }

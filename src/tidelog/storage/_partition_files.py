@@ -38,23 +38,27 @@ _SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, 
 
 
 class PartitionFiles:
-    """The files of one partition, by kind and base offset. Sizes are those at the time of the listing."""
+    """The files of one partition, by kind and base offset.
+
+    Only log files are asked for their size: what an index holds does not matter where the log is empty, and most logs
+    of a broker with very many are.
+    """
 
     __slots__ = (
         "has_leader_epochs",
         "has_metadata",
         "leftovers",
         "log_bytes",
-        "offset_index_bytes",
+        "offset_indexes",
         "snapshots",
-        "time_index_bytes",
+        "time_indexes",
         "transaction_indexes",
     )
 
     def __init__(self, directory: str) -> None:
         self.log_bytes: dict[int, int] = {}
-        self.offset_index_bytes: dict[int, int] = {}
-        self.time_index_bytes: dict[int, int] = {}
+        self.offset_indexes: dict[int, os.DirEntry[str]] = {}
+        self.time_indexes: dict[int, os.DirEntry[str]] = {}
         self.transaction_indexes: set[int] = set()
         self.snapshots: list[int] = []
         self.leftovers: list[str] = []
@@ -71,9 +75,9 @@ class PartitionFiles:
         if suffix == LOG_SUFFIX:
             self.log_bytes[int(name[:_STEM_DIGITS])] = entry.stat().st_size
         elif suffix == OFFSET_INDEX_SUFFIX:
-            self.offset_index_bytes[int(name[:_STEM_DIGITS])] = entry.stat().st_size
+            self.offset_indexes[int(name[:_STEM_DIGITS])] = entry
         elif suffix == TIME_INDEX_SUFFIX:
-            self.time_index_bytes[int(name[:_STEM_DIGITS])] = entry.stat().st_size
+            self.time_indexes[int(name[:_STEM_DIGITS])] = entry
         elif name == LEADER_EPOCH_CHECKPOINT:
             self.has_leader_epochs = True
         elif name == PARTITION_METADATA_FILE:
@@ -89,8 +93,8 @@ class PartitionFiles:
         """Remove index files that have no log file; how many there were."""
         removed = 0
         for bases, suffix in (
-            (self.offset_index_bytes, OFFSET_INDEX_SUFFIX),
-            (self.time_index_bytes, TIME_INDEX_SUFFIX),
+            (self.offset_indexes, OFFSET_INDEX_SUFFIX),
+            (self.time_indexes, TIME_INDEX_SUFFIX),
             (self.transaction_indexes, TRANSACTION_INDEX_SUFFIX),
         ):
             for base_offset in [base for base in bases if base not in self.log_bytes]:

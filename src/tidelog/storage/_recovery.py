@@ -7,7 +7,7 @@ The file is read in large windows rather than mapped: a failing disk is then an 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -26,8 +26,8 @@ _WINDOW_BYTES: Final = 1 << 20
 _LEGACY_CRC_POSITION: Final = 12
 _LEGACY_BYTES: Final = (26, 34)  # the shortest message of magic 0 and 1
 
-OnBatch = Callable[[BatchHeader, memoryview], None]
-"""Called with each whole batch, in order. The bytes are only valid during the call."""
+OnBatch = Callable[[BatchHeader, Callable[[], memoryview]], None]
+"""Called with each whole batch, in order, and with what gives its bytes, which are only valid during the call."""
 
 
 class SegmentScan(NamedTuple):
@@ -50,11 +50,11 @@ def rebuild_segment(segment: Segment, end_offset: int, now_ms: int, on_batch: On
     reader = _BatchReader(descriptor, size_bytes, segment.base_offset, min(end_offset, segment.max_offset + 1))
     segment.start_rebuild()
     batches = 0
-    append = segment.append
-    while (header := reader.next_batch()) is not None:
+    append, current = segment.append, reader.current
+    for header in reader:
         batches += 1
-        append(header.last_offset, header.max_timestamp, reader.size_bytes, now_ms)
-        on_batch(header, reader.batch())
+        append(reader.next_offset - 1, header.max_timestamp, reader.size_bytes, now_ms)
+        on_batch(header, current)
     if reader.position < size_bytes:
         segment.log_file.truncate(reader.position)
     segment.become_inactive()
@@ -66,10 +66,10 @@ class _BatchReader:
 
     __slots__ = (
         "_buffer",
-        "_current",
         "_descriptor",
         "_end",
         "_offset_limit",
+        "_start",
         "_view",
         "_window_bytes",
         "_window_start",
@@ -88,37 +88,57 @@ class _BatchReader:
         self._view = memoryview(self._buffer)
         self._window_start = 0
         self._window_bytes = 0
-        self._current = 0
+        self._start = 0
         self.next_offset = base_offset
         self.position = 0
         self.size_bytes = 0
         self.reason: str | None = None
 
-    def next_batch(self) -> BatchHeader | None:
-        """The next batch's header, or None at the end of what is valid."""
-        position = self.position
-        if position >= self._end:
-            return None
-        start = position - self._window_start
-        if start + HEADER_BYTES > self._window_bytes:
-            self._fill(position)
-            start = 0
+    def __iter__(self) -> Iterator[BatchHeader]:
+        """The headers of the batches. The attributes are about the one that was yielded last, and what follows it."""
+        buffer, view, end, offset_limit = self._buffer, self._view, self._end, self._offset_limit
+        while (position := self.position) < end:
+            start = position - self._window_start
+            if start + HEADER_BYTES > self._window_bytes:
+                self._fill(position)
+                start = 0
+            header = read_header(buffer, start)
+            base_offset, length, _, magic, crc, _, last_delta = header[:7]
+            size_bytes = length + LENGTH_PREFIX_BYTES
+            stop = start + size_bytes
+            if not (
+                magic == 2
+                and size_bytes >= HEADER_BYTES
+                and stop <= self._window_bytes
+                and last_delta >= 0
+                and self.next_offset <= base_offset < offset_limit - last_delta
+                and crc32c(view[start + ATTRIBUTES_POSITION : stop]) == crc
+            ):
+                examined = self._examine()
+                if examined is None:
+                    return
+                header = examined
+                start = position - self._window_start
+                last_delta = header.last_offset_delta
+            self._start = start
+            self.size_bytes = size_bytes
+            self.position = position + size_bytes
+            self.next_offset = base_offset + last_delta + 1
+            yield header
+
+    def current(self) -> memoryview:
+        """The bytes of the batch yielded last; of one larger than the window, those at its start."""
+        return self._view[self._start : min(self._start + self.size_bytes, self._window_bytes)]
+
+    def _examine(self) -> BatchHeader | None:
+        """Look closely at the batch at `position`: it is damaged, old, or larger than what of it is in the window."""
+        start = self.position - self._window_start
         header = read_header(self._buffer, start)
-        if header.magic != 2:
-            header = parse_header(self._buffer, start) if header.magic in (0, 1) else header
+        if header.magic in (0, 1):
+            header = parse_header(self._view[start : start + HEADER_BYTES].tobytes(), 0)
         size_bytes = header.batch_length + LENGTH_PREFIX_BYTES
         self.reason = self._implausible(header, size_bytes) or self._damaged(header, size_bytes)
-        if self.reason is not None:
-            return None
-        self._current = position - self._window_start
-        self.size_bytes = size_bytes
-        self.position = position + size_bytes
-        self.next_offset = header.last_offset + 1
-        return header
-
-    def batch(self) -> memoryview:
-        """The bytes of the batch just returned; of one larger than the window, those at its start."""
-        return self._view[self._current : min(self._current + self.size_bytes, self._window_bytes)]
+        return header if self.reason is None else None
 
     def _implausible(self, header: BatchHeader, size_bytes: int) -> str | None:
         left = self._end - self.position

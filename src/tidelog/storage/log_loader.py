@@ -11,6 +11,7 @@ loaded at the same time on different threads.
 import logging
 import os
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tidelog.config import LogConfig
@@ -147,6 +148,9 @@ class _LogLoader:
             Segment.open(directory, base_offset, self._config, self.now_ms, size_bytes=files.log_bytes[base_offset])
             for base_offset in sorted(files.log_bytes)
         ]
+        for segment in self.segments:
+            if segment.size_bytes == 0:
+                self._empty_indexes(segment)
         self.producers = ProducerStateManager(
             self._name, directory, expiration_ms=producer_expiration_ms, snapshots=files.snapshots
         )
@@ -163,6 +167,13 @@ class _LogLoader:
         # and found sound may still be in the page cache alone.
         self.recovery_point = next_offset if self._is_clean and had_segments else min(self.recovery_point, next_offset)
         return next_offset
+
+    def _empty_indexes(self, segment: Segment) -> None:
+        """Whatever the indexes of an empty segment hold, it counts for nothing."""
+        segment.offset_index.reset()
+        segment.time_index.reset()
+        if segment.base_offset in self._files.transaction_indexes:
+            segment.transaction_index.reset()
 
     def _load_topic_id(self) -> None:
         if self._files.has_metadata:
@@ -257,16 +268,12 @@ class _LogLoader:
     def _rebuild(self, segment: Segment, end_offset: int) -> bool:
         """Check a segment, which ends before `end_offset`, and index it anew; whether something had to be cut off."""
         if segment.size_bytes == 0:
-            segment.offset_index.reset()
-            segment.time_index.reset()
-            if segment.base_offset in self._files.transaction_indexes:
-                segment.transaction_index.reset()
             return False
 
-        def on_batch(header: BatchHeader, batch: memoryview) -> None:
+        def on_batch(header: BatchHeader, current: Callable[[], memoryview]) -> None:
             self._note_epoch(header)
             if header.producer_id >= 0:
-                self._note_producer(segment, header, batch)
+                self._note_producer(segment, header, bytes(current()) if header.is_control else None)
 
         scan = rebuild_segment(segment, end_offset, self.now_ms, on_batch)
         read = Recovery(1, scan.batches, scan.bytes_kept + scan.bytes_cut, scan.bytes_cut, 0, 2)
@@ -279,9 +286,9 @@ class _LogLoader:
         if header.partition_leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
 
-    def _note_producer(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
+    def _note_producer(self, segment: Segment, header: BatchHeader, marker: bytes | None) -> None:
         try:
-            completed = self.producers.replay(header, bytes(batch) if header.is_control else None)
+            completed = self.producers.replay(header, marker)
         except CorruptRecordError as error:
             self._problems.append(f"marker at offset {header.base_offset} ignored: {error}")
             return

@@ -16,7 +16,7 @@ from typing import Final
 from tidelog.config import LogConfig
 from tidelog.storage._background import Background, Done, Remover, run_inline
 from tidelog.storage._housekeeping import Housekeeping
-from tidelog.storage._live_directory import LiveDirectory
+from tidelog.storage._live_directory import LiveDirectory, LogsByPartition
 from tidelog.storage._loading import LoadedDirectory, Loader, LogConfigOf, load_directories, run_on_threads
 from tidelog.storage._manager_types import (
     DirectoryDescription,
@@ -312,9 +312,11 @@ class LogManager:
         for live in list(self._live.values()):
             live.checkpoint_high_watermarks(self._logs_in(live), self._background, self._done_in(live.path))
 
-    def _logs_in(self, live: LiveDirectory) -> list[Log]:
+    def _logs_in(self, live: LiveDirectory) -> LogsByPartition:
+        if len(self._live) == 1 and live.path in self._live:
+            return self._logs
         path = live.path
-        return [log for log in self._logs.values() if log.parent_directory == path]
+        return {key: log for key, log in self._logs.items() if log.parent_directory == path}
 
     def _flush_now(self, log: Log) -> None:
         log.flush(now_ms=self._clock.wall_ms())
@@ -334,16 +336,15 @@ class LogManager:
         live = self._live.pop(path, None)
         if live is None:
             return FailedDirectory(path, (), not self._live)
-        logs = self._logs_in(live)
-        for log in logs:
-            key = log.topic, log.partition
+        logs = {key: log for key, log in self._logs.items() if log.parent_directory == path}
+        for key, log in logs.items():
             del self._logs[key]
             self._offline_partitions[key] = path
             log.release()
         self._offline[path] = str(cause)
         live.directory.unlock()
         logger.error("log directory %s is offline with its %d partitions: %s", path, len(logs), cause)
-        return FailedDirectory(path, tuple((log.topic, log.partition) for log in logs), not self._live)
+        return FailedDirectory(path, tuple(logs), not self._live)
 
     def _fail(self, failure: LogDirFailure) -> None:
         self.handle_log_dir_failure(failure.directory, failure.cause)
@@ -371,7 +372,7 @@ class LogManager:
             except OSError as error:
                 self._on_failure(LogDirFailure(live.path, error))
                 continue
-            sizes = [PartitionSize(log.topic, log.partition, log.size_bytes) for log in self._logs_in(live)]
+            sizes = [PartitionSize(*key, log.size_bytes) for key, log in self._logs_in(live).items()]
             described.append(DirectoryDescription(live.path, False, space.total_bytes, space.usable_bytes, sizes))
         described += [DirectoryDescription(path, True, -1, -1, ()) for path in self._offline]
         return described
@@ -398,7 +399,7 @@ class LogManager:
         self._live.clear()
 
 
-def _close_job(live: LiveDirectory, logs: list[Log], broker_epoch: int) -> Callable[[], LogDirFailure | None]:
+def _close_job(live: LiveDirectory, logs: LogsByPartition, broker_epoch: int) -> Callable[[], LogDirFailure | None]:
     return lambda: live.close(logs, broker_epoch)
 
 
