@@ -261,7 +261,7 @@ def _log_task_error(task: TimerTask, error: Exception) -> None:
 
 def run(config: BrokerConfig, on_ready: Callable[[str], None]) -> int:
     """Serve until SIGTERM or SIGINT; returns the process's exit code."""
-    with asyncio.Runner(loop_factory=_new_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(config, on_ready))
 
 
@@ -297,7 +297,7 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
+def new_event_loop() -> asyncio.AbstractEventLoop:
     """uvloop's where it installs."""
     try:
         import uvloop

@@ -132,7 +132,7 @@ class ReplicaManager:
 
         def respond(results: list[Appended]) -> None:
             told = results[0].reply
-            on_committed(ErrorCode(told.error_code), told.base_offset)  # type: ignore[call-arg]
+            on_committed(ErrorCode(told.error_code), told.base_offset)
 
         appended = [Appended(topic, partition, reply, info.last_offset + 1)]
         self.answer_when_written(PendingProduce(appended, -1, timeout_ms, respond))

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 
-from tidelog.broker.server import Server
+from tidelog.broker.server import Server, new_event_loop
 from tidelog.config import load_broker_config
 from tidelog.testing._runner import BrokerFailed
 
@@ -62,7 +62,7 @@ class ThreadRunner:
 
     def _run(self, server: Server) -> None:
         try:
-            with asyncio.Runner(loop_factory=_new_loop) as runner:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(self._serve(server))
         except BaseException as error:
             if not self._started.done():
@@ -78,13 +78,3 @@ class ThreadRunner:
         self._started.set_result(server.address)
         await self._stop_asked.wait()
         await server.stop()
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it installs, as in a process of its own."""
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop

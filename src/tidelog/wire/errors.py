@@ -31,7 +31,7 @@ class ErrorCode(IntEnum):
     text: str
     """The meaning, fit to be sent as an error message."""
 
-    def __new__(cls, value: int, retriable: bool, text: str) -> Self:
+    def __new__(cls, value: int, retriable: bool = FINAL, text: str = "") -> Self:
         member = int.__new__(cls, value)
         member._value_ = value
         member.retriable = retriable
