@@ -1,0 +1,43 @@
+"""Between state records and record batches, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.coordination.decision import ProducerEpoch, StateRecord
+from tidelog.coordination.shard import Shard
+from tidelog.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, iterate_batches, iterate_records
+from tidelog.records.builder import BatchBuilder
+from tidelog.records.compression import Codec
+from tidelog.records.control import parse_end_transaction_marker
+
+
+def build_record_batch(
+    records: tuple[StateRecord, ...], timestamp_ms: int, codec: Codec, producer: ProducerEpoch | None
+) -> bytearray:
+    """One batch of state records; a producer's take part in its transaction and have no sequence, as in Kafka."""
+    builder = BatchBuilder(codec=codec)
+    for key, value in records:
+        builder.append(timestamp_ms, key, value)
+    if producer is None:
+        return bytearray(builder.build())
+    producer_id, producer_epoch = producer
+    return bytearray(builder.build(producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True))
+
+
+def replay_batches(shard: Shard, batches: bytes | memoryview) -> Iterator[int]:
+    """Replay batches one by one; yields the offset after each."""
+    replay = shard.replay
+    for position, header in iterate_batches(batches):
+        attributes = header.attributes
+        if attributes & CONTROL_BIT:
+            for record in iterate_records(batches, position):
+                is_commit = parse_end_transaction_marker(record).is_commit
+                shard.replay_end_transaction(header.producer_id, header.producer_epoch, is_commit)
+        else:
+            producer_id = header.producer_id if attributes & TRANSACTIONAL_BIT else -1
+            producer_epoch = header.producer_epoch
+            for _, _, key, value, _ in iterate_records(batches, position):
+                if key is not None:
+                    replay(key, value, producer_id, producer_epoch)
+        yield header.next_offset

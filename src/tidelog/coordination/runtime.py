@@ -1,0 +1,294 @@
+"""Carries out the decisions of shards: append, replay, set timers, and answer once everything is committed.
+
+The edges in `tidelog.broker` own one runtime for each coordinator. A partition of the internal topic is in one of three
+states here:
+
+    not here   requests get NOT_COORDINATOR
+    loading    its log is being replayed; requests get COORDINATOR_LOAD_IN_PROGRESS
+    active     requests are decided
+
+Records are replayed as soon as the log has taken them, so that the next request is decided upon what this one changed;
+replies wait for the commit, and so do replies without records of their own while earlier records are under way, since
+they may tell of them. Should the log be lost, so is the shard: it is dropped with all that waits in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, auto
+from typing import Any, Final, Generic, TypeVar
+
+from tidelog.coordination._active import ActiveShard, Pending
+from tidelog.coordination._batches import build_record_batch, replay_batches
+from tidelog.coordination.decision import Decision, ProducerEpoch, Respond, TimerKey
+from tidelog.coordination.shard import Shard
+from tidelog.records.builder import build_end_transaction_marker
+from tidelog.records.compression import Codec
+from tidelog.timing import Clock, Timer
+from tidelog.wire.errors import ApiError, ErrorCode
+
+ShardT = TypeVar("ShardT", bound=Shard)
+
+Append = Callable[[int, bytearray, Callable[[ErrorCode, int], None]], int]
+"""`(partition, batch, on_committed(error, first offset)) -> first offset`; raises ApiError when the log refuses."""
+
+REFUSALS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""What a client is told when the log refuses records. Clients of a coordinator do not know its partitions."""
+
+_LOG_LOST: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""After these the log is not ours any more; after the others it goes on, only without what it refused."""
+
+
+class ShardState(Enum):
+    """How a partition stands with this broker."""
+
+    NOT_HERE = auto()
+    LOADING = auto()
+    ACTIVE = auto()
+
+
+class Loading(Generic[ShardT]):
+    """A partition that is being loaded. The edge feeds it the log, in order and in pieces of whole batches."""
+
+    __slots__ = ("_shard", "is_cancelled", "partition")
+
+    def __init__(self, partition: int, shard: ShardT) -> None:
+        self.partition = partition
+        self.is_cancelled = False
+        self._shard = shard
+
+    def replay(self, batches: bytes | memoryview) -> Iterator[int]:
+        """Replay batch by batch; yields the offset after each, so that the caller may pause between them."""
+        return replay_batches(self._shard, batches)
+
+
+class CoordinatorRuntime(Generic[ShardT]):
+    """All shards of one coordinator on this broker. Everything runs on one thread."""
+
+    def __init__(
+        self,
+        new_shard: Callable[[int], ShardT],
+        append: Append,
+        clock: Clock,
+        timer: Timer,
+        *,
+        codec: Codec = Codec.NONE,
+        refusals: dict[ErrorCode, ErrorCode] | None = None,
+        on_lost: Callable[[int], None] | None = None,
+    ) -> None:
+        """`refusals` adds to what the log's errors become; `on_lost` is told a partition whose log went away."""
+        self._new_shard = new_shard
+        self._append = append
+        self._clock = clock
+        self._timer = timer
+        self._codec = codec
+        self._refusals = {**REFUSALS, **(refusals or {})}
+        self._on_lost = on_lost
+        self._loading: dict[int, tuple[Loading[ShardT], ShardT]] = {}
+        self._active: dict[int, ActiveShard[ShardT]] = {}
+
+    # --- partitions come and go ---
+
+    def begin_load(self, partition: int) -> Loading[ShardT]:
+        """This broker leads `partition` from now on: feed its log to what is returned, then `finish_load`."""
+        self.unload(partition)
+        shard = self._new_shard(partition)
+        loading = Loading(partition, shard)
+        self._loading[partition] = (loading, shard)
+        return loading
+
+    def finish_load(self, loading: Loading[ShardT]) -> None:
+        """The log was replayed to its end: requests are served, unless the partition has gone meanwhile."""
+        if loading.is_cancelled:
+            return
+        _, shard = self._loading.pop(loading.partition)
+        active = ActiveShard(loading.partition, shard)
+        self._active[loading.partition] = active
+        self._carry_out(active, shard.on_loaded(self._clock.wall_ms()), None)
+
+    def load(self, partition: int, batches: Iterable[bytes | memoryview]) -> None:
+        """Load a partition in one go."""
+        loading = self.begin_load(partition)
+        for piece in batches:
+            for _ in loading.replay(piece):
+                pass
+        self.finish_load(loading)
+
+    def unload(self, partition: int, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """This broker does not keep `partition` any more: drop it, and answer whoever waits with `code`."""
+        loading = self._loading.pop(partition, None)
+        if loading is not None:
+            loading[0].is_cancelled = True
+        active = self._active.pop(partition, None)
+        if active is not None:
+            error = ApiError(code)
+            active.close(error)
+            for answer in active.shard.on_unloaded(error):
+                answer.respond(answer.reply)
+
+    def unload_all(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """For shutdown."""
+        for partition in [*self._loading, *self._active]:
+            self.unload(partition, code)
+
+    def state_of(self, partition: int) -> ShardState:
+        if partition in self._active:
+            return ShardState.ACTIVE
+        return ShardState.LOADING if partition in self._loading else ShardState.NOT_HERE
+
+    def active_partitions(self) -> list[int]:
+        return sorted(self._active)
+
+    def loading_partitions(self) -> list[int]:
+        return sorted(self._loading)
+
+    def shard(self, partition: int) -> ShardT:
+        """The shard of an active partition, to be looked at; raises the error a client gets otherwise."""
+        return self._find(partition).shard
+
+    # --- requests ---
+
+    def execute(
+        self, partition: int, operation: Callable[[ShardT, int], Decision[Any]], respond: Respond | None
+    ) -> None:
+        """Decide `operation(shard, now_ms)` and carry it out; `respond` gets the reply or an ApiError, once."""
+        try:
+            active = self._find(partition)
+            decision = operation(active.shard, self._clock.wall_ms())
+        except ApiError as error:
+            if respond is not None:
+                respond(error)
+            return
+        self._carry_out(active, decision, respond)
+
+    def end_transaction(
+        self, partition: int, producer: ProducerEpoch, coordinator_epoch: int, is_commit: bool, respond: Respond
+    ) -> None:
+        """Write the marker that ends a producer's transaction here; `respond` gets None once it is committed."""
+        try:
+            active = self._find(partition)
+        except ApiError as error:
+            respond(error)
+            return
+        producer_id, producer_epoch = producer
+        marker = build_end_transaction_marker(
+            is_commit=is_commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=self._clock.wall_ms(),
+        )
+        pending = Pending(None)
+        pending.answers.append((respond, None))
+        if self._stage(active, pending, bytearray(marker)):
+            active.shard.replay_end_transaction(producer_id, producer_epoch, is_commit)
+            self._staged(active, pending)
+
+    def _find(self, partition: int) -> ActiveShard[ShardT]:
+        active = self._active.get(partition)
+        if active is None:
+            is_loading = partition in self._loading
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR)
+        return active
+
+    # --- decisions ---
+
+    def _carry_out(self, active: ActiveShard[ShardT], decision: Decision[Any], respond: Respond | None) -> None:
+        reply, records, timers, answers, then, producer = decision
+        if records:
+            pending = Pending(then)
+            if respond is not None and reply is not None:
+                pending.answers.append((respond, reply))
+            pending.answers += answers
+            batch = build_record_batch(records, self._clock.wall_ms(), self._codec, producer)
+            if not self._stage(active, pending, batch):
+                return
+            producer_id, producer_epoch = producer or (-1, -1)
+            replay = active.shard.replay
+            for key, value in records:
+                replay(key, value, producer_id, producer_epoch)
+            active.change_timers(timers, self)
+            self._staged(active, pending)
+            return
+        assert then is None, "only a decision with records has something to wait for"
+        if timers:
+            active.change_timers(timers, self)
+        if active.pending:
+            waiting = active.pending[-1].answers
+            if respond is not None and reply is not None:
+                waiting.append((respond, reply))
+            waiting += answers
+            return
+        if respond is not None and reply is not None:
+            respond(reply)
+        for answer in answers:
+            answer.respond(answer.reply)
+
+    def _stage(self, active: ActiveShard[ShardT], pending: Pending, batch: bytearray) -> bool:
+        """Append a batch; False when the log refused, and then everybody concerned has been told."""
+
+        def on_committed(code: ErrorCode, _first_offset: int) -> None:
+            pending.outcome = code
+            if pending.is_replayed:
+                self._release(active)
+
+        try:
+            self._append(active.partition, batch, on_committed)
+        except ApiError as error:
+            self._refused(active, pending, error.code)
+            return False
+        active.pending.append(pending)
+        return True
+
+    def _staged(self, active: ActiveShard[ShardT], pending: Pending) -> None:
+        pending.is_replayed = True
+        self._release(active)
+
+    def _release(self, active: ActiveShard[ShardT]) -> None:
+        """Answer what is committed, in the order of the log."""
+        queue = active.pending
+        while queue and queue[0].outcome is not None and queue[0].is_replayed:
+            pending = queue.popleft()
+            if pending.outcome is not ErrorCode.NONE:
+                assert pending.outcome is not None
+                self._refused(active, pending, pending.outcome)
+                continue
+            if pending.then is not None:
+                self._carry_out(active, pending.then(ErrorCode.NONE, self._clock.wall_ms()), None)
+            for respond, reply in pending.answers:
+                respond(reply)
+
+    def _refused(self, active: ActiveShard[ShardT], pending: Pending, code: ErrorCode) -> None:
+        error = ApiError(self._refusals.get(code, ErrorCode.UNKNOWN_SERVER_ERROR))
+        if code in _LOG_LOST and not active.is_closed:
+            self.unload(active.partition)
+            if self._on_lost is not None:
+                self._on_lost(active.partition)
+        elif pending.then is not None and not active.is_closed:
+            self._carry_out(active, pending.then(code, self._clock.wall_ms()), None)
+        for respond, _ in pending.answers:
+            respond(error)
+
+    # --- timers ---
+
+    def on_timer(self, active: ActiveShard[Any], key: TimerKey) -> None:
+        """A timer of a shard ran out; called by the timer alone."""
+        self._carry_out(active, active.shard.on_timer(key, self._clock.wall_ms()), None)
+
+    def set_timer(self, active: ActiveShard[Any], key: TimerKey, delay_ms: int) -> None:
+        """For `ActiveShard` alone."""
+        now_ms = self._clock.monotonic_ms()
+        self._timer.add(active.timer_task(key, now_ms + delay_ms, self), now_ms)
