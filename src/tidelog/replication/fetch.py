@@ -101,19 +101,17 @@ def _read(
     else:
         end_offset = high_watermark
     records = None
+    aborted: list[tuple[int, int]] | None = [] if parameters.isolation_level == READ_COMMITTED else None
     offset = fetch.fetch_offset
     if offset != end_offset or offset < log.log_start_offset:
-        records = log.read(offset, max_bytes, end_offset, is_first).slice
-    aborted = None
-    if parameters.isolation_level == READ_COMMITTED:
-        aborted = _aborted_transactions(partition, offset, end_offset) if records is not None else []
+        read = log.read(offset, max_bytes, end_offset, is_first)
+        records = read.slice
+        if aborted is not None and records is not None:
+            found = log.aborted_transactions(offset, log.read_end_offset(read))
+            aborted = [(entry.producer_id, entry.first_offset) for entry in found]
     return PartitionReply(
         fetch.partition_index, 0, high_watermark, last_stable_offset, log.log_start_offset, aborted, -1, records
     )
-
-
-def _aborted_transactions(partition: Partition, offset: int, end_offset: int) -> list[tuple[int, int]]:
-    return [(entry.producer_id, entry.first_offset) for entry in partition.log.aborted_transactions(offset, end_offset)]
 
 
 def _diverging_epoch(partition: Partition, fetch: FetchPartition) -> tuple[int, int] | None:
