@@ -211,6 +211,8 @@ class TopicService:
             except ApiError as error:
                 logger.error("%s-%d stays offline: %s", topic.name, partition.index, error)
                 continue
+            # A finished segment is synced soon, so that a crash need not read it again.
+            log.on_rolled = node.flusher.flush
             hosted = node.replica_manager.add_partition(topic.name, partition.index, topic.topic_id, log)
             if partition.leader_id == node.broker_id:
                 hosted.make_leader(partition.leader_epoch, partition.replicas, partition.isr)
