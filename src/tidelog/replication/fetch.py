@@ -105,7 +105,10 @@ def _read(
     offset = fetch.fetch_offset
     if offset != end_offset or offset < log.log_start_offset:
         read = log.read(offset, max_bytes, end_offset, is_first)
-        records = read.slice
+        # A part of a batch and nothing else tells a client before version 3 that its limit is too small. Later ones
+        # may expect a whole batch (KIP-74) and take anything else for a broken broker, so they wait their turn.
+        if not read.is_first_batch_cut or not parameters.is_first_batch_whole:
+            records = read.slice
         if aborted is not None and records is not None:
             found = log.aborted_transactions(offset, log.read_end_offset(read))
             aborted = [(entry.producer_id, entry.first_offset) for entry in found]
