@@ -83,6 +83,6 @@ def _for_old_client(node: Node, entry: Wanted, reply: PartitionReply, version: i
     from tidelog.broker.handlers._old_fetch import readable_by
 
     try:
-        return reply._replace(records=readable_by(records, version))
+        return reply._replace(records=readable_by(records, version, entry.fetch.fetch_offset))
     except UnsupportedCompressionError:
         return PartitionReply(reply.partition_index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
