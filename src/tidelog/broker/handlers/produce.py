@@ -97,13 +97,13 @@ def _append(
 
 def _checked(node: Node, topic: str, index: int, start: int, acks: int) -> Partition:
     """The rare refusals that need no log, in Kafka's order."""
-    if not -1 <= acks <= 1:
-        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it may be 0, 1 or -1 (all)")
     partition = node.replica_manager.partition(topic, index)
-    if topic in _INTERNAL_TOPICS:
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal topic {topic}")
     if start < 0:
         raise ApiError(ErrorCode.INVALID_RECORD, f"the request holds no record batch for {topic}-{index}")
+    if not -1 <= acks <= 1:
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it may be 0, 1 or -1 (all)")
+    if topic in _INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal topic {topic}")
     return partition
 
 
@@ -130,14 +130,19 @@ def _check_codec(view: memoryview, start: int, end: int, version: int) -> None:
 
 
 def _append_without_answer(node: Node, slot: Slot, data: bytearray, spans: ProduceSpans, version: int) -> None:
-    """acks=0: no answer, not even an error; on an error the connection is closed, as the only sign there is."""
+    """acks=0: no answer, not even an error; on an error the connection is closed, as the only sign there is.
+
+    What is right is appended all the same: the producer has no way to send it again.
+    """
     now_ms = node.clock.wall_ms()
     view = memoryview(data)
+    is_refused = False
     for topic, partitions in spans.topics:
         for index, start, end in partitions:
             appended = _append(node, topic, index, view, start, end, 0, version, now_ms)
-            if appended.partition is None:
-                slot.connection.close()
-                return
-    slot.fill(b"")
+            is_refused = is_refused or appended.partition is None
+    if is_refused:
+        slot.connection.close()
+    else:
+        slot.fill(b"")
     node.socket_server.wake()
