@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _AUTO_CREATION_ASKED_FROM: Final = 4
 _NULL_MEANS_ALL_FROM: Final = 1
+_TOPIC_IDS_FROM: Final = 12
+"""Versions 10 and 11 have the field, but no broker took topics by id then, nor can their responses do without names."""
 
 
 def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
@@ -52,8 +54,8 @@ def _find(asked: MetadataRequestTopic, may_create: bool, operations: int, contex
     image = context.node.image
     name = asked.name
     if name is None or asked.topic_id != NO_UUID:
-        if name is not None and context.api_version < 12:
-            return _failed(name, asked.topic_id, ErrorCode.INVALID_REQUEST)
+        if context.api_version < _TOPIC_IDS_FROM:
+            return _failed(name or "", NO_UUID, ErrorCode.INVALID_REQUEST)
         found = image.topic_by_id(asked.topic_id)
         if found is None:
             return _failed(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
