@@ -120,8 +120,6 @@ class TopicService:
         topic = node.image.topic(name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        if not node.config.delete_topic_enable:
-            raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         topic_plans.mark_for_deletion(node.store, name)
         self._remove(topic)
         topic_plans.delete_topic(node.store, name)

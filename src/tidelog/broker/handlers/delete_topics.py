@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 _STATES_FROM = 6
+_DISABLED_IS_TOLD_FROM = 3
 
 
 def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
@@ -32,6 +33,10 @@ def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicResult:
     result = DeletableTopicResult(name=asked.name, topic_id=asked.topic_id)
     node = context.node
     try:
+        if not node.config.delete_topic_enable:
+            is_told = context.api_version >= _DISABLED_IS_TOLD_FROM
+            code = ErrorCode.TOPIC_DELETION_DISABLED if is_told else ErrorCode.INVALID_REQUEST
+            raise ApiError(code, "delete.topic.enable is false")
         if asked.name is not None and asked.topic_id != NO_UUID:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id, not by both")
         name = asked.name
