@@ -17,6 +17,8 @@ def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdRe
     A producer that names its id and epoch (v3+, KIP-360) asks for the next epoch; since nothing is remembered about
     it here, it gets a new id, which serves the same end: its sequences start anew.
     """
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "producer id and epoch are given together or not at all")
     if request.transactional_id is not None:
         raise ApiError(ErrorCode.INVALID_REQUEST, "this broker does not coordinate transactions")
     return InitProducerIdResponse(producer_id=context.node.producer_ids.next_id(), producer_epoch=0)
