@@ -26,6 +26,7 @@ from tidelog.records.errors import (
     UnsupportedCompressionError,
 )
 from tidelog.records.validation import COMPRESSION_TYPES, AppendRules, validate
+from tidelog.storage._recall import recall_batches
 from tidelog.storage.errors import AppendOffsetError
 from tidelog.storage.producer_state import BatchMetadata
 from tidelog.storage.transaction_index import AbortedTransaction
@@ -89,9 +90,9 @@ def append_checked(
     batch = memoryview(validated.records)
     header = read_header(batch)
     if header.producer_id >= 0:
-        duplicate = log.producer_state.check(header, origin)
+        duplicate = check_producer(log, header, origin)
         if duplicate is not None:
-            return _already_there(log, header, duplicate)
+            return duplicate
     marker = _marker_of(log, header, batch, origin)
     log.roll_if_due(validated.max_timestamp, validated.last_offset, len(batch), now_ms)
     log.leader_epochs.assign(leader_epoch, first_offset)
@@ -109,9 +110,10 @@ def append_checked(
     )
 
 
-def check_producer(log: "Log", header: BatchHeader) -> LogAppendInfo | None:
-    """Refuse a client's batch that is out of order, or say what is already there if it is a retry, or None."""
-    entry = log.producer_state.producers.get(header[9])
+def check_producer(log: "Log", header: BatchHeader, origin: AppendOrigin = AppendOrigin.CLIENT) -> LogAppendInfo | None:
+    """Refuse a batch that is out of order, or say what is already there if it is a client's retry, or None."""
+    state = log.producer_state
+    entry = state.producers.get(header[9])
     if (
         entry is not None
         and header[11] == (entry.last_sequence + 1) & _SEQUENCE_MASK
@@ -119,7 +121,9 @@ def check_producer(log: "Log", header: BatchHeader) -> LogAppendInfo | None:
         and entry.transaction_first_offset < 0
     ):
         return None
-    duplicate = log.producer_state.check(header, AppendOrigin.CLIENT)
+    if state.is_recall_due and entry is not None:
+        recall_batches(log)
+    duplicate = state.check(header, origin)
     return None if duplicate is None else _already_there(log, header, duplicate)
 
 

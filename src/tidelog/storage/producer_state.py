@@ -8,6 +8,8 @@ spare reading all of it.
 """
 
 import os
+from collections import deque
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tidelog.records.batch import BatchHeader, iterate_records
@@ -131,6 +133,7 @@ class ProducerStateManager:
         "_snapshots",
         "directory",
         "expiration_ms",
+        "is_recall_due",
         "map_end_offset",
         "ongoing",
         "partition",
@@ -159,6 +162,8 @@ class ProducerStateManager:
         self.unreplicated: dict[int, int] = {}
         """Ended transactions whose marker is above the high watermark: first offset to the marker's offset."""
         self.map_end_offset = 0
+        self.is_recall_due = False
+        """Producers came from a snapshot, which keeps only their last batch: the log may hold more that count."""
         self._last_snapshot_offset = 0
         self._snapshots = list_snapshots(directory) if snapshots is None else snapshots
 
@@ -296,6 +301,21 @@ class ProducerStateManager:
             )
         return None
 
+    def recall(self, batches: Iterable[BatchHeader]) -> None:
+        """Remember batches from before the snapshot again; `batches` are those of the log, ascending."""
+        self.is_recall_due = False
+        earlier: dict[int, deque[BatchMetadata]] = {}
+        for header in batches:
+            entry = self.producers.get(header.producer_id)
+            if entry is None or header.is_control or header.producer_epoch != entry.producer_epoch:
+                continue
+            if entry.batches and header.last_offset < entry.batches[0].first_offset:
+                kept = earlier.setdefault(header.producer_id, deque(maxlen=BATCHES_KEPT))
+                kept.append(_metadata_of(header))
+        for producer_id, kept in earlier.items():
+            known = self.producers[producer_id].batches
+            known[:0] = list(kept)[-(BATCHES_KEPT - len(known)) :] if len(known) < BATCHES_KEPT else []
+
     # What others ask
 
     def first_unstable_offset(self) -> int | None:
@@ -402,6 +422,7 @@ class ProducerStateManager:
         self.producers.clear()
         self.ongoing.clear()
         self.unreplicated.clear()
+        self.is_recall_due = False
 
     def _load_newest_snapshot(self, log_start_offset: int, now_ms: int) -> None:
         """Load the newest snapshot that can be read; those that cannot are deleted, as they would be found again."""
@@ -423,6 +444,7 @@ class ProducerStateManager:
         for entry in entries:
             if not self._is_expired(entry, now_ms):
                 self.producers[entry.producer_id] = entry
+        self.is_recall_due = bool(self.producers)
         opened = [(entry.transaction_first_offset, entry.producer_id) for entry in self.producers.values()]
         self.ongoing = dict(sorted(item for item in opened if item[0] >= 0))
 
@@ -455,6 +477,12 @@ class ProducerStateManager:
     def move_to(self, directory: str) -> None:
         """The directory has been renamed."""
         self.directory = directory
+
+
+def _metadata_of(header: BatchHeader) -> BatchMetadata:
+    return BatchMetadata(
+        header.base_sequence, header.last_sequence, header.base_offset, header.last_offset, header.max_timestamp
+    )
 
 
 def list_snapshots(directory: str) -> list[int]:
