@@ -10,5 +10,6 @@
     load            the measured loops; they must cost less than any broker
     sink            a server that answers without thinking: what the load itself can reach
     cases, scale    what is measured, as a table
+    profiling       py-spy on our broker
     method, report  rounds, interleaving, ratios and their spread; the page
 """

@@ -20,6 +20,7 @@ from benchmarks.admin import open_socket
 from benchmarks.cases import SMALL_RECORD, Case, Figures
 from benchmarks.lab import Bench
 from benchmarks.processes import BrokerProcess
+from benchmarks.profiling import watched
 from benchmarks.sink import Sink
 
 BrokerFactory = Callable[[Path], BrokerProcess]
@@ -134,26 +135,11 @@ class Laboratory:
         )
 
     def _profiled(self, case: Case, name: str, bench: Bench) -> Figures:
-        """Run the case; when a profile is asked for, with py-spy watching our broker."""
+        """Run the case; when a profile is asked for, with our broker watched."""
         if self.profile is None or name != "Tidelog":
             return case.run(bench)
-        duration = bench.warm_up_seconds + bench.seconds
-        command = ["py-spy", "record", "--pid", str(bench.broker.child.pid), "--duration", str(max(1, round(duration)))]
-        options = [
-            "--rate",
-            "500",
-            "--native",
-            "--format",
-            _profile_format(self.profile),
-            "--output",
-            str(self.profile),
-        ]
-        with subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as watcher:
-            figures = case.run(bench)
-            _, words = watcher.communicate()
-        if watcher.returncode:
-            raise RuntimeError(f"py-spy: {words.decode(errors='replace').strip()}")
-        return figures
+        with watched(bench.broker.child.pid, bench.warm_up_seconds + bench.seconds, self.profile):
+            return case.run(bench)
 
     def _broker(self, name: str) -> BrokerProcess:
         if name not in self._brokers:
@@ -209,10 +195,6 @@ def calibrate(seconds: float) -> list[Ceiling]:
     with Sink(len(fetch), 1 << 20) as sink, open_socket(sink.address) as sock:
         note("fetch 1 MB", load.fetch_in_turn(sock, [fetch], 1 << 20, seconds))
     return ceilings
-
-
-def _profile_format(path: Path) -> str:
-    return {".json": "speedscope", ".svg": "flamegraph"}.get(path.suffix, "raw")
 
 
 def _figures_text(measurement: Measurement) -> str:
