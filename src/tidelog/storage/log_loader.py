@@ -101,6 +101,7 @@ class _LogLoader:
         "_directory",
         "_files",
         "_is_clean",
+        "_is_epoch_file_lost",
         "_log_start_offset",
         "_name",
         "_problems",
@@ -132,6 +133,7 @@ class _LogLoader:
         self._name = name
         self._config = config
         self._is_clean = is_clean
+        self._is_epoch_file_lost = False
         self._log_start_offset = log_start_offset
         self._problems: list[str] = []
         self.now_ms = clock.wall_ms()
@@ -161,6 +163,8 @@ class _LogLoader:
         if next_offset < self._log_start_offset:
             next_offset = self._start_anew(next_offset)
             had_segments = False
+        elif next_offset < self.recovery_point:
+            self._problems.append(f"it had been on disk up to offset {self.recovery_point}")
         self.epochs.truncate_from_end(next_offset)
         self.epochs.truncate_from_start(max(self._log_start_offset, self.segments[0].base_offset))
         # Only a clean shutdown says that everything was flushed. After a crash the recovery point stays: what was read
@@ -190,11 +194,9 @@ class _LogLoader:
         try:
             self.epochs = LeaderEpochCache.load(self._directory)
         except CheckpointError as error:
-            self._problems.append(f"{error}: leader epochs taken from the batches")
+            self._problems.append(f"{error}; leader epochs are taken from the batches")
             self.epochs = LeaderEpochCache(self._directory)
-            for segment in self.segments:
-                for _, header in iterate_headers(segment.log_file, 0, segment.size_bytes):
-                    self._note_epoch(header)
+            self._is_epoch_file_lost = True
 
     # Recovery
 
@@ -205,7 +207,7 @@ class _LogLoader:
             bases = [segment.base_offset for segment in self.segments]
             first_unflushed = max(bisect_right(bases, self.recovery_point) - 1, 0)
         suspects = self._suspects(first_unflushed)
-        suspects.update(range(first_unflushed, len(self.segments)))
+        suspects.update(range(0 if self._is_epoch_file_lost else first_unflushed, len(self.segments)))
         if not suspects:
             next_offset = self._find_end(self.segments[-1])
             if next_offset is not None:
@@ -224,8 +226,7 @@ class _LogLoader:
         suspects = set()
         for slot in range(end):
             segment = self.segments[slot]
-            end_offset = self.segments[slot + 1].base_offset if slot + 1 < len(self.segments) else NEVER
-            problem = index_problem(segment, self._files, end_offset)
+            problem = index_problem(segment, self._files, _base_offset_at(self.segments, slot + 1))
             if problem is not None:
                 self._problems.append(f"segment {segment.base_offset}: {problem}")
                 suspects.add(slot)
@@ -251,11 +252,24 @@ class _LogLoader:
                 self.producers.take_snapshot(sync=False)
             if slot not in suspects and self._replay(segment):
                 continue
-            end_offset = segments[slot + 1].base_offset if slot + 1 < len(segments) else NEVER
-            if self._rebuild(segment, end_offset) and slot >= first_unflushed:
+            was_cut = self._rebuild(segment, _base_offset_at(segments, slot + 1))
+            if slot >= first_unflushed and (was_cut or self._ends_early(slot)):
                 # Whatever was to follow was written after the part that is missing.
                 self._drop(slot + 1)
                 return
+
+    def _ends_early(self, slot: int) -> bool:
+        """Whether offsets are missing between the segment at `slot` and the next: its file came to disk in part.
+
+        Only compaction leaves such gaps on purpose.
+        """
+        if slot + 1 == len(self.segments) or "compact" in self._config.cleanup_policy:
+            return False
+        next_offset, next_base = self._find_end(self.segments[slot]), self.segments[slot + 1].base_offset
+        if next_offset == next_base:
+            return False
+        self._problems.append(f"offsets {next_offset} to {next_base - 1} are missing")
+        return True
 
     def _replay(self, segment: Segment) -> bool:
         try:
@@ -356,3 +370,8 @@ class _LogLoader:
             took_ms,
             "".join(f"; {problem}" for problem in self._problems),
         )
+
+
+def _base_offset_at(segments: list[Segment], slot: int) -> int:
+    """Where the segment at `slot` begins; behind the last one, where no offset reaches."""
+    return segments[slot].base_offset if slot < len(segments) else NEVER

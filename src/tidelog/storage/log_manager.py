@@ -8,6 +8,7 @@ A directory that fails goes offline with its logs and stays so until the next st
 tells `on_failure`, whose owner tells everybody else and calls `handle_log_dir_failure`.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -53,6 +54,9 @@ logger = logging.getLogger(__name__)
 
 _NEVER_MS: Final = 2**62
 """Intervals this long are how Kafka says never."""
+
+_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
+"""The process has too many open files; the disk is not to blame."""
 
 
 class LogManager:
@@ -351,8 +355,12 @@ class LogManager:
 
     def _done_in(self, path: str) -> Done:
         def done(error: BaseException | None) -> None:
-            if error is not None and path in self._live:
+            if error is None or path not in self._live:
+                return
+            if isinstance(error, OSError) and error.errno not in _OUT_OF_DESCRIPTORS:
                 self._on_failure(LogDirFailure(path, error))
+            else:
+                logger.error("background work in %s failed", path, exc_info=error)
 
         return done
 

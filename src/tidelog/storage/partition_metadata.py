@@ -15,6 +15,7 @@ from binascii import a2b_base64, b2a_base64
 from typing import Final
 
 from tidelog.storage._files import write_atomically
+from tidelog.storage._pools import open_descriptor
 from tidelog.storage.errors import StorageError
 
 PARTITION_METADATA_FILE: Final = "partition.metadata"
@@ -52,7 +53,7 @@ def create_partition_metadata(directory: str, topic_id: bytes) -> str:
     Thousands of partitions may be created at once, and a sync for each would take minutes.
     """
     path = f"{directory}/{PARTITION_METADATA_FILE}"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    descriptor = open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         os.write(descriptor, format_partition_metadata(topic_id))
     finally:

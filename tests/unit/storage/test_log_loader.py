@@ -196,6 +196,41 @@ def test_what_follows_a_damaged_batch_is_cut_with_it(tmp_path: Path, caplog: pyt
     assert len(values_of(opened)) == bases[2] - 2 + 6
 
 
+def test_what_follows_a_gap_is_cut_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After a power failure a file may end anywhere, even between two batches, while a later one is complete."""
+    log = new_log(tmp_path, SMALL_SEGMENTS)
+    fill(log, 30)
+    bases = [segment.base_offset for segment in log.segments]
+    crash(log)
+    os.truncate(tmp_path / "topic-0" / f"{bases[2]:020d}.log", 0)
+    opened, recovery = reopen(tmp_path, is_clean=False, config=SMALL_SEGMENTS)
+    assert opened.log_end_offset == bases[2]
+    assert recovery.segments_dropped == len(bases) - 3
+    assert f"offsets {bases[2]} to {bases[3] - 1} are missing" in caplog.text
+
+
+def test_gaps_of_a_compacted_topic_are_meant(tmp_path: Path) -> None:
+    log = new_log(tmp_path, SMALL_SEGMENTS)
+    fill(log, 30)
+    bases = [segment.base_offset for segment in log.segments]
+    crash(log)
+    os.truncate(tmp_path / "topic-0" / f"{bases[2]:020d}.log", 0)
+    config = LogConfig(segment_index_bytes=4096, segment_bytes=1000, cleanup_policy=("compact",))
+    opened, recovery = reopen(tmp_path, is_clean=False, config=config)
+    assert opened.log_end_offset == 60
+    assert recovery.segments_dropped == 0
+
+
+def test_flushed_records_that_are_gone_are_missed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = new_log(tmp_path)
+    fill(log, 5)
+    crash(log)
+    opened, _ = reopen(tmp_path, is_clean=False, recovery_point=12)
+    assert opened.recovery_point == 10
+    assert "up to offset 10: " in caplog.text
+    assert "it had been on disk up to offset 12" in caplog.text
+
+
 def test_segments_below_the_recovery_point_are_not_read(tmp_path: Path) -> None:
     log = new_log(tmp_path, SMALL_SEGMENTS)
     fill(log, 30)

@@ -29,7 +29,7 @@ from tidelog.storage.checkpoints import (
 )
 from tidelog.storage.errors import LogDirFailure, StorageError
 from tidelog.storage.log import Log
-from tidelog.storage.log_directory import CLEAN_SHUTDOWN_FILE, DirectoryLockedError, DirectoryNameError
+from tidelog.storage.log_directory import CLEAN_SHUTDOWN_FILE, DirectoryLockedError, DirectoryNameError, LogDirectory
 from tidelog.storage.log_loader import Recovery
 from tidelog.storage.log_manager import DuplicatePartitionError, LogManagerConfig, NoLogDirectoryError
 from tidelog.storage.types import StartOffsetReason
@@ -69,6 +69,31 @@ def test_what_was_written_is_there_after_a_clean_restart(tmp_path: Path) -> None
     assert opened.high_watermark == 6
     assert len(values_of(opened)) == 6
     again.manager.close()
+
+
+@pytest.mark.parametrize("is_offered", [True, False])
+def test_very_many_logs_are_closed_as_cleanly_as_one(
+    tmp_path: Path, is_offered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are synced together where the system offers that, else one by one."""
+    if not is_offered:
+        monkeypatch.setattr(LogDirectory, "sync_file_system", lambda _: False)
+    manager = ManagedLogs(tmp_path).start()
+    for partition in range(70):
+        fill(manager.get_or_create_log("topic", partition, TOPIC_ID, CONFIG), partition % 3, leader_epoch=2)
+    assert manager.close()
+    assert checkpoint(tmp_path, RECOVERY_POINT_FILE) == {
+        ("topic", partition): 2 * (partition % 3) for partition in range(70)
+    }
+    managed = ManagedLogs(tmp_path)
+    managed.manager.open_directories()
+    summary = managed.manager.load(lambda _: CONFIG)
+    assert (summary.unclean_directories, summary.recovery) == ((), Recovery())
+    log = managed.manager.get_log("topic", 2)
+    assert log is not None
+    assert log.leader_epochs.latest_epoch == 2
+    assert len(values_of(log)) == 4
+    managed.manager.close()
 
 
 def test_without_the_marker_logs_are_recovered_and_that_is_said(
