@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
+from tidelog.timing import Clock
 
 T = TypeVar("T")
 
@@ -44,8 +45,9 @@ class BackgroundPool:
 class Flusher:
     """Syncs logs to disk, one sync per log at a time; requests that come meanwhile share the next one."""
 
-    def __init__(self, pool: BackgroundPool, on_failure: Callable[[LogDirFailure], None]) -> None:
+    def __init__(self, pool: BackgroundPool, clock: Clock, on_failure: Callable[[LogDirFailure], None]) -> None:
         self._pool = pool
+        self._clock = clock
         self._on_failure = on_failure
         self._running: dict[Log, list[Callable[[], None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,7 +68,7 @@ class Flusher:
             while callbacks:
                 job = log.prepare_flush()
                 await self._pool.run(job.run)
-                log.complete_flush(job)
+                log.complete_flush(job, self._clock.wall_ms())
                 for callback in callbacks:
                     callback()
                 callbacks, self._running[log] = self._running[log], []

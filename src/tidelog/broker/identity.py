@@ -42,5 +42,6 @@ def establish_identity(store: Store, directories: Sequence[str], config: BrokerC
     for directory in directories:
         known = scan.found.get(directory)
         if directory not in scan.failed and (known is None or known.broker_id != broker_id or known.version != 0):
-            write_meta_properties(directory, MetaProperties(broker_id, cluster_id))
+            properties = (known or MetaProperties())._replace(broker_id=broker_id, cluster_id=cluster_id, version=0)
+            write_meta_properties(directory, properties)
     return Identity(cluster_id, broker_id)

@@ -85,7 +85,7 @@ class Server:
         self._driver = TimerDriver(loop, timer, self._clock)
         node.scheduler = Scheduler(timer, self._clock)
         node.background = BackgroundPool(loop, config.background_threads)
-        node.flusher = Flusher(node.background, self._on_log_dir_failure)
+        node.flusher = Flusher(node.background, self._clock, self._on_log_dir_failure)
         node.log_manager = LogManager(
             LogManagerConfig.of(config),
             self._clock,
