@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidelog.broker.background import BackgroundPool, Flusher
@@ -35,7 +35,7 @@ from tidelog.metadata.tree import BrokerRegistration, Endpoint
 from tidelog.network.socket_server import SocketServer
 from tidelog.replication.fetch_session import FetchSessionCache
 from tidelog.replication.replica_manager import PurgeIntervals, ReplicaManager
-from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.errors import LogDirFailure, StorageError
 from tidelog.storage.log_manager import LogManager, LogManagerConfig
 from tidelog.timing import Clock, Scheduler, Timer, TimerTask
 
@@ -70,7 +70,7 @@ class Server:
         node = self._node
         directories = node.log_manager.open_directories()
         try:
-            node.store = EmbeddedStore(os.path.join(directories[0], METADATA_FILE_NAME))
+            node.store = EmbeddedStore(_metadata_path(directories, self._static.log_dirs))
             self._start_with_metadata(loop, directories)
         except BaseException:
             self._abandon()
@@ -253,6 +253,21 @@ class Server:
             node.store.close()
         node.log_manager.unlock()
         node.background.close()
+
+
+def _metadata_path(directories: list[str], configured: Sequence[str]) -> str:
+    """Where the metadata is: in the first of `log.dirs`, or in the one that has it.
+
+    If the first is offline and no other has it, starting with an empty tree would look like losing every topic.
+    """
+    for directory in directories:
+        path = os.path.join(directory, METADATA_FILE_NAME)
+        if os.path.exists(path):
+            return path
+    first = os.path.abspath(configured[0])
+    if first not in directories:
+        raise StorageError(f"{first}, the first of log.dirs, holds the metadata and cannot be used: repair it first")
+    return os.path.join(first, METADATA_FILE_NAME)
 
 
 def _log_task_error(task: TimerTask, error: Exception) -> None:

@@ -5,6 +5,7 @@ Version 0 is older than time indexes: it asks for up to N offsets before a time 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tidelog.replication.partition import Partition
@@ -34,18 +35,24 @@ Found = tuple[int, int, int]
 
 
 def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
-    """Answer every partition for itself; a partition named twice in a request is refused (v1+)."""
-    seen: set[tuple[str, int]] = set()
-    topics = []
-    for topic in request.topics:
-        partitions = []
-        for partition in topic.partitions:
-            key = (topic.name, partition.partition_index)
-            is_twice = key in seen and context.api_version >= 1
-            seen.add(key)
-            partitions.append(_answer(topic.name, partition, request, context, is_twice))
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
-    return ListOffsetsResponse(topics=topics)
+    """Answer every partition for itself; one that a request names twice is refused both times (v1+)."""
+    counts: Counter[tuple[str, int]] = Counter()
+    if context.api_version >= 1:
+        counts.update(
+            (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+        )
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(topic.name, partition, request, context, counts[topic.name, partition.partition_index] > 1)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _answer(
