@@ -24,7 +24,7 @@ demo: setup ## start a broker, create a topic, produce, consume, clean up
 
 test: setup ## all tests, the quick ones first
 	$(BIN)/python -m pytest tests/unit tests/property -n 2 -q
-	$(BIN)/python -m pytest tests/simulation tests/integration tests/compat -q
+	$(BIN)/python -m pytest tests/integration tests/compat -n 2 --dist loadfile -q
 
 unit: setup ## the tests that need no socket and no process (under a minute)
 	$(BIN)/python -m pytest tests/unit tests/property -n 2 -q
