@@ -26,6 +26,7 @@ async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecor
         for partition in topic.partitions
     ]
     context.node.replica_manager.delete_records(offsets, request.timeout_ms, done.set_result)
+    context.node.socket_server.wake()  # if it has to wait, the end of the turn sets the timer
     topics: dict[str, list[DeleteRecordsPartitionResult]] = {}
     for result in await done:
         topics.setdefault(result.topic, []).append(

@@ -47,6 +47,8 @@ def handle_bytes(
 
     if not node.replica_manager.fetch(_parameters(node, spans, version), context.wanted, respond):
         slot.park()
+        # The end of a turn sets the timer for the new deadline. A request that only waits must ask for one.
+        node.socket_server.wake()
 
 
 def _parameters(node: Node, spans: FetchSpans, version: int) -> FetchParameters:
