@@ -50,9 +50,7 @@ def read(data: bytes) -> list[Stored]:
     while records.has_next():
         parsed = records.next_batch()
         assert parsed.validate_crc()
-        found += [
-            Stored(r.offset, r.timestamp, r.timestamp_type, r.key, r.value, tuple(r.headers)) for r in parsed
-        ]
+        found += [Stored(r.offset, r.timestamp, r.timestamp_type, r.key, r.value, tuple(r.headers)) for r in parsed]
     return found
 
 

@@ -22,7 +22,7 @@ TIMEOUT_S = 20.0
 Answer = TypeVar("Answer", bound=Message)
 
 
-class HungUp(Exception):  # noqa: N818 - it says what happened
+class HungUp(Exception):
     """The broker closed the connection."""
 
 
@@ -101,7 +101,13 @@ def produce_request(
 
 
 def produce(
-    connection: RawConnection, topic: str, records: bytes | None, version: int = 9, *, partition: int = 0, acks: int = -1
+    connection: RawConnection,
+    topic: str,
+    records: bytes | None,
+    version: int = 9,
+    *,
+    partition: int = 0,
+    acks: int = -1,
 ) -> PartitionProduceResponse:
     """Produce to one partition and return what it was answered."""
     request = produce_request(topic, records, partition=partition, acks=acks)

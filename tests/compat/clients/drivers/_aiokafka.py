@@ -81,6 +81,27 @@ class AiokafkaDriver:
 
         return asyncio.run(asyncio.wait_for(run(), DEADLINE_S))
 
+    def watermarks(self, servers: str, topic: str, *, partition: int = 0) -> tuple[int, int]:
+        place = TopicPartition(topic, partition)
+
+        async def run() -> tuple[int, int]:
+            async with AIOKafkaConsumer(bootstrap_servers=servers) as consumer:
+                low = await consumer.beginning_offsets([place])
+                high = await consumer.end_offsets([place])
+                return low[place], high[place]
+
+        return asyncio.run(asyncio.wait_for(run(), DEADLINE_S))
+
+    def offset_for_time(self, servers: str, topic: str, timestamp: int, *, partition: int = 0) -> int | None:
+        place = TopicPartition(topic, partition)
+
+        async def run() -> int | None:
+            async with AIOKafkaConsumer(bootstrap_servers=servers) as consumer:
+                found = (await consumer.offsets_for_times({place: timestamp}))[place]
+                return None if found is None else found.offset
+
+        return asyncio.run(asyncio.wait_for(run(), DEADLINE_S))
+
 
 async def _send_all(
     producer: AIOKafkaProducer, topic: str, partition: int, messages: Sequence[Message], *, without_offsets: bool

@@ -1,9 +1,10 @@
 """confluent-kafka: librdkafka, as most programs outside of Java use it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Consumer, KafkaError, Message as Received, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Message as Received
 
 from tests.compat.clients.drivers.types import DEADLINE_S, Message, Refused, Stored
 
@@ -82,19 +83,8 @@ class ConfluentDriver:
         isolation: str = "read_uncommitted",
         partition_bytes: int = 1 << 20,
     ) -> list[Stored]:
-        consumer = Consumer(
-            {
-                **QUIET,
-                "bootstrap.servers": servers,
-                "group.id": "unused",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "isolation.level": isolation,
-                "fetch.message.max.bytes": partition_bytes,
-                "fetch.wait.max.ms": 100,
-                "check.crcs": True,
-            }
-        )
+        settings = {"isolation.level": isolation, "fetch.message.max.bytes": partition_bytes, "check.crcs": True}
+        consumer = _consumer(servers, settings)
         found: list[Stored] = []
         try:
             consumer.assign([TopicPartition(topic, partition, offset)])
@@ -108,6 +98,36 @@ class ConfluentDriver:
             consumer.close()
         assert len(found) == count, f"{len(found)} of {count} records of {topic}-{partition} came"
         return found
+
+    def watermarks(self, servers: str, topic: str, *, partition: int = 0) -> tuple[int, int]:
+        consumer = _consumer(servers)
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), DEADLINE_S)
+            return low, high
+        finally:
+            consumer.close()
+
+    def offset_for_time(self, servers: str, topic: str, timestamp: int, *, partition: int = 0) -> int | None:
+        consumer = _consumer(servers)
+        try:
+            (found,) = consumer.offsets_for_times([TopicPartition(topic, partition, timestamp)], DEADLINE_S)
+            return found.offset if found.offset >= 0 else None
+        finally:
+            consumer.close()
+
+
+def _consumer(servers: str, settings: Mapping[str, object] | None = None) -> Consumer:
+    return Consumer(
+        {
+            **QUIET,
+            "bootstrap.servers": servers,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 100,
+            **(settings or {}),
+        }
+    )
 
 
 def _stored(message: Received) -> Stored:

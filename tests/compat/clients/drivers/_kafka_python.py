@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import closing
 
 with warnings.catch_warnings():
     # It reads its message definitions with a function that Python 3.11 deprecated and 3.13 brought back.
@@ -107,3 +108,14 @@ class KafkaPythonDriver:
             consumer.close()
         assert len(found) == count, f"{len(found)} of {count} records of {topic}-{partition} came"
         return found
+
+    def watermarks(self, servers: str, topic: str, *, partition: int = 0) -> tuple[int, int]:
+        place = kafka.TopicPartition(topic, partition)
+        with closing(kafka.KafkaConsumer(bootstrap_servers=servers)) as consumer:
+            return consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
+
+    def offset_for_time(self, servers: str, topic: str, timestamp: int, *, partition: int = 0) -> int | None:
+        place = kafka.TopicPartition(topic, partition)
+        with closing(kafka.KafkaConsumer(bootstrap_servers=servers)) as consumer:
+            found = consumer.offsets_for_times({place: timestamp})[place]
+            return None if found is None else found.offset

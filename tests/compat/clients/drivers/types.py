@@ -31,7 +31,7 @@ class Stored(NamedTuple):
     headers: Headers
 
 
-class Refused(Exception):  # noqa: N818 - it says what happened
+class Refused(Exception):
     """The broker, or the client on its behalf, refused; `code` is Kafka's error code."""
 
     def __init__(self, code: int, text: str = "") -> None:
@@ -77,3 +77,9 @@ class Driver(Protocol):
         partition_bytes: int = 1 << 20,
     ) -> list[Stored]:
         """Read `count` records from `offset` on; fails when they are not there within the deadline."""
+
+    def watermarks(self, servers: str, topic: str, *, partition: int = 0) -> tuple[int, int]:
+        """The first offset, and the one after the last."""
+
+    def offset_for_time(self, servers: str, topic: str, timestamp: int, *, partition: int = 0) -> int | None:
+        """The offset of the first record at or after a time; None when there is none."""
