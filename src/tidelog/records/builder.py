@@ -21,6 +21,7 @@ from tidelog.records.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
+    BatchHeader,
     TimestampType,
 )
 from tidelog.records.compression import Codec, compress
@@ -139,7 +140,12 @@ class BatchBuilder:
             | (CONTROL_BIT if is_control else 0)
             | (0 if self._delete_horizon_ms is None else DELETE_HORIZON_BIT)
         )
-        after_crc = _AFTER_CRC.pack(
+        header = BatchHeader(
+            base_offset,
+            HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload),
+            partition_leader_epoch,
+            MAGIC,
+            0,
             attributes,
             self._last_offset_delta if last_offset is None else last_offset - base_offset,
             self._base_timestamp,
@@ -149,10 +155,16 @@ class BatchBuilder:
             base_sequence,
             self.record_count,
         )
-        length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload)
-        checksum = crc32c(payload, crc32c(after_crc))
-        before_crc = _BEFORE_CRC.pack(base_offset, length, partition_leader_epoch, MAGIC, checksum)
-        return b"".join((before_crc, after_crc, payload))
+        return assemble_batch(header, payload)
+
+
+def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
+    """A batch of `payload`, encoded and compressed as `header` says; length and checksum are set here."""
+    after_crc = _AFTER_CRC.pack(*header[5:])
+    length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload)
+    checksum = crc32c(payload, crc32c(after_crc))
+    before_crc = _BEFORE_CRC.pack(header.base_offset, length, header.partition_leader_epoch, MAGIC, checksum)
+    return b"".join((before_crc, after_crc, payload))
 
 
 def build_batch(

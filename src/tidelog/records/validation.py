@@ -40,8 +40,8 @@ from tidelog.records.batch import (
     record_data,
     set_max_timestamp,
 )
-from tidelog.records.builder import build_batch
-from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec
+from tidelog.records.builder import assemble_batch, build_batch
+from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec, compress
 from tidelog.records.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -54,6 +54,10 @@ from tidelog.records.errors import (
 UNLIMITED_MS = 2**63 - 1
 _BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_PREFIX_BYTES
 _BROKER_BITS = CONTROL_BIT | LOG_APPEND_TIME_BIT
+_RENUMBERED_MAX = 100_000
+"""How many records are written anew one by one; more in one batch, out of order, are nobody's honest work."""
+_RECORD_ERRORS_MAX = 1000
+"""Where the list of a batch's errors ends: it must not outgrow the batch many times over."""
 _NO_KEY = "a record of a compacted topic must have a key"
 
 COMPRESSION_TYPES: dict[str, Codec | None] = {
@@ -191,9 +195,38 @@ def _validate_batch(records: Buffer, rules: AppendRules, place: _Place, from_cli
     # Markers are stored as they are: who reads them must not need a decoder.
     if rules.codec is None or rules.codec is codec or (header.is_control and codec is Codec.NONE):
         return _assign_in_place(view, header, rules, place)
-    decoded = list(iterate_records(view, limit_bytes=rules.decompressed_bytes_max))
-    max_timestamp = _check_records(_entries_of_records(decoded), header, rules, place.now_ms)
-    return _rebuild(decoded, header, rules, rules.codec, max_timestamp, place)
+    return _recompress(view, header, rules, rules.codec, place)
+
+
+def _recompress(
+    view: memoryview, header: BatchHeader, rules: AppendRules, codec: Codec, place: _Place
+) -> ValidatedRecords:
+    """Store the records with another codec. Their bytes stay the same, so they are looked at and not taken apart."""
+    data = record_data(view, 0, header, rules.decompressed_bytes_max)
+    try:
+        max_timestamp = _check_records(_entries_of_batch(data, header), header, rules, place.now_ms)
+    except _UnevenOffsetsError:
+        if header.record_count > _RENUMBERED_MAX:
+            raise
+        decoded = list(iterate_records(view, limit_bytes=rules.decompressed_bytes_max))
+        max_timestamp = _check_records(_entries_of_records(decoded), header, rules, place.now_ms)
+        return _rebuild(decoded, header, rules, codec, max_timestamp, place)
+    log_append_time = NO_TIMESTAMP
+    attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | codec
+    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        max_timestamp = log_append_time = place.now_ms
+        attributes |= LOG_APPEND_TIME_BIT
+    stored = header._replace(
+        base_offset=place.base_offset,
+        partition_leader_epoch=place.leader_epoch,
+        attributes=attributes,
+        max_timestamp=max_timestamp,
+    )
+    batch = assemble_batch(stored, compress(codec, data, rules.level))
+    last_offset = stored.last_offset
+    return ValidatedRecords(
+        batch, place.base_offset, last_offset, max_timestamp, last_offset, header.record_count, log_append_time
+    )
 
 
 def _convert(records: Buffer, rules: AppendRules, place: _Place) -> ValidatedRecords:
@@ -287,6 +320,10 @@ def _must_scan(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
     return rules.before_max_ms != UNLIMITED_MS or header.max_timestamp - now_ms > rules.after_max_ms
 
 
+class _UnevenOffsetsError(InvalidRecordError):
+    """The offsets inside a batch do not count up one by one."""
+
+
 def _entries_of_batch(data: bytes, header: BatchHeader) -> Iterator[tuple[int, bool]]:
     """Timestamp and presence of a key, record by record, for a batch whose offsets must count up from its first."""
     base_timestamp = header.base_timestamp
@@ -294,7 +331,7 @@ def _entries_of_batch(data: bytes, header: BatchHeader) -> Iterator[tuple[int, b
     for index, (offset_delta, timestamp_delta, key_bytes, _) in enumerate(scan_records(data, header.record_count)):
         if offset_delta != index:
             problem = f"has offset delta {offset_delta} where {index} is next"
-            raise InvalidRecordError(f"record {index} {problem}", ((index, problem),))
+            raise _UnevenOffsetsError(f"record {index} {problem}", ((index, problem),))
         yield (base_timestamp + timestamp_delta if log_append_time is None else log_append_time), key_bytes >= 0
 
 
@@ -323,6 +360,8 @@ def _check_records(entries: Iterable[tuple[int, bool]], header: BatchHeader, rul
         elif is_log_append_time:
             has_time_error = True
             errors.append((index, "a producer must not set the timestamp type LogAppendTime"))
+        if len(errors) == _RECORD_ERRORS_MAX:
+            break
     if errors:
         raise _refusal(errors, has_time_error)
     return max_timestamp

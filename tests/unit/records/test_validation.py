@@ -17,7 +17,7 @@ from tidelog.records.batch import (
     read_header,
 )
 from tidelog.records.builder import build_batch, build_end_transaction_marker
-from tidelog.records.compression import Codec
+from tidelog.records.compression import Codec, compress
 from tidelog.records.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -310,6 +310,23 @@ def test_offsets_inside_a_batch_must_count_up() -> None:
     assert [index for index, _ in caught.value.record_errors] == [1]
     rewritten = appended(with_records(data, 2), AppendRules(codec=Codec.GZIP))
     assert [record.offset for record in iterate_records(rewritten.records)] == [500, 501]
+
+
+def test_a_bomb_of_records_is_not_taken_apart() -> None:
+    """A few kilobytes may hold millions of equal records; they are refused before an object is made of each."""
+    count = 1_000_000
+    bomb = with_records(compress(Codec.ZSTD, encode_record(0, 0, b"k", b"v") * count), count, Codec.ZSTD)
+    assert len(bomb) < 10_000
+    with pytest.raises(InvalidRecordError) as caught:
+        appended(bomb, AppendRules(codec=Codec.GZIP))
+    assert [index for index, _ in caught.value.record_errors] == [1]
+
+
+def test_the_errors_of_a_batch_do_not_outgrow_it() -> None:
+    batch = build_batch([Record(offset, NOW, None, b"") for offset in range(5000)])
+    with pytest.raises(InvalidRecordError) as caught:
+        appended(batch, COMPACTED)
+    assert [index for index, _ in caught.value.record_errors] == list(range(1000))
 
 
 @pytest.mark.parametrize("rules", [COMPACTED, AppendRules(codec=Codec.GZIP)])
