@@ -5,7 +5,15 @@ ClientError
 │   └── ConnectionLost       somebody did, and then the connection ended: the fate of open requests is unknown
 ├── UnsupportedByBroker      the broker does not serve this API, or no version of it that we speak
 ├── InvalidReply             bytes came back that are no Kafka reply
-└── ClientConfigError        a client setting or address that cannot be used
+├── ClientConfigError        a client setting or address that cannot be used
+├── ClientClosed             the client was closed before, or while, this was asked of it
+├── DeadlinePassed           it did not happen within the time that the settings or the caller gave it
+│   └── BufferExhausted      buffer.memory stayed full for max.block.ms
+├── RecordTooLarge           one record is beyond max.request.size or buffer.memory
+├── SerializationFailed      a serializer refused a key or a value
+├── IllegalState             a call that the state of this client does not allow, such as commit without begin
+└── TransactionFailed        the open transaction cannot be committed; abort it and go on
+    └── ProducerFenced       nor can it be aborted: another producer has taken over. Close this one
 """
 
 # ruff: noqa: N818 - most of these names say what happened, and read better in an `except` without a suffix
@@ -43,3 +51,35 @@ class InvalidReply(ClientError):
 
 class ClientConfigError(ClientError):
     """A client setting that cannot be used; the message names the setting and its value."""
+
+
+class ClientClosed(ClientError):
+    """The client is closed, or was closed while the caller waited."""
+
+
+class DeadlinePassed(ClientError):
+    """It did not happen in time; the message names the time and what was waited for."""
+
+
+class BufferExhausted(DeadlinePassed):
+    """No room for a record: brokers take records more slowly than they are sent, or not at all."""
+
+
+class RecordTooLarge(ClientError):
+    """A record that could never be sent with these settings."""
+
+
+class SerializationFailed(ClientError):
+    """A key or value is not what its serializer expects."""
+
+
+class IllegalState(ClientError):
+    """The call does not fit what was called before."""
+
+
+class TransactionFailed(ClientError):
+    """The transaction cannot be committed. After `abort` the producer can begin another."""
+
+
+class ProducerFenced(TransactionFailed):
+    """Another producer has the transactional id now, or this one may no longer use it: it can only be closed."""

@@ -1,0 +1,326 @@
+"""One connection to one broker under asyncio: versions negotiated, requests pipelined, replies matched in order.
+
+`send` writes at once and returns a future. How many requests may be under way, when to connect and whom to ask is
+`NetworkClient`'s business. A request that gets no reply in time ends the connection with all others on it, as replies
+come in order and the one that is late blocks the rest.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, Final, TypeVar
+
+from tidelog import __version__
+from tidelog.client.aio.frame_reader import FrameReader
+from tidelog.client.aio.transport import Connector
+from tidelog.client.errors import BrokerUnavailable, ClientError, ConnectionLost, InvalidReply, UnsupportedByBroker
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.errors import ErrorCode, WireError
+from tidelog.wire.frames import encode_request, response_body_offset
+from tidelog.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.primitives import Buffer
+from tidelog.wire.schema import Message
+
+Response = TypeVar("Response", bound=Message)
+Decode = Callable[[Buffer, int, int], Any]
+"""Turns a frame, the version asked for and the position of the body into a reply."""
+
+_unpack_correlation_id: Final = Struct(">i").unpack_from
+_unpack_error: Final = Struct(">h").unpack_from
+
+
+class _Pending:
+    """A request whose reply is due."""
+
+    __slots__ = ("api_key", "correlation_id", "deadline", "decode", "future", "version")
+
+    def __init__(
+        self, correlation_id: int, api_key: int, version: int, deadline: float, decode: Decode, future: Any
+    ) -> None:
+        self.correlation_id = correlation_id
+        self.api_key = api_key
+        self.version = version
+        self.deadline = deadline
+        self.decode = decode
+        self.future: asyncio.Future[Any] = future
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """A connection to `host:port`. `open` it first; once `is_open` is false again it is of no more use."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        request_timeout_ms: int,
+        on_reply: Callable[[], None] = lambda: None,
+        on_lost: Callable[["BrokerConnection"], None] = lambda _: None,
+    ) -> None:
+        self.address = f"{host}:{port}"
+        self.host = host
+        self.port = port
+        self.client_id = client_id
+        self.served: dict[int, tuple[int, int]] = {}
+        self.is_open = False
+        self.last_used = 0.0
+        self.throttled_until = 0.0
+        """The loop's time before which the broker asked to be left alone (KIP-219)."""
+        self._request_timeout_ms = request_timeout_ms
+        self._on_reply = on_reply
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader()
+        self._pending: deque[_Pending] = deque()
+        self._correlation_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._reason: ClientError | None = None
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._version_cache: dict[type[Message], int] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose replies are due."""
+        return len(self._pending)
+
+    async def open(self, connector: Connector, timeout_ms: int) -> None:
+        """Connect, learn the versions that the broker serves, authenticate."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await connector.connect(self, self.host, self.port)
+                await self._negotiate()
+                await connector.authenticate(self)
+        except TimeoutError:
+            self.abort(None)
+            raise BrokerUnavailable(self.address, f"no connection within {timeout_ms} ms") from None
+        except OSError as error:
+            self.abort(None)
+            raise BrokerUnavailable(self.address, _reason(error)) from error
+        except BaseException:
+            self.abort(None)
+            raise
+        self.is_open = self._reason is None
+        if not self.is_open:
+            raise ConnectionLost(self.address, "closed by the broker after the handshake")
+
+    def version_of(self, request: type[Message], at_most: int | None = None) -> int:
+        """The highest version of `request` that both sides speak."""
+        version = self._version_cache.get(request)
+        if version is None or (at_most is not None and version > at_most):
+            version = common_version(request, self.served, self.address, at_most)
+            if at_most is None:
+                self._version_cache[request] = version
+        return version
+
+    def send(
+        self,
+        request: Message,
+        response: type[Response],
+        *,
+        timeout_ms: int | None = None,
+        at_most: int | None = None,
+    ) -> "asyncio.Future[Response]":
+        """Write `request` now; the future is its reply, or fails with ConnectionLost."""
+        version = self.version_of(type(request), at_most)
+        return self._send(request, version, response.decode, timeout_ms)
+
+    def send_frame(
+        self,
+        parts: Sequence[Buffer],
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        decode: Decode,
+        timeout_ms: int | None = None,
+    ) -> "asyncio.Future[Any]":
+        """Write a frame that the caller has encoded with a number from `next_correlation_id`."""
+        future = self._expect(correlation_id, api_key, version, decode, timeout_ms)
+        self._live_transport().writelines(parts)
+        return future
+
+    def send_frame_without_reply(self, parts: Sequence[Buffer]) -> None:
+        """Write a frame that the broker will not answer: Produce with acks=0."""
+        self._live_transport().writelines(parts)
+        self.last_used = self._loop.time()
+
+    def next_correlation_id(self) -> int:
+        """The number of the next frame; frames must be sent in the order of their numbers."""
+        self._correlation_id = correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        return correlation_id
+
+    def abort(self, reason: ClientError | None) -> None:
+        """Drop the connection now. Requests still open fail with `reason`."""
+        if self._reason is None:
+            self._reason = reason or ConnectionLost(self.address, "closed by this client")
+        if self._transport is not None:
+            self._transport.abort()
+        self._end()
+
+    async def wait_closed(self) -> None:
+        """Return when the socket is closed."""
+        if self._transport is not None:
+            await asyncio.shield(self._closed)
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self._reason is not None:
+            transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        return self._reader.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._reader.advance(nbytes):
+                self._accept(frame)
+        except WireError as error:
+            self.abort(InvalidReply(f"{self.address}: {error}"))
+        except ClientError as error:
+            self.abort(error)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._reason is None:
+            said = _reason(exc) if isinstance(exc, OSError) else "closed by the broker"
+            self._reason = ConnectionLost(self.address, said)
+        self._transport = None
+        if not self._closed.done():
+            self._closed.set_result(None)
+        self._end()
+
+    # Requests and replies.
+
+    def _send(self, request: Message, version: int, decode: Decode, timeout_ms: int | None) -> "asyncio.Future[Any]":
+        body = request.encode(version)
+        correlation_id = self.next_correlation_id()
+        future = self._expect(correlation_id, request.api_key, version, decode, timeout_ms)
+        self._live_transport().write(encode_request(request.api_key, version, correlation_id, self.client_id, body))
+        return future
+
+    def _expect(
+        self, correlation_id: int, api_key: int, version: int, decode: Decode, timeout_ms: int | None
+    ) -> "asyncio.Future[Any]":
+        self._live_transport()
+        self.last_used = now = self._loop.time()
+        deadline = now + (self._request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        future = self._loop.create_future()
+        self._pending.append(_Pending(correlation_id, api_key, version, deadline, decode, future))
+        if self._timer is None or deadline < self._timer.when():
+            self._arm(deadline)
+        return future
+
+    def _accept(self, frame: bytes | memoryview) -> None:
+        (correlation_id,) = _unpack_correlation_id(frame)
+        pending = self._pending.popleft() if self._pending else None
+        if pending is None or pending.correlation_id != correlation_id:
+            due = "none" if pending is None else pending.correlation_id
+            if pending is not None:
+                self._pending.appendleft(pending)
+            raise InvalidReply(f"{self.address} answered request {correlation_id}, {due} was due")
+        future = pending.future
+        if future.done():
+            self._on_reply()
+            return
+        try:
+            body = response_body_offset(pending.api_key, pending.version, frame)
+            reply = pending.decode(frame, pending.version, body)
+        except WireError as error:
+            self._pending.appendleft(pending)
+            name = ApiKey(pending.api_key).name
+            raise InvalidReply(f"{self.address} answered {name} v{pending.version} wrongly: {error}") from error
+        throttle_ms = getattr(reply, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self.throttled_until = self._loop.time() + throttle_ms / 1000
+        future.set_result(reply)
+        self._on_reply()
+
+    def _live_transport(self) -> asyncio.Transport:
+        if self._transport is None or self._reason is not None:
+            raise self._reason or ConnectionLost(self.address, "not open")
+        return self._transport
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        """One timer for all requests: it looks when the earliest may be late, and is set anew if none is."""
+        self._timer = None
+        if not self._pending:
+            return
+        earliest = min(self._pending, key=lambda pending: pending.deadline)
+        if earliest.deadline > self._loop.time():
+            self._arm(earliest.deadline)
+            return
+        name = ApiKey(earliest.api_key).name
+        self.abort(ConnectionLost(self.address, f"no reply to {name} in time"))
+
+    def _end(self) -> None:
+        """Fail what is open and tell the owner, once."""
+        self.is_open = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        pending, self._pending = self._pending, deque()
+        for each in pending:
+            if not each.future.done():
+                each.future.set_exception(self._reason or ConnectionLost(self.address, "closed"))
+                # Whoever sent it may have been cancelled meanwhile; that alone is no news.
+                each.future.exception()
+        on_lost, self._on_lost = self._on_lost, lambda _: None
+        on_lost(self)
+
+    async def _negotiate(self) -> None:
+        """Ask with our highest version; a broker that does not know it answers in version 0 with what it does know."""
+        answer = await self._ask_versions(ApiVersionsRequest.versions[1])
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            theirs = {api.api_key: api.max_version for api in answer.api_keys}
+            answer = await self._ask_versions(theirs.get(ApiKey.API_VERSIONS, 0))
+        if answer.error_code != ErrorCode.NONE:
+            raise UnsupportedByBroker(f"{self.address} refused ApiVersions with error {answer.error_code}")
+        self.served = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    async def _ask_versions(self, version: int) -> ApiVersionsResponse:
+        request = ApiVersionsRequest(client_software_name="tidelog", client_software_version=__version__)
+        answer: ApiVersionsResponse = await self._send(request, version, _decode_versions, None)
+        return answer
+
+
+def common_version(
+    request: type[Message], served: dict[int, tuple[int, int]], address: str, at_most: int | None = None
+) -> int:
+    """The highest version of `request` that we and a broker that serves `served` speak."""
+    name = request.__name__.removesuffix("Request")
+    if request.api_key not in served:
+        raise UnsupportedByBroker(f"the broker at {address} does not serve {name} (api key {request.api_key})")
+    lowest_theirs, highest_theirs = served[request.api_key]
+    lowest_ours, highest_ours = request.versions
+    version = min(highest_ours, highest_theirs, highest_ours if at_most is None else at_most)
+    if version < max(lowest_ours, lowest_theirs):
+        raise UnsupportedByBroker(
+            f"no common version of {name}: the broker at {address} serves "
+            f"{lowest_theirs}-{highest_theirs}, this client speaks {lowest_ours}-{highest_ours}"
+        )
+    return version
+
+
+def _decode_versions(frame: Buffer, version: int, position: int) -> ApiVersionsResponse:
+    if len(frame) < position + 2:
+        raise WireError("the answer to ApiVersions is cut off")
+    (error_code,) = _unpack_error(frame, position)
+    return ApiVersionsResponse.decode(frame, 0 if error_code == ErrorCode.UNSUPPORTED_VERSION else version, position)
+
+
+def _reason(error: OSError) -> str:
+    """The words of an OS error without its number: `Connection refused`, `timed out`."""
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,73 @@
+"""Reply frames out of a stream of bytes, with no copy of the large ones.
+
+The transport reads into the buffer that `room` offers and then says how much it wrote. Small frames are cut out of a
+scratch buffer. A frame that does not fit what has come so far gets a buffer of its own size, and the rest of it is
+read straight into that: a Fetch reply of some megabytes is written once, by the kernel.
+
+`BrokerConnection` is the caller. Nothing here knows what a frame means.
+"""
+
+from struct import Struct
+from typing import Final
+
+from tidelog.wire.errors import WireError
+
+_SCRATCH_BYTES: Final = 64 * 1024
+# A web server's "HTTP" or a TLS alert, read as a length, is above this; no reply we ask for is.
+REPLY_BYTES_MAX: Final = 1024 * 1024 * 1024
+_LENGTH_BYTES: Final = 4
+_CORRELATION_BYTES: Final = 4
+
+_unpack_length = Struct(">i").unpack_from
+
+
+class FrameReader:
+    """Cuts frames. `room` and `advance` mirror `asyncio.BufferedProtocol`."""
+
+    __slots__ = ("_end", "_frame", "_frame_filled", "_scratch", "_view")
+
+    def __init__(self) -> None:
+        self._scratch = bytearray(_SCRATCH_BYTES)
+        self._view = memoryview(self._scratch)
+        self._end = 0
+        self._frame: memoryview | None = None
+        self._frame_filled = 0
+
+    def room(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        if self._frame is not None:
+            return self._frame[self._frame_filled :]
+        return self._view[self._end :]
+
+    def advance(self, count: int) -> list[bytes | memoryview]:
+        """`count` bytes were written to `room`; the frames that are complete now, without their lengths."""
+        if self._frame is None:
+            self._end += count
+            return self._cut()
+        self._frame_filled += count
+        if self._frame_filled < len(self._frame):
+            return []
+        frame, self._frame = self._frame, None
+        return [frame]
+
+    def _cut(self) -> list[bytes | memoryview]:
+        frames: list[bytes | memoryview] = []
+        view, start, end = self._view, 0, self._end
+        while end - start >= _LENGTH_BYTES:
+            (length,) = _unpack_length(view, start)
+            if not _CORRELATION_BYTES <= length <= REPLY_BYTES_MAX:
+                raise WireError(f"a reply of {length} bytes was announced; is that a Kafka listener without TLS?")
+            body = start + _LENGTH_BYTES
+            if end - body < length:
+                if length > _SCRATCH_BYTES - _LENGTH_BYTES:
+                    self._frame = memoryview(bytearray(length))
+                    self._frame[: end - body] = view[body:end]
+                    self._frame_filled = end - body
+                    start = end
+                break
+            frames.append(bytes(view[body : body + length]))
+            start = body + length
+        if start:
+            view[: end - start] = bytes(view[start:end])
+        self._end = end - start
+        return frames

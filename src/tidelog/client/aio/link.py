@@ -1,0 +1,182 @@
+"""The way to one broker: its connection, made when needed, the back-off between attempts and the places in flight.
+
+`NetworkClient` keeps one per broker and channel. A broker that refuses connections is not tried again before its
+back-off has passed; callers that can wait do so in `acquire`, those that cannot ask `ready`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from tidelog.client.aio.backoff import Backoff
+from tidelog.client.aio.connection import BrokerConnection
+from tidelog.client.aio.settings import CommonSettings
+from tidelog.client.aio.transport import Connector
+from tidelog.client.errors import ClientError
+from tidelog.client.types import BrokerNode
+
+
+class Spawn(Protocol):
+    """Runs a coroutine beside the caller."""
+
+    def __call__(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]": ...
+
+
+class Link:
+    """At most one connection to `node`."""
+
+    def __init__(
+        self, node: BrokerNode, settings: CommonSettings, connector: Connector, in_flight_max: int, spawn: Spawn
+    ) -> None:
+        self.node = node
+        self._settings = settings
+        self._connector = connector
+        self._in_flight_max = in_flight_max
+        self._spawn = spawn
+        self._loop = asyncio.get_running_loop()
+        self._connection: BrokerConnection | None = None
+        self._connecting: asyncio.Task[BrokerConnection] | None = None
+        self._failures = 0
+        self._next_attempt = 0.0
+        self._reconnect = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
+        self._setup = Backoff(
+            settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms
+        )
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._on_change: Callable[[], None] | None = None
+        self._closed: ClientError | None = None
+
+    def load(self) -> tuple[int, int]:
+        """For choosing among brokers: connected before unknown before failed, then by requests in flight."""
+        if self._connection is not None:
+            return 0, self._connection.in_flight
+        return (2, self._failures) if self._failures else (1, 0)
+
+    def is_idle_since(self, horizon: float) -> bool:
+        """Whether the connection was not used since the loop's time `horizon`."""
+        connection = self._connection
+        return connection is not None and not connection.in_flight and connection.last_used < horizon
+
+    async def acquire(self) -> BrokerConnection:
+        """A connection with a free place in flight, connecting and waiting as needed."""
+        while True:
+            connection = self._connection
+            if connection is None:
+                # Shielded, because others may wait for the same attempt after this caller gave up.
+                await asyncio.shield(self._connect())
+                continue
+            throttled_s = connection.throttled_until - self._loop.time()
+            if throttled_s > 0:
+                await asyncio.sleep(throttled_s)
+            elif connection.in_flight < self._in_flight_max:
+                return connection
+            else:
+                await self._wait_for_place()
+
+    def ready(self, on_change: Callable[[], None]) -> BrokerConnection | None:
+        """The connection if it can take a request now. Else None: connecting begins, and `on_change` tells later."""
+        connection = self._connection
+        if connection is None:
+            self._on_change = on_change
+            self._connect()
+            return None
+        throttled_s = connection.throttled_until - self._loop.time()
+        if throttled_s > 0:
+            self._loop.call_later(throttled_s, on_change)
+            return None
+        if connection.in_flight < self._in_flight_max:
+            return connection
+        self._on_change = on_change
+        return None
+
+    def close(self, reason: ClientError) -> BrokerConnection | None:
+        """Drop the connection and refuse another; returns the one dropped, whose socket closes a moment later."""
+        self._closed = reason
+        connection = self._connection
+        if connection is not None:
+            connection.abort(reason)
+        return connection
+
+    def _connect(self) -> "asyncio.Task[BrokerConnection]":
+        """The attempt under way, begun if there is none."""
+        if self._closed is not None:
+            raise self._closed
+        if self._connecting is None:
+            self._connecting = self._spawn(self._attempt())
+            self._connecting.add_done_callback(self._attempted)
+        return self._connecting
+
+    def _attempted(self, attempt: "asyncio.Task[BrokerConnection]") -> None:
+        self._connecting = None
+        if not attempt.cancelled():
+            attempt.exception()  # those who wait for it have it; nobody may
+        self._tell_change()
+
+    async def _attempt(self) -> BrokerConnection:
+        try:
+            return await self._attempt_once()
+        except asyncio.CancelledError:
+            if self._closed is not None:
+                raise self._closed from None
+            raise
+
+    async def _attempt_once(self) -> BrokerConnection:
+        wait_s = self._next_attempt - self._loop.time()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        settings = self._settings
+        connection = BrokerConnection(
+            self.node.host,
+            self.node.port,
+            client_id=settings.client_id,
+            request_timeout_ms=settings.request_timeout_ms,
+            on_reply=self._place_is_free,
+            on_lost=self._lost,
+        )
+        try:
+            await connection.open(self._connector, self._setup.after(self._failures + 1))
+        except ClientError:
+            self._failures += 1
+            self._next_attempt = self._loop.time() + self._reconnect.after(self._failures) / 1000
+            raise
+        if self._closed is not None:
+            connection.abort(self._closed)
+            raise self._closed
+        self._failures = 0
+        self._connection = connection
+        return connection
+
+    async def _wait_for_place(self) -> None:
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._place_is_free()  # this one was woken and cannot use it
+            raise
+
+    def _place_is_free(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._tell_change()
+
+    def _lost(self, connection: BrokerConnection) -> None:
+        if self._connection is connection:
+            self._connection = None
+            # A broker that accepts connections and drops them must not be hammered either.
+            self._next_attempt = self._loop.time() + self._reconnect.after(1) / 1000
+        waiters, self._waiters = self._waiters, deque()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._tell_change()
+
+    def _tell_change(self) -> None:
+        on_change, self._on_change = self._on_change, None
+        if on_change is not None:
+            on_change()

@@ -1,0 +1,219 @@
+"""The cluster under asyncio: connections to brokers, metadata kept fresh, coordinators, all with back-off.
+
+Producers, consumers, admins and followers each own one `NetworkClient` and build on these few calls:
+
+    await client.start()                                   bootstrap: the first metadata
+    await client.send(node_id, request, Response)          waits for connection and a place in flight
+    await client.send_to_any / send_to_controller / send_to_coordinator
+    client.ready_connection(node_id)                       never waits: for those who batch (producers)
+    await client.metadata_for([topics]) / refresh()        the cache is `client.metadata`
+
+Connections are told apart by broker and `channel`, because a long Fetch would hold up a heartbeat behind it.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+from tidelog.client.addresses import parse_bootstrap_servers
+from tidelog.client.aio.connection import BrokerConnection, Response
+from tidelog.client.aio.coordinators import CoordinatorLookup, CoordinatorType
+from tidelog.client.aio.link import Link
+from tidelog.client.aio.metadata import MetadataCache
+from tidelog.client.aio.refresher import MetadataRefresher
+from tidelog.client.aio.settings import CommonSettings
+from tidelog.client.aio.transport import Connector, PlainConnector
+from tidelog.client.errors import BrokerUnavailable, ClientClosed
+from tidelog.client.types import BrokerNode
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.schema import Message
+
+DEFAULT_CHANNEL: Final = 0
+COORDINATOR_CHANNEL: Final = 1
+
+
+class NetworkClient:
+    """Speaks to the brokers of one cluster. Belongs to the loop it was made in."""
+
+    def __init__(
+        self,
+        settings: CommonSettings,
+        *,
+        in_flight_max: int = 100,
+        topics_wanted: Callable[[], Iterable[str] | None] = tuple,
+        may_create_topics: bool = False,
+        connector: Connector | None = None,
+    ) -> None:
+        self.settings = settings
+        self.metadata = MetadataCache(max_age_ms=settings.metadata_max_age_ms)
+        self.in_flight_max = in_flight_max
+        self.is_closed = False
+        self._connector = connector or PlainConnector(settings.send_buffer_bytes, settings.receive_buffer_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._bootstrap = {
+            -1 - index: BrokerNode(-1 - index, host, port)
+            for index, (host, port) in enumerate(parse_bootstrap_servers(settings.bootstrap_servers))
+        }
+        self._links: dict[tuple[int, int], Link] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._refresher = MetadataRefresher(self, topics_wanted, may_create_topics)
+        self._coordinators = CoordinatorLookup(self)
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    # Life.
+
+    async def start(self, timeout_ms: int | None = None) -> None:
+        """Reach one of the bootstrap servers and learn the cluster. Raises BrokerUnavailable when none answers."""
+        self._refresher.start()
+        self._watch_idle()
+        await self._refresher.refresh(timeout_ms)
+
+    async def close(self, timeout_ms: int = 5000) -> None:
+        """Drop all connections and end all tasks. Requests still open fail with ClientClosed."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        gone = ClientClosed("the client was closed")
+        connections = [link.close(gone) for link in self._links.values()]
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                await asyncio.gather(*tasks, return_exceptions=True)
+                for connection in connections:
+                    if connection is not None:
+                        await connection.wait_closed()
+        self._links.clear()
+        self._refresher.close(gone)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Run `work` beside the caller, until it ends or the client is closed. It must handle its own errors."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def now_ms(self) -> int:
+        """Monotonic time, as all deadlines here use it."""
+        return int(self._loop.time() * 1000)
+
+    # Asking.
+
+    async def send(
+        self,
+        node_id: int,
+        request: Message,
+        response: type[Response],
+        *,
+        timeout_ms: int | None = None,
+        at_most: int | None = None,
+        channel: int = DEFAULT_CHANNEL,
+    ) -> Response:
+        """Ask one broker. Waits for the connection, its back-off, and a place in flight."""
+        link = self.link(node_id, channel)
+        connection = await link.acquire()
+        return await connection.send(request, response, timeout_ms=timeout_ms, at_most=at_most)
+
+    async def send_to_any(
+        self, request: Message, response: type[Response], *, timeout_ms: int | None = None, at_most: int | None = None
+    ) -> Response:
+        """Ask the least busy broker, and the others in turn if it cannot be reached."""
+        failures: dict[str, str] = {}
+        for node in self.by_load():
+            try:
+                return await self.send(node.node_id, request, response, timeout_ms=timeout_ms, at_most=at_most)
+            except BrokerUnavailable as error:
+                failures[error.address] = error.reason
+        tried = ", ".join(f"{address} ({reason})" for address, reason in failures.items())
+        raise BrokerUnavailable(tried, "none of these answers", "check bootstrap.servers")
+
+    async def send_to_controller(
+        self, request: Message, response: type[Response], *, timeout_ms: int | None = None, at_most: int | None = None
+    ) -> Response:
+        """Ask the controller; ApiError NOT_CONTROLLER while there is none."""
+        if self.metadata.controller is None:
+            await self.refresh()
+        controller = self.metadata.controller
+        if controller is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+        return await self.send(controller.node_id, request, response, timeout_ms=timeout_ms, at_most=at_most)
+
+    async def find_coordinator(self, kind: CoordinatorType, key: str, timeout_ms: int | None = None) -> BrokerNode:
+        """The broker that coordinates a group or transactional id: remembered, or asked for until there is one."""
+        return await self._coordinators.find(kind, key, timeout_ms)
+
+    def forget_coordinator(self, kind: CoordinatorType, key: str) -> None:
+        """The remembered coordinator was wrong, or is unreachable: ask again next time."""
+        self._coordinators.forget(kind, key)
+
+    # Connections.
+
+    def link(self, node_id: int, channel: int = DEFAULT_CHANNEL) -> Link:
+        """The way to one broker. Raises BrokerUnavailable for a broker that is not in the metadata any more."""
+        if self.is_closed:
+            raise ClientClosed("the client is closed")
+        node = self.metadata.nodes.get(node_id) or self._bootstrap.get(node_id) or self._coordinators.node(node_id)
+        link = self._links.get((node_id, channel))
+        if node is None:
+            raise BrokerUnavailable(f"id {node_id}", "it is not in the cluster's metadata")
+        if link is None or link.node[1:3] != node[1:3]:
+            if link is not None:
+                link.close(BrokerUnavailable(link.node.address, f"broker {node_id} has moved to {node.address}"))
+            link = self._links[node_id, channel] = Link(
+                node, self.settings, self._connector, self.in_flight_max, self.spawn
+            )
+        return link
+
+    def ready_connection(
+        self, node_id: int, on_change: Callable[[], None], channel: int = DEFAULT_CHANNEL
+    ) -> BrokerConnection | None:
+        """A connection that can take a request now, or None; then `on_change` is called once it may be worth asking."""
+        try:
+            return self.link(node_id, channel).ready(on_change)
+        except BrokerUnavailable:
+            self._refresher.request()
+            return None
+
+    def by_load(self) -> list[BrokerNode]:
+        """Brokers to ask what any of them knows: connected and idle ones first, those in back-off last."""
+        known = list(self.metadata.nodes.values())
+        random.shuffle(known)
+        addresses = {node[1:3] for node in known}
+        known += [node for node in self._bootstrap.values() if node[1:3] not in addresses]
+        return sorted(known, key=self._load)
+
+    def _load(self, node: BrokerNode) -> tuple[int, int]:
+        link = self._links.get((node.node_id, DEFAULT_CHANNEL))
+        return (1, 0) if link is None else link.load()
+
+    # Metadata.
+
+    async def refresh(self, timeout_ms: int | None = None) -> None:
+        """Ask for metadata now and return when it has come. Raises DeadlinePassed or what kept it from coming."""
+        await self._refresher.refresh(timeout_ms)
+
+    def request_refresh(self) -> None:
+        """Have metadata asked for soon, and go on."""
+        self._refresher.request()
+
+    def on_metadata(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every update of the metadata."""
+        self._refresher.listeners.append(listener)
+
+    # Idle connections.
+
+    def _watch_idle(self) -> None:
+        idle_ms = self.settings.connections_max_idle_ms
+        if idle_ms <= 0 or self.is_closed:
+            return
+        horizon = self._loop.time() - idle_ms / 1000
+        for key, link in list(self._links.items()):
+            if link.is_idle_since(horizon):
+                link.close(ClientClosed(f"unused for {idle_ms} ms"))
+                del self._links[key]
+        self._idle_timer = self._loop.call_later(max(idle_ms / 2000, 1.0), self._watch_idle)

@@ -1,0 +1,116 @@
+"""Keeps the metadata fresh: one question at a time, when asked for, when it is too old, with back-off after failures.
+
+`NetworkClient` owns the one instance and runs its loop as a task.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tidelog.client.aio.backoff import Backoff
+from tidelog.client.errors import BrokerUnavailable, ClientClosed, ClientError, DeadlinePassed
+from tidelog.wire.messages import MetadataRequest, MetadataResponse
+from tidelog.wire.messages.metadata import MetadataRequestTopic
+
+if TYPE_CHECKING:
+    from tidelog.client.aio.network import NetworkClient
+
+
+class MetadataRefresher:
+    """Asks brokers and feeds the cache."""
+
+    def __init__(
+        self, client: "NetworkClient", topics_wanted: Callable[[], Iterable[str] | None], may_create_topics: bool
+    ) -> None:
+        self.listeners: list[Callable[[], None]] = []
+        self._client = client
+        self._topics_wanted = topics_wanted
+        self._may_create_topics = may_create_topics
+        self._backoff = Backoff(client.settings.retry_backoff_ms, client.settings.retry_backoff_max_ms)
+        self._failures = 0
+        self._next_ms = 0
+        self._wake = asyncio.Event()
+        self._waiters: list[asyncio.Future[None]] = []
+        self._last_error: ClientError | None = None
+
+    def start(self) -> None:
+        """Begin to keep the metadata fresh."""
+        self._client.spawn(self._run())
+
+    def close(self, reason: ClientError) -> None:
+        """Nobody will be answered any more."""
+        self._settle(self._waiters, reason)
+
+    def request(self) -> None:
+        """Mark the metadata as stale; it is asked for soon."""
+        self._client.metadata.request_update()
+        self._wake.set()
+
+    async def refresh(self, timeout_ms: int | None) -> None:
+        """Ask, and wait for the answer to a question that was put after this call."""
+        if self._client.is_closed:
+            raise ClientClosed("the client is closed")
+        limit_ms = self._client.settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        if not self._failures:
+            self._next_ms = 0  # somebody waits, and no broker has given reason to hold back
+        self.request()
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await waiter
+        except TimeoutError:
+            raise self._last_error or DeadlinePassed(f"no metadata within {limit_ms} ms") from None
+        finally:
+            with suppress(ValueError):
+                self._waiters.remove(waiter)
+
+    async def _run(self) -> None:
+        client = self._client
+        while True:
+            now_ms = client.now_ms()
+            # A topic without a leader is asked for again and again, but never more often than the back-off says.
+            wait_ms = max(client.metadata.refresh_in_ms(now_ms), self._next_ms - now_ms)
+            if wait_ms <= 0:
+                await self._ask()
+                continue
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._wake.wait()
+
+    async def _ask(self) -> None:
+        client = self._client
+        waiters, self._waiters = self._waiters, []
+        wanted = self._topics_wanted()
+        names = None if wanted is None else list(wanted)
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=self._may_create_topics)
+        try:
+            reply = await client.send_to_any(request, MetadataResponse)
+        except BrokerUnavailable as error:
+            self._last_error = error
+            self._failures += 1
+            self._waiters = waiters + self._waiters
+        except ClientError as error:
+            self._last_error = error
+            self._failures += 1
+            self._settle(waiters, error)
+        else:
+            self._failures = 0
+            self._last_error = None
+            client.metadata.update(reply, client.now_ms(), wanted=names)
+            self._settle(waiters, None)
+            for listener in self.listeners:
+                listener()
+        self._next_ms = client.now_ms() + self._backoff.after(max(self._failures, 1))
+
+    def _settle(self, waiters: list["asyncio.Future[None]"], error: ClientError | None) -> None:
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)

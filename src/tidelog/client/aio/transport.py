@@ -1,0 +1,51 @@
+"""How bytes travel: the one place that knows about sockets, and where TLS and SASL plug in.
+
+A `Connector` opens a connection and hands it to a protocol. `NetworkClient` is given one; a protocol that needs a
+handshake of its own on top (SASL) does it in `authenticate`, after the versions are known and before anything else.
+"""
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tidelog.client.aio.connection import BrokerConnection
+
+
+class Connector(Protocol):
+    """Opens connections of one security protocol."""
+
+    async def connect(self, connection: "BrokerConnection", host: str, port: int) -> None:
+        """Open a transport to `host:port` for `connection`, whose `connection_made` has run when this returns."""
+        ...
+
+    async def authenticate(self, connection: "BrokerConnection") -> None:
+        """Say who we are, if the protocol wants that."""
+        ...
+
+
+class PlainConnector:
+    """PLAINTEXT: TCP, and nobody asks who we are."""
+
+    def __init__(self, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+
+    async def connect(self, connection: "BrokerConnection", host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(lambda: connection, host, port)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            self._tune(sock)
+
+    async def authenticate(self, connection: "BrokerConnection") -> None:
+        """Nothing to do."""
+
+    def _tune(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for option, size in (
+            (socket.SO_SNDBUF, self._send_buffer_bytes),
+            (socket.SO_RCVBUF, self._receive_buffer_bytes),
+        ):
+            if size > 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
