@@ -208,6 +208,9 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     def _carry_out(self, active: ActiveShard[ShardT], decision: Decision[Any], respond: Respond | None) -> None:
         reply, records, timers, answers, then, producer = decision
+        if timers:
+            # Also when the log refuses: what the shard has noted without a record still has its time.
+            active.change_timers(timers, self)
         if records:
             pending = Pending(then)
             if respond is not None and reply is not None:
@@ -220,12 +223,9 @@ class CoordinatorRuntime(Generic[ShardT]):
             replay = active.shard.replay
             for key, value in records:
                 replay(key, value, producer_id, producer_epoch)
-            active.change_timers(timers, self)
             self._staged(active, pending)
             return
         assert then is None, "only a decision with records has something to wait for"
-        if timers:
-            active.change_timers(timers, self)
         if active.pending:
             waiting = active.pending[-1].answers
             if respond is not None and reply is not None:

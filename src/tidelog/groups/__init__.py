@@ -1,0 +1,25 @@
+"""Consumer groups: who is a member, who reads what, and how far each group has read.
+
+`GroupShard` decides, one for each partition of `__consumer_offsets`; the runtime of `coordination` carries its
+decisions out, and the edge in `tidelog.broker.group_coordinator` connects both to sockets and logs. No I/O here.
+"""
+
+from tidelog.groups.group import Group
+from tidelog.groups.joining import Joiner
+from tidelog.groups.offset_requests import Codes, Committer, PartitionOffset
+from tidelog.groups.schemas import CommittedOffset
+from tidelog.groups.settings import GroupSettings
+from tidelog.groups.shard import GroupShard
+from tidelog.groups.states import GroupState
+
+__all__ = [
+    "Codes",
+    "CommittedOffset",
+    "Committer",
+    "Group",
+    "GroupSettings",
+    "GroupShard",
+    "GroupState",
+    "Joiner",
+    "PartitionOffset",
+]

@@ -1,0 +1,208 @@
+"""Commits, fetches and deletions of offsets.
+
+A group need not have members to keep offsets: tools and consumers that assign their own partitions commit with
+generation -1, as long as nobody has joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from tidelog.coordination import Decision, ProducerEpoch, StateRecord
+from tidelog.groups.effects import Effects
+from tidelog.groups.group import Group
+from tidelog.groups.schemas import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    group_key,
+    offset_key_prefix,
+    offset_value,
+    partition_key,
+    tombstones,
+)
+from tidelog.groups.settings import GroupSettings
+from tidelog.groups.states import GroupState
+from tidelog.wire.errors import ApiError, ErrorCode
+
+NO_GENERATION = -1
+
+
+class CommittedPartition(Protocol):
+    """A partition of OffsetCommit or of TxnOffsetCommit."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+class CommittedTopic(Protocol):
+    """A topic of either."""
+
+    name: str
+
+    @property
+    def partitions(self) -> Sequence[CommittedPartition]: ...
+
+
+class Committer(NamedTuple):
+    """Who commits."""
+
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+class PartitionOffset(NamedTuple):
+    """What is known of a partition: its offset, or None, or an error."""
+
+    partition: int
+    committed: CommittedOffset | None
+    error: ErrorCode = ErrorCode.NONE
+
+
+Codes = dict[tuple[str, int], ErrorCode]
+
+
+def check_committer(group: Group | None, committer: Committer, is_transactional: bool) -> None:
+    """Raise unless these may commit offsets of the group."""
+    generation, member_id, instance_id = committer
+    if group is None:
+        if generation < 0:
+            return
+        code = ErrorCode.UNKNOWN_MEMBER_ID if is_transactional else ErrorCode.ILLEGAL_GENERATION
+        raise ApiError(code, "the group has no members")
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return
+    if generation >= 0 or member_id or instance_id is not None:
+        group.check_member(member_id, instance_id)
+        group.check_generation(generation)
+    elif not is_transactional:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"only members commit while {group.group_id} has any")
+    if group.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
+        # It knows its generation but not its partitions, so it cannot have read any yet.
+        raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def commit(
+    group_id: str,
+    group: Group | None,
+    committer: Committer,
+    topics: Sequence[CommittedTopic],
+    is_known_topic: Callable[[str], bool],
+    settings: GroupSettings,
+    now_ms: int,
+    *,
+    retention_ms: int = -1,
+    producer: ProducerEpoch | None = None,
+) -> Decision[Codes]:
+    """Store offsets; the reply has a code for every partition. Raises ApiError if none may be stored."""
+    check_committer(group, committer, producer is not None)
+    effects = Effects()
+    if group is not None and committer.member_id in group.members and producer is None:
+        effects.keep_alive(group, group.members[committer.member_id])
+    codes: Codes = {}
+    prefix = offset_key_prefix(group_id)
+    expire_timestamp = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
+    records: list[StateRecord] = effects.records
+    for topic in topics:
+        name = topic.name
+        is_known = is_known_topic(name)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            metadata = partition.committed_metadata or ""
+            if not is_known:
+                codes[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            if len(metadata) > settings.offset_metadata_max_bytes:
+                codes[name, index] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            codes[name, index] = ErrorCode.NONE
+            timestamp = getattr(partition, "commit_timestamp", NO_TIMESTAMP)  # only OffsetCommit 1 has one
+            value = offset_value(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                metadata,
+                now_ms if timestamp == NO_TIMESTAMP else timestamp,
+                expire_timestamp,
+            )
+            records.append((prefix + partition_key(name, index), value))
+    return effects.decide(codes)._replace(producer=producer if records else None)
+
+
+def fetch(
+    group: Group | None, topics: Sequence[tuple[str, Sequence[int]]] | None, require_stable: bool
+) -> dict[str, list[PartitionOffset]]:
+    """Offsets by topic, all of them if `topics` is None. What was never committed has none, and that is no error."""
+    found: dict[str, list[PartitionOffset]] = {}
+    if topics is None:
+        if group is not None:
+            must_check = require_stable and group.offsets.has_pending
+            for topic, index, committed in group.offsets.partitions():
+                entry = PartitionOffset(index, committed)
+                if must_check and group.offsets.is_pending(partition_key(topic, index)):
+                    entry = PartitionOffset(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                found.setdefault(topic, []).append(entry)
+        return found
+    for topic, indexes in topics:
+        found.setdefault(topic, []).extend(_fetch(group, topic, index, require_stable) for index in indexes)
+    return found
+
+
+def _fetch(group: Group | None, topic: str, index: int, require_stable: bool) -> PartitionOffset:
+    if group is None:
+        return PartitionOffset(index, None)
+    key = partition_key(topic, index)
+    if require_stable and group.offsets.has_pending and group.offsets.is_pending(key):
+        return PartitionOffset(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    return PartitionOffset(index, group.offsets.get(key))
+
+
+def delete(group: Group, partitions: Sequence[tuple[str, int]]) -> Decision[Codes]:
+    """Forget offsets of topics that no member reads; raises ApiError if it cannot be known what they read."""
+    if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+        raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"{group.group_id} has members of type {group.protocol_type}")
+    codes: Codes = {}
+    keys = []
+    for topic, index in partitions:
+        if group.state is not GroupState.EMPTY and group.is_subscribed_to(topic):
+            codes[topic, index] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            continue
+        codes[topic, index] = ErrorCode.NONE
+        key = partition_key(topic, index)
+        if group.offsets.get(key) is not None or group.offsets.is_pending(key):
+            keys.append(key)
+    return Decision(codes, tuple(removal(group, keys)))
+
+
+def expired_keys(group: Group, settings: GroupSettings, now_ms: int) -> list[bytes]:
+    """Offsets of a group that nobody has needed for `offsets.retention.minutes`.
+
+    A group that never had members counts from each commit; one that has lost its members from that moment; one that
+    has members keeps what they are subscribed to, and the rest counts from each commit, as long as it is stable.
+    """
+    retention_ms = settings.offsets_retention_ms
+    if group.protocol_type is None:
+        return group.offsets.expired(now_ms, retention_ms, None, _never)
+    if group.state is GroupState.EMPTY:
+        return group.offsets.expired(now_ms, retention_ms, group.state_since_ms, _never)
+    if group.state is GroupState.STABLE and group.is_consumer_group and group.subscribed_topics is not None:
+        return group.offsets.expired(now_ms, retention_ms, None, group.is_subscribed_to)
+    return []
+
+
+def _never(_topic: str) -> bool:
+    return False
+
+
+def removal(group: Group, keys: Sequence[bytes]) -> list[StateRecord]:
+    """Records that forget offsets of a group and, if nothing is left of it then, the group.
+
+    A group that never completed a rebalance was never stored: it goes with its last offset.
+    """
+    records: list[StateRecord] = [*tombstones(group.group_id, keys)]
+    is_stored = group.generation > 0
+    if is_stored and group.state is GroupState.EMPTY and not group.pending_members and group.offsets.has_only(keys):
+        records.append((group_key(group.group_id), None))
+    return records

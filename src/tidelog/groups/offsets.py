@@ -1,0 +1,151 @@
+"""The committed offsets of one group, and those of transactions that are not ended yet.
+
+`Group` owns one; only `GroupShard.replay` changes it, so that what is here is what the log says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+from typing import Final
+
+from tidelog.groups.schemas import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    SchemaError,
+    read_offset_value,
+    read_partition_key,
+    topic_prefix,
+)
+
+logger = logging.getLogger(__name__)
+
+_SUPERSEDED: Final = None
+"""In place of a pending offset: a later commit has overtaken it, but its transaction is still open."""
+
+
+class OffsetStore:
+    """Offsets by partition key, as the log has them."""
+
+    __slots__ = ("_pending", "_sequence", "_values")
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, bytes] = {}
+        self._pending: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is committed and nothing may yet be."""
+        return not self._values and not self._pending
+
+    # --- replay ---
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self._values[key] = value
+        if self._pending:
+            self._sequence += 1
+            self._supersede(key, self._sequence)
+
+    def remove(self, key: bytes) -> None:
+        """Forget an offset, and what open transactions would make of it."""
+        self._values.pop(key, None)
+        if self._pending:
+            for producer_id, offsets in list(self._pending.items()):
+                offsets.pop(key, None)
+                if not offsets:
+                    del self._pending[producer_id]
+
+    def put_pending(self, producer_id: int, key: bytes, value: bytes) -> None:
+        """An offset that counts when the producer's transaction commits."""
+        self._sequence += 1
+        self._pending.setdefault(producer_id, {})[key] = (self._sequence, value)
+
+    def end_transaction(self, producer_id: int, is_commit: bool) -> None:
+        """Pending offsets take effect in the order of the log: one that was overtaken by a later commit does not."""
+        for key, (sequence, value) in self._pending.pop(producer_id, {}).items():
+            if is_commit and value is not _SUPERSEDED:
+                self._values[key] = value
+                self._supersede(key, sequence)
+
+    def _supersede(self, key: bytes, sequence: int) -> None:
+        for offsets in self._pending.values():
+            pending = offsets.get(key)
+            if pending is not None and pending[0] < sequence:
+                offsets[key] = (sequence, _SUPERSEDED)
+
+    # --- questions ---
+
+    def get(self, key: bytes) -> CommittedOffset | None:
+        value = self._values.get(key)
+        return None if value is None else _read(value)
+
+    def is_pending(self, key: bytes) -> bool:
+        """Whether an open transaction has committed this partition."""
+        return any(key in offsets for offsets in self._pending.values())
+
+    def has_pending_of(self, producer_id: int) -> bool:
+        return producer_id in self._pending
+
+    @property
+    def has_pending(self) -> bool:
+        return bool(self._pending)
+
+    def keys(self) -> list[bytes]:
+        """Keys of everything committed or pending."""
+        return list(dict.fromkeys((*self._values, *(key for offsets in self._pending.values() for key in offsets))))
+
+    def has_only(self, keys: Collection[bytes]) -> bool:
+        """Whether nothing is left without these."""
+        wanted = set(keys)
+        return wanted.issuperset(self._values) and all(wanted.issuperset(offsets) for offsets in self._pending.values())
+
+    def partitions(self) -> Iterator[tuple[str, int, CommittedOffset]]:
+        """Everything that is committed."""
+        for key, value in self._values.items():
+            committed = _read(value)
+            if committed is not None:
+                topic, partition = read_partition_key(key)
+                yield topic, partition, committed
+
+    def keys_of_topic(self, topic: str) -> list[bytes]:
+        """Keys of a topic's partitions, committed or pending."""
+        prefix = topic_prefix(topic)
+        size = len(prefix) + 4
+        keys = dict.fromkeys(key for key in self._values if key.startswith(prefix) and len(key) == size)
+        for offsets in self._pending.values():
+            keys.update(dict.fromkeys(key for key in offsets if key.startswith(prefix) and len(key) == size))
+        return list(keys)
+
+    def expired(
+        self, now_ms: int, retention_ms: int, since_ms: int | None, is_subscribed: Callable[[str], bool]
+    ) -> list[bytes]:
+        """Keys of offsets that are past their retention.
+
+        It counts from `since_ms`, when the group lost its last member, or else from each commit. Offsets that named
+        their own expiry (OffsetCommit 2 to 4) go by that.
+        """
+        found = []
+        for key, value in self._values.items():
+            committed = _read(value)
+            if committed is None:
+                continue
+            if committed.expire_timestamp != NO_TIMESTAMP:
+                is_over = now_ms >= committed.expire_timestamp
+            else:
+                is_over = now_ms - (committed.commit_timestamp if since_ms is None else since_ms) >= retention_ms
+            if is_over and not is_subscribed(read_partition_key(key)[0]) and not self.is_pending(key):
+                found.append(key)
+        return found
+
+
+def _read(value: bytes) -> CommittedOffset | None:
+    """An offset, or None for one that a later version of Kafka wrote in a way unknown here."""
+    try:
+        return read_offset_value(value)
+    except SchemaError as error:
+        logger.error("an offset in the log is passed over: %s", error)
+        return None

@@ -1,0 +1,255 @@
+"""The records of `__consumer_offsets`: Kafka's keys and values, byte for byte.
+
+A key's version says what it is of, a value's version how it is laid out:
+
+    key 0, 1   group, topic, partition       value 0  offset, metadata, commit time
+                                             value 1  … and expiry time
+                                             value 2  as 0
+                                             value 3  leader epoch after the offset
+    key 2      group                         value 0  protocol type, generation, protocol, leader, members
+                                             value 1  rebalance timeouts of members
+                                             value 2  since when the group is in its state
+                                             value 3  instance ids of members
+
+We write key 1 with value 3 (or 1, for a commit that names its own retention) and key 2 with value 3; all are read. An
+offset is kept in memory as it is in the log, `topic and partition` of the key and the value, and decoded when somebody
+asks: loading a million of them then costs little more than finding them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from tidelog.groups.member import Member
+
+OFFSET_KEY_VERSIONS: Final = (0, 1)
+GROUP_KEY_VERSION: Final = 2
+
+_KEY_HEAD: Final = struct.Struct(">hh")
+_OFFSET_HEAD: Final = struct.Struct(">hqh")
+_OFFSET_HEAD_3: Final = struct.Struct(">hqih")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_TWO_INT64: Final = struct.Struct(">qq")
+_NO_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+
+
+class SchemaError(ValueError):
+    """Bytes of a record that are not what its version says."""
+
+
+class CommittedOffset(NamedTuple):
+    """What a group committed for a partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = NO_TIMESTAMP
+
+
+class GroupValue(NamedTuple):
+    """A group as it is stored: always between two rebalances."""
+
+    protocol_type: str
+    generation: int
+    protocol_name: str | None
+    leader_id: str | None
+    state_since_ms: int
+    members: list[Member]
+
+
+def partition_key(topic: str, partition: int) -> bytes:
+    """Topic and partition, as the second part of an offset's key."""
+    name = topic.encode()
+    return _INT16.pack(len(name)) + name + _INT32.pack(partition)
+
+
+def read_partition_key(key: bytes) -> tuple[str, int]:
+    """The inverse of `partition_key`."""
+    return key[2:-4].decode(), _INT32.unpack_from(key, len(key) - 4)[0]
+
+
+def topic_prefix(topic: str) -> bytes:
+    """What the partition keys of a topic, and of no other, begin with."""
+    name = topic.encode()
+    return _INT16.pack(len(name)) + name
+
+
+def offset_key_prefix(group_id: str) -> bytes:
+    """What comes before the partition key."""
+    name = group_id.encode()
+    return _KEY_HEAD.pack(1, len(name)) + name
+
+
+def group_key(group_id: str) -> bytes:
+    name = group_id.encode()
+    return _KEY_HEAD.pack(GROUP_KEY_VERSION, len(name)) + name
+
+
+def offset_value(
+    offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, expire_timestamp: int = NO_TIMESTAMP
+) -> bytes:
+    """A committed offset. One with an expiry of its own is written in version 1, which has no leader epoch."""
+    text = metadata.encode()
+    if expire_timestamp == NO_TIMESTAMP:
+        return _OFFSET_HEAD_3.pack(3, offset, leader_epoch, len(text)) + text + _INT64.pack(commit_timestamp)
+    return _OFFSET_HEAD.pack(1, offset, len(text)) + text + _TWO_INT64.pack(commit_timestamp, expire_timestamp)
+
+
+def read_offset_value(value: bytes) -> CommittedOffset:
+    """Decode a committed offset of any version; raises SchemaError."""
+    try:
+        version = _INT16.unpack_from(value)[0]
+        if version == 3:
+            _, offset, leader_epoch, length = _OFFSET_HEAD_3.unpack_from(value)
+            start = _OFFSET_HEAD_3.size
+        else:
+            _, offset, length = _OFFSET_HEAD.unpack_from(value)
+            leader_epoch, start = _NO_EPOCH, _OFFSET_HEAD.size
+        end = start + length
+        if not 0 <= version <= 3 or length < 0:
+            raise SchemaError(f"an offset of version {version} with {length} bytes of metadata")
+        commit_timestamp = _INT64.unpack_from(value, end)[0]
+        expire_timestamp = _INT64.unpack_from(value, end + 8)[0] if version == 1 else NO_TIMESTAMP
+        metadata = value[start:end].decode()
+    except (struct.error, UnicodeDecodeError) as error:
+        raise SchemaError(f"an offset that cannot be read: {error}") from None
+    return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp)
+
+
+def group_value(group: GroupValue, assignments: Mapping[str, bytes]) -> bytes:
+    """A group with the assignments that its members are about to get."""
+    parts = [
+        _INT16.pack(3),
+        _string(group.protocol_type),
+        _INT32.pack(group.generation),
+        _string(group.protocol_name),
+        _string(group.leader_id),
+        _INT64.pack(group.state_since_ms),
+        _INT32.pack(len(group.members)),
+    ]
+    for member in group.members:
+        assert group.protocol_name is not None, "a group with members has chosen a protocol"
+        parts += (
+            _string(member.member_id),
+            _string(member.instance_id),
+            _string(member.client_id),
+            _string(member.client_host),
+            _INT32.pack(member.rebalance_timeout_ms),
+            _INT32.pack(member.session_timeout_ms),
+            _blob(member.metadata(group.protocol_name)),
+            _blob(assignments.get(member.member_id, b"")),
+        )
+    return b"".join(parts)
+
+
+def read_group_value(value: bytes) -> GroupValue:
+    """Decode a stored group of any version; raises SchemaError."""
+    try:
+        reader = _Reader(value)
+        version = reader.int16()
+        if not 0 <= version <= 3:
+            raise SchemaError(f"a group of unknown version {version}")
+        protocol_type = reader.string()
+        generation = reader.int32()
+        protocol_name = reader.nullable_string()
+        leader_id = reader.nullable_string()
+        state_since_ms = reader.int64() if version >= 2 else NO_TIMESTAMP
+        count = reader.int32()
+        if not 0 <= count <= len(value):
+            raise SchemaError(f"a group that claims {count} members")
+        members = [_read_member(reader, version, protocol_name) for _ in range(count)]
+    except (struct.error, UnicodeDecodeError, IndexError) as error:
+        raise SchemaError(f"a group that cannot be read: {error}") from None
+    return GroupValue(protocol_type, generation, protocol_name, leader_id, state_since_ms, members)
+
+
+def _read_member(reader: _Reader, version: int, protocol_name: str | None) -> Member:
+    member_id = reader.string()
+    instance_id = reader.nullable_string() if version >= 3 else None
+    client_id = reader.string()
+    client_host = reader.string()
+    rebalance_timeout_ms = reader.int32() if version >= 1 else -1
+    session_timeout_ms = reader.int32()
+    subscription = reader.blob()
+    assignment = reader.blob()
+    return Member(
+        member_id,
+        instance_id,
+        client_id,
+        client_host,
+        session_timeout_ms,
+        rebalance_timeout_ms if version >= 1 else session_timeout_ms,
+        ((protocol_name or "", subscription),),
+        assignment,
+    )
+
+
+def tombstones(group_id: str, partition_keys: Iterable[bytes]) -> list[tuple[bytes, None]]:
+    """Records that forget offsets of a group."""
+    prefix = offset_key_prefix(group_id)
+    return [(prefix + key, None) for key in partition_keys]
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return b"\xff\xff"
+    data = text.encode()
+    return _INT16.pack(len(data)) + data
+
+
+def _blob(data: bytes) -> bytes:
+    return _INT32.pack(len(data)) + data
+
+
+class _Reader:
+    """Reads one value from its start to its end."""
+
+    __slots__ = ("_data", "_position")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def _number(self, layout: struct.Struct) -> int:
+        number: int = layout.unpack_from(self._data, self._position)[0]
+        self._position += layout.size
+        return number
+
+    def int16(self) -> int:
+        return self._number(_INT16)
+
+    def int32(self) -> int:
+        return self._number(_INT32)
+
+    def int64(self) -> int:
+        return self._number(_INT64)
+
+    def nullable_string(self) -> str | None:
+        length = self.int16()
+        return None if length < 0 else self._take(length).decode()
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise SchemaError("a text that must be there is null")
+        return text
+
+    def blob(self) -> bytes:
+        length = self.int32()
+        if length < 0:
+            raise SchemaError("bytes that must be there are null")
+        return self._take(length)
+
+    def _take(self, length: int) -> bytes:
+        end = self._position + length
+        if end > len(self._data):
+            raise SchemaError(f"{length} bytes are announced, {len(self._data) - self._position} are left")
+        data = self._data[self._position : end]
+        self._position = end
+        return data

@@ -1,0 +1,334 @@
+"""The groups of one partition of `__consumer_offsets`: the core of the group coordinator.
+
+The runtime of `coordination` calls it, on behalf of the broker's edge: requests and timeouts go in, decisions come out.
+Offsets change only by replay. Membership is ahead of its record while the shard serves, since a rebalance in progress
+is not stored; so records of groups are applied when the partition is loaded, and of those written later only the ones
+that remove a group.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from tidelog.coordination import Answer, Decision, ProducerEpoch, Respond, SetTimer, StateRecord, TimerKey
+from tidelog.groups import offset_requests
+from tidelog.groups.effects import JOIN, SESSION, SYNC, Effects
+from tidelog.groups.group import Group
+from tidelog.groups.joining import Joiner, Joins, join_error
+from tidelog.groups.leaving import Departures
+from tidelog.groups.offset_requests import Codes, CommittedTopic, Committer, PartitionOffset
+from tidelog.groups.rebalancing import Rebalances
+from tidelog.groups.schemas import GROUP_KEY_VERSION, SchemaError, read_group_value
+from tidelog.groups.settings import GroupSettings
+from tidelog.groups.states import GroupEvent, GroupState
+from tidelog.groups.syncing import Syncs
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.wire.messages.join_group import JoinGroupRequest
+from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from tidelog.wire.messages.sync_group import SyncGroupRequest
+
+logger = logging.getLogger(__name__)
+
+EXPIRY: Final = ("expiry", "", "")
+"""The timer of the search for old offsets."""
+_SEARCHED_OFFSETS_MAX: Final = 5_000
+"""So many offsets are looked at in one go, lest the search hold up everybody else."""
+_TOMBSTONES_MAX: Final = 2_000
+"""So many fit into a batch, whatever the topics are called."""
+_OFFSET_KEY_HEADS: Final = frozenset({b"\0\0", b"\0\1"})
+_GROUP_KEY_HEAD: Final = GROUP_KEY_VERSION.to_bytes(2)
+
+
+class GroupShard:
+    """State of one partition."""
+
+    def __init__(self, partition: int, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+        self.partition = partition
+        self._settings = settings
+        self._groups: dict[str, Group] = {}
+        self._by_name: dict[bytes, Group] = {}
+        self._is_loaded = False
+        self._to_search: list[str] = []
+        self._rebalances = Rebalances(settings)
+        self._joins = Joins(settings, self._rebalances, new_id)
+        self._syncs = Syncs(self._rebalances)
+        self._departures = Departures(self._rebalances)
+
+    # --- replay ---
+
+    def replay(self, key: bytes, value: bytes | None, producer_id: int, _producer_epoch: int) -> None:
+        try:
+            head = key[:2]
+            end = 4 + (key[2] << 8 | key[3])
+            name = key[4:end]
+            if head in _OFFSET_KEY_HEADS:
+                group = self._by_name.get(name)
+                if group is None:
+                    if value is None:
+                        return
+                    group = self._create(name.decode())
+                if value is None:
+                    group.offsets.remove(key[end:])
+                    self._drop_if_unused(group)
+                elif producer_id < 0:
+                    group.offsets.put(key[end:], value)
+                else:
+                    group.offsets.put_pending(producer_id, key[end:], value)
+            elif head == _GROUP_KEY_HEAD:
+                self._replay_group(name.decode(), value)
+            else:
+                logger.debug("a record with key version %s is passed over", head.hex())
+        except (IndexError, UnicodeDecodeError):
+            logger.error("a record of partition %d with key %s is passed over", self.partition, key.hex())
+
+    def _replay_group(self, group_id: str, value: bytes | None) -> None:
+        group = self._groups.get(group_id)
+        if value is None:
+            if group is not None:
+                self._drop(group)
+        elif not self._is_loaded:
+            try:
+                stored = read_group_value(value)
+            except SchemaError as error:
+                logger.error("group %s of partition %d is passed over: %s", group_id, self.partition, error)
+                return
+            (group or self._create(group_id)).restore(stored)
+
+    def replay_end_transaction(self, producer_id: int, _producer_epoch: int, is_commit: bool) -> None:
+        for group in list(self._groups.values()):
+            if group.offsets.has_pending_of(producer_id):
+                group.offsets.end_transaction(producer_id, is_commit)
+                self._drop_if_unused(group)
+
+    def _create(self, group_id: str) -> Group:
+        group = self._groups[group_id] = Group(group_id)
+        self._by_name[group_id.encode()] = group
+        return group
+
+    def _drop(self, group: Group) -> None:
+        """Forget a group, but not offsets that were committed after it was removed."""
+        del self._groups[group.group_id]
+        del self._by_name[group.group_id.encode()]
+        if not group.offsets.is_empty:
+            self._create(group.group_id).offsets = group.offsets
+        if self._is_loaded:
+            group.advance(GroupEvent.REMOVED, 0)
+            logger.info("group %s is removed", group.group_id)
+
+    def _drop_if_unused(self, group: Group) -> None:
+        """A group that was never stored goes when it keeps nothing and nobody is about to join."""
+        if (
+            group.state is GroupState.EMPTY
+            and group.generation == 0
+            and group.offsets.is_empty
+            and not group.pending_members
+        ):
+            self._drop(group)
+
+    # --- coming and going of the partition ---
+
+    def on_loaded(self, now_ms: int) -> Decision[Any]:
+        """Members of loaded groups have a session timeout to show up."""
+        self._is_loaded = True
+        effects = Effects()
+        for group in self._groups.values():
+            if len(group.members) > self._settings.max_size:
+                reason = f"it was loaded with {len(group.members)} members, group.max.size is {self._settings.max_size}"
+                self._rebalances.begin(group, effects, reason, now_ms)
+            for member in group.members.values():
+                effects.keep_alive(group, member)
+        effects.timers.append(SetTimer(EXPIRY, self._settings.offsets_retention_check_interval_ms))
+        return effects.decide()
+
+    def on_unloaded(self, error: ApiError) -> Iterable[Answer]:
+        members = [member for group in self._groups.values() for member in group.members.values()]
+        waiting = [respond for member in members for respond in (member.awaiting_join, member.awaiting_sync)]
+        return [Answer(respond, error) for respond in waiting if respond is not None]
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> Decision[Any]:
+        assert isinstance(key, tuple), "timers of groups are named by tuples"
+        if key == EXPIRY:
+            return self.expire(now_ms)
+        purpose, group_id, member_id = key
+        group = self._groups.get(group_id)
+        effects = Effects()
+        if group is None:
+            return effects.decide()
+        if purpose == SESSION:
+            return self._departures.on_session_timeout(group, member_id, now_ms)
+        if purpose == JOIN:
+            self._rebalances.on_join_timeout(group, effects, now_ms)
+        elif purpose == SYNC:
+            self._rebalances.on_sync_timeout(group, effects, now_ms)
+        return effects.decide()
+
+    # --- membership ---
+
+    def join(self, request: JoinGroupRequest, joiner: Joiner, respond: Respond, now_ms: int) -> Decision[Any]:
+        """Become a member, or stay one; answered when everybody has joined."""
+        settings = self._settings
+        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+            return Decision(join_error(request.member_id, ErrorCode.INVALID_SESSION_TIMEOUT))
+        group = self._groups.get(request.group_id)
+        if group is None:
+            if request.member_id:
+                return Decision(join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+            group = self._create(request.group_id)
+        return self._joins.join(group, request, joiner, respond, now_ms)
+
+    def sync(self, request: SyncGroupRequest, respond: Respond, _now_ms: int) -> Decision[Any]:
+        """Get the assignment; answered when the leader's is stored."""
+        return self._syncs.sync(self._member_group(request.group_id), request, respond)
+
+    def heartbeat(self, request: HeartbeatRequest, _now_ms: int) -> Decision[HeartbeatResponse]:
+        return self._departures.heartbeat(self._member_group(request.group_id), request)
+
+    def leave(self, request: LeaveGroupRequest, now_ms: int) -> Decision[LeaveGroupResponse]:
+        return self._departures.leave(self._groups.get(request.group_id), request, now_ms)
+
+    def _member_group(self, group_id: str) -> Group:
+        group = self._groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}")
+        return group
+
+    # --- offsets ---
+
+    def commit_offsets(
+        self,
+        group_id: str,
+        committer: Committer,
+        topics: Sequence[CommittedTopic],
+        is_known_topic: Callable[[str], bool],
+        now_ms: int,
+        *,
+        retention_ms: int = -1,
+        producer: ProducerEpoch | None = None,
+    ) -> Decision[Codes]:
+        """Store offsets; with a producer they count once its transaction commits."""
+        group = self._groups.get(group_id)
+        return offset_requests.commit(
+            group_id,
+            group,
+            committer,
+            topics,
+            is_known_topic,
+            self._settings,
+            now_ms,
+            retention_ms=retention_ms,
+            producer=producer,
+        )
+
+    def fetch_offsets(
+        self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None, require_stable: bool
+    ) -> dict[str, list[PartitionOffset]]:
+        return offset_requests.fetch(self._groups.get(group_id), topics, require_stable)
+
+    def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]], _now_ms: int) -> Decision[Codes]:
+        return offset_requests.delete(self._known_group(group_id), partitions)
+
+    def forget_topics(self, names: Collection[str], _now_ms: int) -> Decision[Any]:
+        """Topics were deleted: nobody can come back to their offsets."""
+        records: list[StateRecord] = []
+        for group in self._groups.values():
+            keys = [key for name in names for key in group.offsets.keys_of_topic(name)]
+            if keys:
+                records += offset_requests.removal(group, keys[: _TOMBSTONES_MAX - len(records)])
+            if len(records) >= _TOMBSTONES_MAX:
+                break
+        if not records:
+            return Decision()
+
+        def then(code: ErrorCode, now_ms: int) -> Decision[Any]:
+            return self.forget_topics(names, now_ms) if code is ErrorCode.NONE else Decision()
+
+        return Decision(records=tuple(records), then=then)
+
+    def expire(self, now_ms: int) -> Decision[Any]:
+        """Forget offsets past their retention, and groups with nothing left; a part of them at a time."""
+        if not self._to_search:
+            self._to_search = list(self._groups)
+        records: list[StateRecord] = []
+        searched = 0
+        while self._to_search and searched < _SEARCHED_OFFSETS_MAX and len(records) < _TOMBSTONES_MAX:
+            group = self._groups.get(self._to_search.pop())
+            if group is None:
+                continue
+            searched += 1 + len(group.offsets)
+            keys = offset_requests.expired_keys(group, self._settings, now_ms)
+            room = _TOMBSTONES_MAX - len(records)
+            if len(keys) > room:
+                self._to_search.append(group.group_id)
+            records += offset_requests.removal(group, keys[:room])
+            self._drop_if_unused(group)
+        delay_ms = 1 if self._to_search else self._settings.offsets_retention_check_interval_ms
+        return Decision(records=tuple(records), timers=(SetTimer(EXPIRY, delay_ms),))
+
+    # --- groups as a whole ---
+
+    def delete_group(self, group_id: str, respond: Respond, _now_ms: int) -> Decision[Any]:
+        """Remove a group without members and all its offsets; raises ApiError if it has any."""
+        group = self._known_group(group_id)
+        if group.state is not GroupState.EMPTY:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has {len(group.members)} members")
+        group.pending_members.clear()
+        keys = group.offsets.keys()
+        if len(keys) <= _TOMBSTONES_MAX:
+            self._drop_if_unused(group)
+            return Decision(ErrorCode.NONE, tuple(offset_requests.removal(group, keys)))
+
+        def then(code: ErrorCode, now_ms: int) -> Decision[Any]:
+            try:
+                if code is not ErrorCode.NONE:
+                    raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "offsets could not be removed")
+                rest = self.delete_group(group_id, respond, now_ms)
+            except ApiError as error:
+                return Decision(answers=(Answer(respond, error),))
+            if rest.reply is None:
+                return rest
+            return rest._replace(answers=(Answer(respond, rest.reply),))
+
+        records = offset_requests.removal(group, keys[:_TOMBSTONES_MAX])
+        return Decision(records=tuple(records), then=then)
+
+    def _known_group(self, group_id: str) -> Group:
+        group = self._groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+        return group
+
+    def groups(self) -> Iterator[Group]:
+        """Every group, for listings."""
+        return iter(self._groups.values())
+
+    def group(self, group_id: str) -> Group | None:
+        """To look at, not to change."""
+        return self._groups.get(group_id)
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """A group and its members; a group that does not exist is Dead, and that is no error."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        name = group.protocol_name if group.state is GroupState.STABLE else None
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=name or "",
+            members=[
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=b"" if name is None else member.metadata(name),
+                    member_assignment=b"" if name is None else member.assignment,
+                )
+                for member in group.members.values()
+            ],
+        )
