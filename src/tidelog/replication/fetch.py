@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from tidelog.replication.partition import Partition
+from tidelog.storage.errors import LogDirFailure
 from tidelog.timing import DelayedOperation
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.fetch import FetchPartition, PartitionReply, TopicKey
@@ -44,9 +45,10 @@ class Wanted(NamedTuple):
 
 
 class PartitionSource(Protocol):
-    """Where partitions are found: the replica manager."""
+    """Where partitions are found, and who must know when a disk fails: the replica manager."""
 
     def partition(self, topic: str, index: int) -> Partition: ...
+    def fail_log_dir(self, failure: LogDirFailure) -> None: ...
 
 
 def read_partitions(
@@ -68,6 +70,10 @@ def read_partitions(
             reply = _read(partition, fetch, parameters, min(fetch.max_bytes, bytes_left), is_first)
         except ApiError as error:
             reply = PartitionReply(fetch.partition_index, error.code)
+            has_error = True
+        except LogDirFailure as failure:
+            source.fail_log_dir(failure)
+            reply = PartitionReply(fetch.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
             has_error = True
         records = reply.records
         if records is not None:
