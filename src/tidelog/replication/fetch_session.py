@@ -147,6 +147,8 @@ class FetchSessionCache:
             for topic_key, partitions in spans.topics
             for fetch in partitions
         ]
+        if len(wanted) > 1:
+            wanted = _each_once(wanted)
         if epoch == FINAL_EPOCH or not wanted:
             return FetchContext(wanted)
         return FetchContext(wanted, self._create(spans, uses_topic_ids, resolve, len(wanted), now_ms))
@@ -205,6 +207,12 @@ def _wanted_of(session: FetchSession, resolve: ResolveTopic) -> list[Wanted]:
         cached.topic = _name(topic_key, resolve)
         wanted.append(_wanted(topic_key, cached.topic, cached.fetch))
     return wanted
+
+
+def _each_once(wanted: list[Wanted]) -> list[Wanted]:
+    """A partition that is named again and again is read once, as its last mention says."""
+    distinct = {(entry.topic_key, entry.fetch.partition_index): entry for entry in wanted}
+    return wanted if len(distinct) == len(wanted) else list(distinct.values())
 
 
 def _name(topic_key: TopicKey, resolve: ResolveTopic) -> str | None:
