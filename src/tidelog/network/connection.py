@@ -58,16 +58,20 @@ Reply = bytes | list["bytes | FileChunk"]
 Dispatch = Callable[["Connection", "Slot", bytearray, int, int], None]
 
 
+def _nothing() -> None:
+    return
+
+
 class Slot:
     """The place of one reply in its connection's order."""
 
-    __slots__ = ("connection", "is_parked", "reply", "request_bytes")
+    __slots__ = ("abandon", "connection", "reply", "request_bytes")
 
     def __init__(self, connection: Connection, request_bytes: int) -> None:
         self.connection = connection
         self.request_bytes = request_bytes
         self.reply: Reply | None = None
-        self.is_parked = False
+        self.abandon: Callable[[], object] | None = None
 
     def fill(self, reply: Reply) -> None:
         """Give the reply; it leaves at the end of this turn, or when those before it have left."""
@@ -77,10 +81,13 @@ class Slot:
             connection.is_scheduled = True
             connection.server.schedule_flush(connection)
 
-    def park(self) -> None:
-        """The request waits in purgatory and holds no buffer any more: it stops counting as queued."""
-        if not self.is_parked:
-            self.is_parked = True
+    def park(self, abandon: Callable[[], object] = _nothing) -> None:
+        """The request waits in purgatory and holds no buffer any more: it stops counting as queued.
+
+        `abandon` is called if the client leaves before the reply is there, so that nobody waits for the sake of nobody.
+        """
+        if self.abandon is None:
+            self.abandon = abandon
             self.connection.server.release_request(self.request_bytes)
 
 
@@ -225,7 +232,7 @@ class Connection:
             if reply is None:
                 break
             slots.popleft()
-            if not slot.is_parked:
+            if slot.abandon is None:
                 server.release_request(slot.request_bytes)
             if reply.__class__ is bytes:
                 if reply:
@@ -338,9 +345,10 @@ class Connection:
             return
         self.is_closed = True
         for slot in self._slots:
-            if not slot.is_parked:
-                slot.is_parked = True
-                self.server.release_request(slot.request_bytes)
+            if slot.abandon is None:
+                slot.park()
+            elif slot.reply is None:
+                slot.abandon()
         self._slots.clear()
         self._out.clear()
         self._buffer = None

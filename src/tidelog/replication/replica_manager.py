@@ -161,6 +161,8 @@ class ReplicaManager:
     def _write(self, partition: Partition) -> bool:
         """Write a partition's staged records; True when its high watermark moved."""
         partition.is_dirty = False
+        if partition.is_offline:
+            return False
         log = partition.log
         try:
             log.write_staged()
@@ -197,16 +199,16 @@ class ReplicaManager:
         parameters: FetchParameters,
         wanted: Sequence[Wanted],
         respond: Callable[[list[PartitionReply]], None],
-    ) -> bool:
-        """Read and respond now, or when there is enough to read; True when it responded now."""
+    ) -> DelayedFetch | None:
+        """Read and respond now, or when there is enough to read; what waits then, for whoever may end it early."""
         replies, bytes_read, has_error = read_partitions(self, parameters, wanted)
         if parameters.max_wait_ms <= 0 or not wanted or bytes_read >= parameters.min_bytes or has_error:
             respond(replies)
-            return True
+            return None
         now_ms = self._clock.monotonic_ms()
         delayed = DelayedFetch(self, parameters, wanted, respond, now_ms + parameters.max_wait_ms)
         keys = [(entry.topic, entry.fetch.partition_index) for entry in wanted]
-        return self.fetch_purgatory.try_complete_else_watch(delayed, keys, now_ms)
+        return None if self.fetch_purgatory.try_complete_else_watch(delayed, keys, now_ms) else delayed
 
     # --- deletion ---
 

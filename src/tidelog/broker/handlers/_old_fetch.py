@@ -7,7 +7,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from tidelog.records.batch import iterate_batches
-from tidelog.records.compression import Codec
+from tidelog.records.errors import CorruptRecordError, UnsupportedCompressionError
 from tidelog.records.legacy import convert_down
 
 if TYPE_CHECKING:
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 _MAGIC_1_FROM: Final = 2
 _OFFSET_AND_LENGTH: Final = Struct(">qi")
 _BATCH_BYTES_MIN: Final = 61
+_CONVERTED_BYTES_MIN: Final = 1 << 20
+_BATCH_EXPANDED_BYTES_MAX: Final = 32 << 20
+_RECORDS_MAX: Final = 250_000
+"""Clients from before magic 2 never saw more in one batch; a bomb would."""
 
 
 def readable_by(records: FileSlice, version: int, fetch_offset: int) -> bytes:
@@ -27,8 +31,7 @@ def readable_by(records: FileSlice, version: int, fetch_offset: int) -> bytes:
     data = os.pread(records.fd, records.length, records.position)
     if not _has_whole_batch(data):
         return _OFFSET_AND_LENGTH.pack(-1, max(len(data) + 1, _BATCH_BYTES_MIN))
-    magic = 1 if version >= _MAGIC_1_FROM else 0
-    return convert_down(_before_zstd(data), magic, first_offset=fetch_offset)
+    return _converted(memoryview(data), 1 if version >= _MAGIC_1_FROM else 0, fetch_offset)
 
 
 def _has_whole_batch(data: bytes) -> bool:
@@ -36,9 +39,25 @@ def _has_whole_batch(data: bytes) -> bool:
     return len(data) >= head and _OFFSET_AND_LENGTH.unpack_from(data)[1] <= len(data) - head
 
 
-def _before_zstd(data: bytes) -> bytes:
-    """What can be converted: a batch of Zstandard is an error only for the fetch that begins with it."""
+def _converted(data: memoryview, magic: int, fetch_offset: int) -> bytes:
+    """Batch after batch while that is possible: what cannot be converted fails only a fetch that begins with it.
+
+    It ends early where batches expand so far that the answer would be out of proportion; the client asks again.
+    """
+    parts: list[bytes] = []
+    bytes_left = max(len(data), _CONVERTED_BYTES_MIN)
     for position, header in iterate_batches(data):
-        if position and header.codec is Codec.ZSTD:
-            return data[:position]
-    return data
+        try:
+            if header.record_count > _RECORDS_MAX:
+                raise CorruptRecordError(f"a batch of {header.record_count} records at offset {header.base_offset}")
+            batch = data[position : position + header.size_bytes]
+            part = convert_down(batch, magic, first_offset=fetch_offset, limit_bytes=_BATCH_EXPANDED_BYTES_MAX)
+        except (CorruptRecordError, UnsupportedCompressionError):
+            if not position:
+                raise
+            break
+        parts.append(part)
+        bytes_left -= len(part)
+        if bytes_left <= 0:
+            break
+    return b"".join(parts)

@@ -6,10 +6,11 @@ call more costs more than copying them; replies of versions before 4 are convert
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING, Final
 
-from tidelog.records.errors import UnsupportedCompressionError
+from tidelog.records.errors import CorruptRecordError, UnsupportedCompressionError
 from tidelog.replication.fetch import FetchParameters, Wanted
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, TopicReply, decode_request, encode_response
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from tidelog.network.connection import Slot
     from tidelog.storage._files import FileSlice
 
+logger = logging.getLogger(__name__)
+
 _INLINE_BYTES_MAX: Final = 16 << 10
+_INLINE_RESPONSE_BYTES_MAX: Final = 128 << 10
+"""What a response may hold in memory: a client may let hundreds of them wait and read none."""
 _MAGIC_2_FROM: Final = 4
 _ZSTD_FROM: Final = 10
 
@@ -38,15 +43,20 @@ def handle_bytes(
     session_id = context.session_id
 
     def respond(replies: list[PartitionReply]) -> None:
-        if version < _ZSTD_FROM:
-            pairs = zip(context.wanted, replies, strict=True)
-            replies = [_for_old_client(node, entry, reply, version) for entry, reply in pairs]
-        topics: list[TopicReply] = context.select(replies)
-        inline = [(key, [_inlined(reply) for reply in partitions]) for key, partitions in topics]
-        slot.fill(encode_response(correlation_id, version, inline, session_id=session_id))  # type: ignore[arg-type]
+        try:
+            if version < _ZSTD_FROM:
+                pairs = zip(context.wanted, replies, strict=True)
+                replies = [_for_old_client(node, entry, reply, version) for entry, reply in pairs]
+            topics = _inlined(context.select(replies))
+            slot.fill(encode_response(correlation_id, version, topics, session_id=session_id))  # type: ignore[arg-type]
+        except Exception:
+            # It may have waited, and then nobody else is there to end what can no longer be answered.
+            logger.exception("closing %s: its fetch cannot be answered", slot.connection.address)
+            slot.connection.close()
 
-    if not node.replica_manager.fetch(_parameters(node, spans, version), context.wanted, respond):
-        slot.park()
+    waiting = node.replica_manager.fetch(_parameters(node, spans, version), context.wanted, respond)
+    if waiting is not None:
+        slot.park(waiting.force_complete)
         # The end of a turn sets the timer for the new deadline. A request that only waits must ask for one.
         node.socket_server.wake()
 
@@ -63,11 +73,21 @@ def _parameters(node: Node, spans: FetchSpans, version: int) -> FetchParameters:
     )
 
 
-def _inlined(reply: PartitionReply) -> PartitionReply:
-    records: FileSlice | bytes | None = reply.records  # type: ignore[assignment]
-    if records is None or isinstance(records, bytes) or records.length > _INLINE_BYTES_MAX:
-        return reply
-    return reply._replace(records=os.pread(records.fd, records.length, records.position))
+def _inlined(topics: list[TopicReply]) -> list[TopicReply]:
+    """The same replies with small slices read, as long as the whole response does not become large by it."""
+    bytes_left = _INLINE_RESPONSE_BYTES_MAX
+    shown: list[TopicReply] = []
+    for key, partitions in topics:
+        replies = []
+        for reply in partitions:
+            records: FileSlice | bytes | None = reply.records  # type: ignore[assignment]
+            if records is None or isinstance(records, bytes) or records.length > min(_INLINE_BYTES_MAX, bytes_left):
+                replies.append(reply)
+                continue
+            bytes_left -= records.length
+            replies.append(reply._replace(records=os.pread(records.fd, records.length, records.position)))
+        shown.append((key, replies))
+    return shown
 
 
 def _for_old_client(node: Node, entry: Wanted, reply: PartitionReply, version: int) -> PartitionReply:
@@ -88,3 +108,6 @@ def _for_old_client(node: Node, entry: Wanted, reply: PartitionReply, version: i
         return reply._replace(records=readable_by(records, version, entry.fetch.fetch_offset))
     except UnsupportedCompressionError:
         return PartitionReply(reply.partition_index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    except CorruptRecordError as error:
+        logger.warning("%s-%d cannot be converted for an old client: %s", entry.topic, reply.partition_index, error)
+        return PartitionReply(reply.partition_index, ErrorCode.CORRUPT_MESSAGE)
