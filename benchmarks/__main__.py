@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks import apache_kafka, tidelog_broker
 from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
 from benchmarks.cases import Case
-from benchmarks.method import FULL, QUICK, BrokerFactory, Laboratory, Plan, calibrate, touch_page_cache
+from benchmarks.method import FULL, QUICK, BrokerFactory, Laboratory, Plan, calibrate
 from benchmarks.processes import BrokerProcess
 from benchmarks.report import OURS, THEIRS, Report
 from benchmarks.scale import CASES
@@ -44,7 +44,6 @@ def main() -> int:
         if not factories:
             print("nothing to measure: " + "; ".join(notes), file=sys.stderr)
             return 1
-        touch_page_cache(scratch, plan.touched_bytes)
         ceilings = [] if options.profile else calibrate(min(plan.seconds, 2.0))
         laboratory = Laboratory(factories, scratch, plan, options.profile_output if options.profile else None)
         stack.callback(laboratory.close)

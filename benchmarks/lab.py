@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -54,6 +55,18 @@ class Bench:
         self.effort.load_cpu_seconds += sample.load_cpu_seconds
         self.effort.broker_cpu_seconds += self.broker.usage().cpu_seconds - before
         return sample, warm_up.requests + sample.requests
+
+    def claim_memory(self, size_bytes: int) -> None:
+        """Have `size_bytes` of the machine's memory ready for the page cache.
+
+        A virtual machine gets memory from its host at first use and may give it back within seconds of freeing it.
+        Writing to memory that is not there yet is ten times slower, for either broker, and depends on what ran before.
+        Pages freed a moment ago are there, and are the first to be used again.
+        """
+        block = bytes(1 << 20)
+        with tempfile.TemporaryFile(dir=self.scratch, buffering=0) as file:
+            for _ in range(0, size_bytes, len(block)):
+                file.write(block)
 
     @contextmanager
     def fresh_broker(self) -> Iterator[BrokerProcess]:

@@ -40,6 +40,14 @@ class Sample:
     def megabytes_per_second(self) -> float:
         return self.payload_bytes / self.seconds / 1e6
 
+    def add(self, other: Sample) -> None:
+        """Put another stretch of the same loop behind this one."""
+        self.requests += other.requests
+        self.payload_bytes += other.payload_bytes
+        self.seconds += other.seconds
+        self.load_cpu_seconds += other.load_cpu_seconds
+        self.latencies_ns += other.latencies_ns
+
     def latency_us(self, percentile: float) -> float:
         """The latency that `percentile` percent of the requests did not exceed."""
         ordered = sorted(self.latencies_ns)
@@ -68,17 +76,20 @@ def _receive_rest(sock: socket.socket, missing: int) -> None:
         missing -= len(chunk)
 
 
-def one_at_a_time(sock: socket.socket, requests: Sequence[bytes], reply_bytes: int, seconds: float) -> Sample:
-    """Send a request, await its answer of `reply_bytes`, again; the requests in turn."""
+def one_at_a_time(
+    sock: socket.socket, requests: Sequence[bytes], reply_bytes: int, seconds: float, requests_max: int | None = None
+) -> Sample:
+    """Send a request, await its answer of `reply_bytes`, again; the requests in turn, until time or number is up."""
     sample = Sample()
     send, receive, clock = sock.sendall, sock.recv, time.perf_counter_ns
-    note = sample.latencies_ns.append
+    latencies = sample.latencies_ns
+    note = latencies.append
     count = len(requests)
     index = 0
     with _measured(sample):
         before = clock()
         deadline = before + int(seconds * 1e9)
-        while before < deadline:
+        while before < deadline and requests_max != len(latencies):
             send(requests[index])
             received = len(receive(RECEIVE_BYTES))
             if received != reply_bytes:
@@ -90,7 +101,7 @@ def one_at_a_time(sock: socket.socket, requests: Sequence[bytes], reply_bytes: i
             index += 1
             if index == count:
                 index = 0
-    sample.requests = len(sample.latencies_ns)
+    sample.requests = len(latencies)
     return sample
 
 

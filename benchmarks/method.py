@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,14 +33,11 @@ class Plan:
     seconds: float
     first_warm_up_seconds: float
     warm_up_seconds: float
-    touched_bytes: int = 4 << 30
     is_quick: bool = False
 
 
 FULL = Plan(rounds=5, seconds=3.0, first_warm_up_seconds=5.0, warm_up_seconds=1.0)
-QUICK = Plan(
-    rounds=2, seconds=0.5, first_warm_up_seconds=1.0, warm_up_seconds=0.2, touched_bytes=1 << 30, is_quick=True
-)
+QUICK = Plan(rounds=2, seconds=0.5, first_warm_up_seconds=1.0, warm_up_seconds=0.2, is_quick=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,18 +151,6 @@ class Laboratory:
         broker = self._brokers.pop(name, None)
         if broker is not None:
             broker.kill()
-
-
-def touch_page_cache(directory: Path, size_bytes: int) -> None:
-    """Fill page cache once and let it go again.
-
-    A virtual machine gets its memory from the host at first use, which makes the first gigabytes that anyone writes
-    several times slower than the next; without this the broker that is measured first pays for both.
-    """
-    block = bytes(1 << 20)
-    with tempfile.TemporaryFile(dir=directory) as file:
-        for _ in range(size_bytes // len(block)):
-            file.write(block)
 
 
 def calibrate(seconds: float) -> list[Ceiling]:
