@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tidelog.broker.handlers._partition_limit import partition_limit_error
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -20,16 +21,24 @@ if TYPE_CHECKING:
 def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     """Grow each topic for itself."""
     counts = Counter(topic.name for topic in request.topics)
+    too_many = partition_limit_error(topic.count - _count_of(topic.name, context) for topic in request.topics)
     return CreatePartitionsResponse(
-        results=[_grow(topic, counts[topic.name], request.validate_only, context) for topic in request.topics]
+        results=[_grow(topic, counts[topic.name], too_many, request.validate_only, context) for topic in request.topics]
     )
 
 
+def _count_of(name: str, context: Context) -> int:
+    topic = context.node.image.topic(name)
+    return 0 if topic is None else len(topic.partitions)
+
+
 def _grow(
-    topic: CreatePartitionsTopic, count: int, validate_only: bool, context: Context
+    topic: CreatePartitionsTopic, count: int, too_many: ApiError | None, validate_only: bool, context: Context
 ) -> CreatePartitionsTopicResult:
     result = CreatePartitionsTopicResult(name=topic.name, error_message=None)
     try:
+        if too_many is not None:
+            raise too_many
         if count > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} stands in the request {count} times")
         assignments = None if topic.assignments is None else [list(a.broker_ids) for a in topic.assignments]

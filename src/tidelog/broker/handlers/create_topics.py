@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tidelog.broker.handlers._partition_limit import partition_limit_error
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
@@ -22,14 +23,21 @@ if TYPE_CHECKING:
 def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     """Create what can be created and say for each of the others why not."""
     counts = Counter(topic.name for topic in request.topics)
+    too_many = partition_limit_error(len(topic.assignments) or topic.num_partitions for topic in request.topics)
     return CreateTopicsResponse(
-        topics=[_create(topic, counts[topic.name], request.validate_only, context) for topic in request.topics]
+        topics=[
+            _create(topic, counts[topic.name], too_many, request.validate_only, context) for topic in request.topics
+        ]
     )
 
 
-def _create(topic: CreatableTopic, count: int, validate_only: bool, context: Context) -> CreatableTopicResult:
+def _create(
+    topic: CreatableTopic, count: int, too_many: ApiError | None, validate_only: bool, context: Context
+) -> CreatableTopicResult:
     result = CreatableTopicResult(name=topic.name, num_partitions=-1, replication_factor=-1)
     try:
+        if too_many is not None:
+            raise too_many
         if count > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} stands in the request {count} times")
         assignments = {a.partition_index: list(a.broker_ids) for a in topic.assignments}

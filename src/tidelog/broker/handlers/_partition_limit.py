@@ -1,0 +1,24 @@
+"""How many partitions one request may make, for CreateTopics and CreatePartitions.
+
+Each takes a directory and its files, and nobody else is served meanwhile. Kafka's limit and words are those of its
+KRaft controller; in ZooKeeper mode one request could ask for billions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tidelog.wire.errors import ApiError, ErrorCode
+
+NEW_PARTITIONS_MAX: Final = 10_000
+
+
+def partition_limit_error(counts: Iterable[int]) -> ApiError | None:
+    """The error for every topic of a request that asks for these numbers of new partitions, None if it may."""
+    if sum(max(count, 0) for count in counts) <= NEW_PARTITIONS_MAX:
+        return None
+    return ApiError(
+        ErrorCode.POLICY_VIOLATION,
+        f"Excessively large number of partitions per request: more than {NEW_PARTITIONS_MAX}.",
+    )
