@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tidelog.broker.background import BackgroundPool, Flusher
+from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.routes import Route
 from tidelog.broker.topic_service import TopicService
 from tidelog.config import BrokerConfig
@@ -29,7 +30,9 @@ class Node:
         "config",
         "config_layers",
         "fetch_sessions",
+        "find_transaction_coordinator",
         "flusher",
+        "groups",
         "image",
         "log_manager",
         "producer_ids",
@@ -47,7 +50,10 @@ class Node:
     config: BrokerConfig
     config_layers: ConfigLayers
     fetch_sessions: FetchSessionCache
+    find_transaction_coordinator: Callable[[str], int] | None
+    """The broker that coordinates a transactional id; None as long as nobody does."""
     flusher: Flusher
+    groups: GroupCoordinator
     image: ClusterImage
     log_manager: LogManager
     producer_ids: ProducerIdAllocator

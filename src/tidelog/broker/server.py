@@ -19,6 +19,7 @@ from tidelog.broker.background import BackgroundPool, Flusher
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.dispatcher import Dispatcher
 from tidelog.broker.dynamic_config import DynamicConfig
+from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.handlers import handlers
 from tidelog.broker.identity import establish_identity
 from tidelog.broker.node import Node
@@ -55,6 +56,7 @@ class Server:
         self._failed: asyncio.Future[LogDirFailure] | None = None
         self._dispatcher: Dispatcher
         self._driver: TimerDriver
+        self._timer: Timer
         self.address = ("", 0)
 
     @property
@@ -81,7 +83,7 @@ class Server:
         node, config = self._node, self._static
         node.clock = self._clock
         node.config = config
-        timer = Timer(self._clock.monotonic_ms(), on_error=_log_task_error)
+        self._timer = timer = Timer(self._clock.monotonic_ms(), on_error=_log_task_error)
         self._driver = TimerDriver(loop, timer, self._clock)
         node.scheduler = Scheduler(timer, self._clock)
         node.background = BackgroundPool(loop, config.background_threads)
@@ -129,6 +131,7 @@ class Server:
             node.config.max_incremental_fetch_session_cache_slots, lambda: random.randrange(1, 2**31)
         )
         node.topics = TopicService(node, controller.epoch)
+        self._build_coordinators()
         summary = node.log_manager.load(self._config_of_topic())
         node.topics.adopt_found()
         node.topics.open_all(is_unclean=bool(summary.unclean_directories))
@@ -143,6 +146,14 @@ class Server:
             len(node.replica_manager),
             *self.address,
         )
+
+    def _build_coordinators(self) -> None:
+        """Before partitions are opened: coordinators load what this broker leads."""
+        node = self._node
+        node.groups = GroupCoordinator(node, self._timer)
+        node.find_transaction_coordinator = None
+        node.topics.add_leadership_listener(node.groups.lead)
+        node.topics.add_deletion_listener(node.groups.forget_topics)
 
     def _config_of_topic(self) -> Callable[[str], LogConfig]:
         """Settings by topic, each read once: a topic may have thousands of logs."""
@@ -232,6 +243,7 @@ class Server:
         """Controlled shutdown: answer what is under way, sync everything, leave the clean-shutdown marker."""
         node = self._node
         node.socket_server.stop_accepting()
+        node.groups.stop()
         await self._dispatcher.drain()
         node.replica_manager.end_turn()
         node.socket_server.close()

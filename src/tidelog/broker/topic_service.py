@@ -35,10 +35,15 @@ class TopicService:
         self._node = node
         self._controller_epoch = controller_epoch
         self._leadership_listeners: list[Callable[[Partition], None]] = []
+        self._deletion_listeners: list[Callable[[Sequence[str]], None]] = []
 
     def add_leadership_listener(self, listener: Callable[[Partition], None]) -> None:
         """Tell `listener` of every partition this broker leads from now on; coordinators load their state then."""
         self._leadership_listeners.append(listener)
+
+    def add_deletion_listener(self, listener: Callable[[Sequence[str]], None]) -> None:
+        """Tell `listener` the names of topics that are deleted from now on."""
+        self._deletion_listeners.append(listener)
 
     # --- changes that clients ask for ---
 
@@ -123,6 +128,8 @@ class TopicService:
         topic_plans.mark_for_deletion(node.store, name)
         self._remove(topic)
         topic_plans.delete_topic(node.store, name)
+        for listener in self._deletion_listeners:
+            listener((name,))
         logger.info("deleted topic %s", name)
         return topic.topic_id
 

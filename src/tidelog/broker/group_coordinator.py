@@ -1,0 +1,239 @@
+"""The group coordinator's edge: between handlers, the cores of `groups` and `coordination`, and the offsets topic.
+
+Handlers call it with an operation for a group; it finds the shard, lets the runtime decide, and gives the reply now or
+as a future. Partitions of `__consumer_offsets` that this broker leads are loaded in slices of a few milliseconds, so
+that everybody else is served meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tidelog.coordination import CoordinatorRuntime, Decision, Loading, Respond, ShardState, partition_for
+from tidelog.groups import GroupSettings, GroupShard
+from tidelog.records.compression import Codec
+from tidelog.timing import Timer
+from tidelog.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.network.connection import Slot
+    from tidelog.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+_SLICE_SECONDS: Final = 0.004
+"""How long a load may keep the loop to itself."""
+_REFUSALS: Final = {
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
+}
+"""Beside those of the runtime: what a commit is told when the log refuses it."""
+
+T = TypeVar("T")
+Operation = Callable[[GroupShard, Respond, int], Decision[Any]]
+
+
+class Reply:
+    """Takes the outcome of one request; `result` is there at once or a future."""
+
+    __slots__ = ("_future", "_outcome", "_shape")
+
+    def __init__(self, shape: Callable[[Any], Any]) -> None:
+        self._shape = shape
+        self._outcome: Any = None
+        self._future: asyncio.Future[Any] | None = None
+
+    def __call__(self, outcome: Any) -> None:
+        shaped = self._shape(outcome)
+        if self._future is None:
+            self._outcome = shaped
+        elif not self._future.done():
+            self._future.set_result(shaped)
+
+    @property
+    def is_there(self) -> bool:
+        return self._outcome is not None
+
+    def result(self) -> Any:
+        if self._outcome is not None:
+            return self._outcome
+        self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
+
+class GroupCoordinator:
+    """The groups whose offsets partitions this broker leads."""
+
+    def __init__(self, node: Node, timer: Timer) -> None:
+        config = node.config
+        self._node = node
+        self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            self._new_shard,
+            self._append,
+            node.clock,
+            timer,
+            codec=Codec(config.offsets_topic_compression_codec),
+            refusals=dict(_REFUSALS),
+        )
+        self._settings = GroupSettings(
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_size=config.group_max_size,
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+            offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        )
+        self._to_load: deque[tuple[Loading[GroupShard], Partition]] = deque()
+        self._loader: asyncio.Task[None] | None = None
+        self._is_stopped = False
+
+    @property
+    def runtime(self) -> CoordinatorRuntime[GroupShard]:
+        """For transactions, which write markers into offsets partitions, and for tests."""
+        return self._runtime
+
+    def _new_shard(self, partition: int) -> GroupShard:
+        return GroupShard(partition, self._settings, _new_id)
+
+    def _append(self, partition: int, batch: bytearray, on_committed: Callable[[ErrorCode, int], None]) -> int:
+        timeout_ms = self._node.config.offsets_commit_timeout_ms
+        return self._node.replica_manager.append(OFFSETS_TOPIC, partition, batch, on_committed, timeout_ms=timeout_ms)
+
+    # --- where groups are ---
+
+    def partition_of(self, group_id: str) -> int:
+        topic = self._node.image.topic(OFFSETS_TOPIC)
+        count = self._node.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+        return partition_for(group_id, count)
+
+    def find(self, group_id: str) -> int:
+        """The id of the broker that coordinates a group; makes the offsets topic at its first use. Raises ApiError."""
+        config = self._node.config
+        topic = self._node.topics.create_internal(
+            OFFSETS_TOPIC,
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            {
+                "cleanup.policy": "compact",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+                "compression.type": "producer",
+            },
+        )
+        leader_id = topic.partitions[partition_for(group_id, len(topic.partitions))].leader_id
+        if leader_id < 0:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of group {group_id} has no leader")
+        return leader_id
+
+    def is_loading(self, group_id: str) -> bool:
+        return self._runtime.state_of(self.partition_of(group_id)) is ShardState.LOADING
+
+    # --- requests ---
+
+    def call(self, group_id: str, operation: Operation, shape: Callable[[Any], T], slot: Slot | None = None) -> T:
+        """Decide `operation(shard, respond, now_ms)` for a group. `shape` makes the response of the reply or ApiError.
+
+        Returns the response, or a future of it (which the annotation leaves out, as handlers return either). A request
+        that has to wait gives up its place in the request channel: JoinGroup may wait for minutes.
+        """
+        reply = Reply(shape)
+        if self._is_stopped:
+            reply(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down"))
+        else:
+            self._runtime.execute(
+                self.partition_of(group_id), lambda shard, now_ms: operation(shard, reply, now_ms), reply
+            )
+            if not reply.is_there:
+                if slot is not None:
+                    slot.park()
+                self._node.socket_server.wake()  # what was set or staged is seen to at the end of the turn
+        result: T = reply.result()
+        return result
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        """To look at; raises ApiError if it is not here."""
+        return self._runtime.shard(self.partition_of(group_id))
+
+    def shards(self) -> Iterator[GroupShard]:
+        """All that are loaded."""
+        for partition in self._runtime.active_partitions():
+            yield self._runtime.shard(partition)
+
+    @property
+    def has_loads(self) -> bool:
+        return bool(self._runtime.loading_partitions())
+
+    def forget_topics(self, names: Collection[str]) -> None:
+        """Topics were deleted: their offsets go, partition by partition of the offsets topic."""
+        if OFFSETS_TOPIC in names:
+            return
+        for partition in self._runtime.active_partitions():
+            self._runtime.execute(partition, lambda shard, now_ms: shard.forget_topics(names, now_ms), None)
+
+    # --- loading ---
+
+    def lead(self, partition: Partition) -> None:
+        """This broker leads a partition from now on; if it is one of ours, its groups are loaded."""
+        if partition.topic != OFFSETS_TOPIC:
+            return
+        loading = self._runtime.begin_load(partition.index)
+        if partition.log.log_start_offset == partition.log.log_end_offset:
+            self._runtime.finish_load(loading)
+            return
+        self._to_load.append((loading, partition))
+        if self._loader is None:
+            self._loader = asyncio.get_running_loop().create_task(self._load_all())
+
+    async def _load_all(self) -> None:
+        while self._to_load:
+            loading, partition = self._to_load.popleft()
+            try:
+                await self._load(loading, partition)
+            except Exception:
+                # Half a partition would answer that offsets do not exist, and consumers would start over.
+                logger.exception("%s-%d cannot be loaded: its groups are not served", OFFSETS_TOPIC, partition.index)
+                self._runtime.unload(partition.index)
+        self._loader = None
+
+    async def _load(self, loading: Loading[GroupShard], partition: Partition) -> None:
+        log = partition.log
+        began = pause_at = monotonic()
+        offset, end_offset = log.log_start_offset, log.written_end_offset
+        buffer_bytes = self._node.config.offsets_load_buffer_size
+        while offset < end_offset and not loading.is_cancelled:
+            piece = log.read(offset, buffer_bytes, end_offset, True).slice
+            if piece is None:
+                break
+            data = await self._node.background.run(piece.read)
+            pause_at = monotonic() + _SLICE_SECONDS
+            for next_offset in loading.replay(data):
+                offset = next_offset
+                if monotonic() >= pause_at:
+                    await asyncio.sleep(0)
+                    if loading.is_cancelled:
+                        return
+                    pause_at = monotonic() + _SLICE_SECONDS
+        self._runtime.finish_load(loading)
+        self._node.socket_server.wake()
+        logger.info("loaded %s-%d in %.0f ms", OFFSETS_TOPIC, partition.index, (monotonic() - began) * 1000)
+
+    def stop(self) -> None:
+        """Answer everybody who waits; from here on groups are somebody else's, or wait for the next start."""
+        self._is_stopped = True
+        if self._loader is not None:
+            self._loader.cancel()
+        self._runtime.unload_all()
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())

@@ -1,0 +1,27 @@
+"""DescribeGroups: state, protocol and members of groups; one that does not exist is Dead, and that is no error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.handlers._operations import GROUP_OPERATIONS, NOT_ASKED
+from tidelog.wire.errors import ApiError
+from tidelog.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+
+
+def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+    """Look at each group."""
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    return DescribeGroupsResponse(groups=[_describe(group_id, operations, context) for group_id in request.groups])
+
+
+def _describe(group_id: str, operations: int, context: Context) -> DescribedGroup:
+    try:
+        described = context.node.groups.shard_of(group_id).describe(group_id)
+    except ApiError as error:
+        return DescribedGroup(error_code=error.code, group_id=group_id)
+    described.authorized_operations = operations
+    return described

@@ -1,0 +1,56 @@
+"""FindCoordinator: the broker that coordinates a group (key type 0) or a transactional id (key type 1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+_SEVERAL_FROM: Final = 4
+
+
+def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+    """Answer with the address on the listener the client came in by."""
+    if context.api_version >= _SEVERAL_FROM:
+        found = [_find(request.key_type, key, context) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = _find(request.key_type, request.key, context)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _find(key_type: int, key: str, context: Context) -> Coordinator:
+    node = context.node
+    try:
+        if key_type == _GROUP:
+            broker_id = node.groups.find(key)
+        elif key_type == _TRANSACTION:
+            broker_id = _find_for_transactions(key, context)
+        else:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
+        broker = node.image.broker(broker_id)
+        endpoint = None if broker is None else broker.endpoint(context.listener)
+        if endpoint is None:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {broker_id} is not on this listener")
+    except ApiError as error:
+        message = error.message or error.code.text
+        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=message)
+    return Coordinator(key=key, node_id=broker_id, host=endpoint.host, port=endpoint.port, error_message="")
+
+
+def _find_for_transactions(key: str, context: Context) -> int:
+    find = context.node.find_transaction_coordinator
+    if find is None:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker does not coordinate transactions")
+    return find(key)
