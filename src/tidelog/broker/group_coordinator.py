@@ -2,27 +2,26 @@
 
 Handlers call it with an operation for a group; it finds the shard, lets the runtime decide, and gives the reply now or
 as a future. Partitions of `__consumer_offsets` that this broker leads are loaded in slices of a few milliseconds, so
-that everybody else is served meanwhile.
+that everybody else is served meanwhile. The cores are imported at their first use: a broker without groups starts
+sooner.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidelog.coordination import CoordinatorRuntime, Decision, Loading, Respond, ShardState, partition_for
-from tidelog.groups import GroupSettings, GroupShard
-from tidelog.records.compression import Codec
 from tidelog.timing import Timer
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
+    from tidelog.coordination import CoordinatorRuntime, Decision, Loading, Respond
+    from tidelog.groups import GroupShard
     from tidelog.network.connection import Slot
     from tidelog.replication.partition import Partition
 
@@ -40,7 +39,7 @@ _REFUSALS: Final = {
 """Beside those of the runtime: what a commit is told when the log refuses it."""
 
 T = TypeVar("T")
-Operation = Callable[[GroupShard, Respond, int], Decision[Any]]
+Operation = Callable[["GroupShard", "Respond", int], "Decision[Any]"]
 
 
 class Reply:
@@ -75,17 +74,27 @@ class GroupCoordinator:
     """The groups whose offsets partitions this broker leads."""
 
     def __init__(self, node: Node, timer: Timer) -> None:
-        config = node.config
         self._node = node
-        self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            self._new_shard,
-            self._append,
-            node.clock,
-            timer,
-            codec=Codec(config.offsets_topic_compression_codec),
-            refusals=dict(_REFUSALS),
-        )
-        self._settings = GroupSettings(
+        self._timer = timer
+        self._built: CoordinatorRuntime[GroupShard] | None = None
+        self._to_load: deque[tuple[Loading[GroupShard], Partition]] = deque()
+        self._loader: asyncio.Task[None] | None = None
+        self._is_stopped = False
+
+    @property
+    def runtime(self) -> CoordinatorRuntime[GroupShard]:
+        """Made at its first use; transactions write their markers into offsets partitions through it."""
+        if self._built is None:
+            self._built = self._build()
+        return self._built
+
+    def _build(self) -> CoordinatorRuntime[GroupShard]:
+        from tidelog.coordination import CoordinatorRuntime
+        from tidelog.groups import GroupSettings, GroupShard
+        from tidelog.records.compression import Codec
+
+        config = self._node.config
+        settings = GroupSettings(
             min_session_timeout_ms=config.group_min_session_timeout_ms,
             max_session_timeout_ms=config.group_max_session_timeout_ms,
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
@@ -94,17 +103,14 @@ class GroupCoordinator:
             offsets_retention_ms=config.offsets_retention_minutes * 60_000,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         )
-        self._to_load: deque[tuple[Loading[GroupShard], Partition]] = deque()
-        self._loader: asyncio.Task[None] | None = None
-        self._is_stopped = False
-
-    @property
-    def runtime(self) -> CoordinatorRuntime[GroupShard]:
-        """For transactions, which write markers into offsets partitions, and for tests."""
-        return self._runtime
-
-    def _new_shard(self, partition: int) -> GroupShard:
-        return GroupShard(partition, self._settings, _new_id)
+        return CoordinatorRuntime(
+            lambda partition: GroupShard(partition, settings, _new_id),
+            self._append,
+            self._node.clock,
+            self._timer,
+            codec=Codec(config.offsets_topic_compression_codec),
+            refusals=dict(_REFUSALS),
+        )
 
     def _append(self, partition: int, batch: bytearray, on_committed: Callable[[ErrorCode, int], None]) -> int:
         timeout_ms = self._node.config.offsets_commit_timeout_ms
@@ -113,6 +119,8 @@ class GroupCoordinator:
     # --- where groups are ---
 
     def partition_of(self, group_id: str) -> int:
+        from tidelog.coordination import partition_for
+
         topic = self._node.image.topic(OFFSETS_TOPIC)
         count = self._node.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
         return partition_for(group_id, count)
@@ -120,6 +128,8 @@ class GroupCoordinator:
     def find(self, group_id: str) -> int:
         """The id of the broker that coordinates a group; makes the offsets topic at its first use. Raises ApiError."""
         config = self._node.config
+        if self._is_stopped:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
         topic = self._node.topics.create_internal(
             OFFSETS_TOPIC,
             config.offsets_topic_num_partitions,
@@ -130,13 +140,10 @@ class GroupCoordinator:
                 "compression.type": "producer",
             },
         )
-        leader_id = topic.partitions[partition_for(group_id, len(topic.partitions))].leader_id
+        leader_id = topic.partitions[self.partition_of(group_id)].leader_id
         if leader_id < 0:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of group {group_id} has no leader")
         return leader_id
-
-    def is_loading(self, group_id: str) -> bool:
-        return self._runtime.state_of(self.partition_of(group_id)) is ShardState.LOADING
 
     # --- requests ---
 
@@ -150,7 +157,7 @@ class GroupCoordinator:
         if self._is_stopped:
             reply(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down"))
         else:
-            self._runtime.execute(
+            self.runtime.execute(
                 self.partition_of(group_id), lambda shard, now_ms: operation(shard, reply, now_ms), reply
             )
             if not reply.is_there:
@@ -162,23 +169,26 @@ class GroupCoordinator:
 
     def shard_of(self, group_id: str) -> GroupShard:
         """To look at; raises ApiError if it is not here."""
-        return self._runtime.shard(self.partition_of(group_id))
+        return self.runtime.shard(self.partition_of(group_id))
 
     def shards(self) -> Iterator[GroupShard]:
         """All that are loaded."""
-        for partition in self._runtime.active_partitions():
-            yield self._runtime.shard(partition)
+        for partition in [] if self._built is None else self._built.active_partitions():
+            yield self.runtime.shard(partition)
 
     @property
     def has_loads(self) -> bool:
-        return bool(self._runtime.loading_partitions())
+        return self._built is not None and bool(self._built.loading_partitions())
 
     def forget_topics(self, names: Collection[str]) -> None:
         """Topics were deleted: their offsets go, partition by partition of the offsets topic."""
-        if OFFSETS_TOPIC in names:
+        if self._built is None:
             return
-        for partition in self._runtime.active_partitions():
-            self._runtime.execute(partition, lambda shard, now_ms: shard.forget_topics(names, now_ms), None)
+        if OFFSETS_TOPIC in names:
+            self._built.unload_all()
+            return
+        for partition in self.runtime.active_partitions():
+            self.runtime.execute(partition, lambda shard, now_ms: shard.forget_topics(names, now_ms), None)
 
     # --- loading ---
 
@@ -186,9 +196,9 @@ class GroupCoordinator:
         """This broker leads a partition from now on; if it is one of ours, its groups are loaded."""
         if partition.topic != OFFSETS_TOPIC:
             return
-        loading = self._runtime.begin_load(partition.index)
+        loading = self.runtime.begin_load(partition.index)
         if partition.log.log_start_offset == partition.log.log_end_offset:
-            self._runtime.finish_load(loading)
+            self.runtime.finish_load(loading)
             return
         self._to_load.append((loading, partition))
         if self._loader is None:
@@ -202,7 +212,7 @@ class GroupCoordinator:
             except Exception:
                 # Half a partition would answer that offsets do not exist, and consumers would start over.
                 logger.exception("%s-%d cannot be loaded: its groups are not served", OFFSETS_TOPIC, partition.index)
-                self._runtime.unload(partition.index)
+                self.runtime.unload(partition.index)
         self._loader = None
 
     async def _load(self, loading: Loading[GroupShard], partition: Partition) -> None:
@@ -223,7 +233,7 @@ class GroupCoordinator:
                     if loading.is_cancelled:
                         return
                     pause_at = monotonic() + _SLICE_SECONDS
-        self._runtime.finish_load(loading)
+        self.runtime.finish_load(loading)
         self._node.socket_server.wake()
         logger.info("loaded %s-%d in %.0f ms", OFFSETS_TOPIC, partition.index, (monotonic() - began) * 1000)
 
@@ -232,8 +242,11 @@ class GroupCoordinator:
         self._is_stopped = True
         if self._loader is not None:
             self._loader.cancel()
-        self._runtime.unload_all()
+        if self._built is not None:
+            self._built.unload_all()
 
 
 def _new_id() -> str:
+    import uuid
+
     return str(uuid.uuid4())
