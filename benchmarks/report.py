@@ -121,11 +121,12 @@ class Report:
 
 
 def ratios_of(figure: Figure, ours: dict[int, float], theirs: dict[int, float]) -> list[float]:
-    """How many times better ours was, for each round that has both."""
+    """How many times better ours was, for each round in which both have a figure that a ratio makes sense of."""
     pairs = [(ours[number], theirs[number]) for number in ours if number in theirs]
+    sound = [(our, their) for our, their in pairs if our > 0 and their > 0]
     if figure.better is Better.LOWER:
-        return [their / our for our, their in pairs if our]
-    return [our / their for our, their in pairs if their]
+        return [their / our for our, their in sound]
+    return [our / their for our, their in sound]
 
 
 def verdict(aim: Aim | None, ours: list[float], ratios: list[float]) -> str:

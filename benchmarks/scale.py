@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks import frames, load
 from benchmarks.admin import Admin, AdminError
@@ -95,8 +95,8 @@ def many_partitions(bench: Bench) -> Figures:
             for partition in range(count):
                 admin.produce("wide", partition, frames.batch([SMALL_RECORD]))
             admin.produce("narrow", 0, frames.batch([SMALL_RECORD]))
-            produce_ratio = _rate_between(own, _produces(narrow, 1), _produces(wide, count))
-            fetch_ratio = _rate_between(own, _fetches(narrow, 1), _fetches(wide, count))
+            produced = _rate_between(own, _produces(narrow, 1), _produces(wide, count))
+            fetched = _rate_between(own, _fetches(narrow, 1), _fetches(wide, count))
             session = _session_fetch_milliseconds(own, wide, count)
         resident = broker.usage().resident_bytes
         broker.stop()
@@ -104,8 +104,10 @@ def many_partitions(bench: Bench) -> Figures:
     return {
         "create": created,
         "restart": restarted,
-        "produce": produce_ratio,
-        "fetch": fetch_ratio,
+        "produce_rate": produced.rate,
+        "produce": produced.ratio,
+        "fetch_rate": fetched.rate,
+        "fetch": fetched.ratio,
         "session": session,
         "memory": resident / MB,
     }
@@ -134,10 +136,17 @@ def _rate_of(bench: Bench, requests: list[bytes]) -> float:
         return sample.requests_per_second
 
 
-def _rate_between(bench: Bench, base: list[bytes], other: list[bytes]) -> float:
-    """How fast `other` goes as a multiple of `base`, which is measured before and after it."""
+class Compared(NamedTuple):
+    """A rate, and the same as a multiple of another."""
+
+    rate: float
+    ratio: float
+
+
+def _rate_between(bench: Bench, base: list[bytes], other: list[bytes]) -> Compared:
+    """How fast `other` goes, also as a multiple of `base`, which is measured before and after it."""
     before, middle, after = (_rate_of(bench, requests) for requests in (base, other, base))
-    return middle / statistics.mean((before, after))
+    return Compared(middle, middle / statistics.mean((before, after)))
 
 
 def _session_fetch_milliseconds(bench: Bench, topic: Topic, count: int) -> float:
@@ -168,10 +177,10 @@ def idle_connections(bench: Bench) -> Figures:
         before = bench.broker.usage().resident_bytes
         with bench.connections(count) as idle:
             _speak_once(idle)
-            each = (bench.broker.usage().resident_bytes - before) / count / 1000
+            grown = bench.broker.usage().resident_bytes - before
             among = _rate_of(bench, requests)
         alone_again = _rate_of(bench, requests)
-    return {"rate": among, "flatness": among / statistics.mean((alone, alone_again)), "memory": each}
+    return {"rate": among, "flatness": among / statistics.mean((alone, alone_again)), "memory": grown / MB}
 
 
 def _speak_once(socks: list[socket.socket]) -> None:
@@ -231,7 +240,9 @@ SCALE_CASES: Final = (
             Figure(
                 "restart", "10,000 partitions: start to first acknowledged record", "s", Better.LOWER, times_kafka(1)
             ),
+            Figure("produce_rate", "10,000 partitions: produce, one at a time", "requests/s", aim=times_kafka(1)),
             Figure("produce", "10,000 partitions: produce rate over that of one", "×", Better.HIGHER, at_least(FLAT)),
+            Figure("fetch_rate", "10,000 partitions: fetch, one at a time", "requests/s", aim=times_kafka(1)),
             Figure("fetch", "10,000 partitions: fetch rate over that of one", "×", Better.HIGHER, at_least(FLAT)),
             Figure(
                 "session",
@@ -250,7 +261,7 @@ SCALE_CASES: Final = (
         (
             Figure("rate", "one at a time among 5,000 idle connections", "requests/s", Better.HIGHER, times_kafka(3)),
             Figure("flatness", "5,000 idle connections: rate over that without", "×", Better.HIGHER, at_least(FLAT)),
-            Figure("memory", "resident memory per idle connection", "KB", Better.LOWER),
+            Figure("memory", "5,000 idle connections: resident memory grows by", "MB", Better.LOWER),
         ),
         rounds_max=3,
     ),
