@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.context import Context
 from tidelog.broker.routes import Message, Route, request_name
+from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ApiError, ErrorCode, WireError
 from tidelog.wire.frames import encode_response, parse_request_header
@@ -58,6 +59,9 @@ class Dispatcher:
         except (WireError, error, IndexError) as cause:
             logger.warning("closing %s: it sent a request that cannot be read: %s", connection.address, cause)
             connection.close()
+        except ApiError as cause:
+            logger.warning("closing %s: its answer has no place for an error: %s", connection.address, cause)
+            connection.close()
         except Exception:
             logger.exception("closing %s: its request failed", connection.address)
             connection.close()
@@ -77,6 +81,8 @@ class Dispatcher:
 
     def _handle_message(self, route: Route, slot: Slot, data: bytearray, start: int, stop: int, version: int) -> None:
         header = parse_request_header(data, start)
+        if header.body_offset > stop:
+            raise WireError(f"the header ends {header.body_offset - stop} bytes beyond the request")
         assert route.decode is not None, "a loaded route can decode"
         assert route.handle is not None, "a loaded route can handle"
         body = memoryview(data)[header.body_offset : stop]
@@ -99,21 +105,29 @@ class Dispatcher:
         self, route: Route, slot: Slot, version: int, correlation_id: int, response: Awaitable[Message]
     ) -> None:
         try:
-            message = await response
-        except Exception as cause:
-            message = self._error_response(route, cause)
-        self._answer(route, slot, version, correlation_id, message)
+            try:
+                message = await response
+            except Exception as cause:
+                message = self._error_response(route, cause)
+            self._answer(route, slot, version, correlation_id, message)
+        except Exception:
+            logger.exception("closing %s: its request failed", slot.connection.address)
+            slot.connection.close()
 
     @staticmethod
     def _answer(route: Route, slot: Slot, version: int, correlation_id: int, response: Message) -> None:
-        slot.fill(encode_response(route.api_key, version, correlation_id, response.encode(version)))
+        reply = encode_response(route.api_key, version, correlation_id, response.encode(version))
+        slot.connection.hold(len(reply))
+        slot.fill(reply)
 
-    @staticmethod
-    def _error_response(route: Route, cause: Exception) -> Message:
+    def _error_response(self, route: Route, cause: Exception) -> Message:
         """The response that carries an error for the whole request."""
         from tidelog.wire import messages
 
-        if not isinstance(cause, ApiError):
+        if isinstance(cause, LogDirFailure):
+            self._node.replica_manager.fail_log_dir(cause)
+            cause = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(cause))
+        elif not isinstance(cause, ApiError):
             logger.error("%s failed", route.api_key.name, exc_info=cause)
             cause = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         response_class: Any = getattr(messages, request_name(route.api_key).replace("Request", "Response"))

@@ -106,6 +106,9 @@ class TopicService:
     ) -> None:
         """Let a topic grow to `count` partitions; raises ApiError."""
         node = self._node
+        if node.image.topic(name) is None:
+            # Asked here, as the tree would take a name with a slash in it for the way to another node.
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         plan = topic_plans.plan_partitions(
             node.store, node.image, name, count, assignments, controller_epoch=self._controller_epoch
         )

@@ -35,12 +35,16 @@ SLOTS_MAX: Final = 256
 SEND_BYTES_PER_TURN: Final = 4 << 20
 """What one connection may send before the others get their turn."""
 
+HELD_BYTES_MAX: Final = 8 << 20
+"""Replies that one connection may have in memory before it is no longer read from."""
+
 _FIRST_BUFFER_BYTES: Final = 64 << 10
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 OUTPUT_IS_STUCK: Final = 1
 PIPELINE_IS_FULL: Final = 2
 CHANNEL_IS_FULL: Final = 4
+REPLIES_ARE_LARGE: Final = 8
 
 
 class FileChunk(Protocol):
@@ -97,6 +101,8 @@ class Connection:
     __slots__ = (
         "_buffer",
         "_filled",
+        "_held_bytes",
+        "_must_stop",
         "_out",
         "_out_sent",
         "_paused",
@@ -135,6 +141,9 @@ class Connection:
         self._out: deque[bytes | FileChunk] = deque()
         self._out_sent = 0
         self._paused = 0
+        # Set while frames are being handed over, when no more of them may be: closed, or enough to say for now.
+        self._must_stop = False
+        self._held_bytes = 0
 
     # --- in ---
 
@@ -196,7 +205,11 @@ class Connection:
             channel.queued_bytes += size
             dispatch(self, slot, buffer, position + 4, stop)
             position = stop
-            if self.is_closed:
+            if self._must_stop:
+                if not self.is_closed:
+                    self._must_stop = False
+                    self._position = position
+                    self._pause(REPLIES_ARE_LARGE)
                 return
         self._position = position
         self._keep_rest(buffer, position, filled)
@@ -243,6 +256,21 @@ class Connection:
             self._send_out()
         if self._paused & PIPELINE_IS_FULL and len(slots) < SLOTS_MAX // 2:
             self._resume(PIPELINE_IS_FULL)
+        if self._held_bytes:
+            self._release_held()
+
+    def hold(self, size: int) -> None:
+        """A reply of so many bytes is made: a client that asks much and reads nothing must not fill the memory."""
+        self._held_bytes += size
+        if self._held_bytes > HELD_BYTES_MAX:
+            self._must_stop = True
+
+    def _release_held(self) -> None:
+        """Once everything is sent, nothing is held."""
+        if not self._out and not self._slots:
+            self._held_bytes = 0
+            self._must_stop = False
+            self._resume(REPLIES_ARE_LARGE)
 
     def _send_out(self) -> None:
         budget = SEND_BYTES_PER_TURN
@@ -262,6 +290,8 @@ class Connection:
             self._pause(OUTPUT_IS_STUCK)
         elif self._paused & OUTPUT_IS_STUCK:
             self._resume(OUTPUT_IS_STUCK)
+            if self._held_bytes:
+                self._release_held()
 
     def _send_bytes(self) -> int:
         """Send the run of byte chunks at the head in one call; returns the count, or -1 when the socket is full."""
@@ -343,7 +373,7 @@ class Connection:
         """Close now. Replies that come later are dropped."""
         if self.is_closed:
             return
-        self.is_closed = True
+        self.is_closed = self._must_stop = True
         for slot in self._slots:
             if slot.abandon is None:
                 slot.park()

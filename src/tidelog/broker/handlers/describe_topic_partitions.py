@@ -29,7 +29,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Describ
     first_index = 0
     if request.cursor is not None:
         if request.cursor.partition_index < 0:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {request.cursor.partition_index}")
+            return _refusal(names)
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first_index = request.cursor.partition_index
@@ -60,6 +60,14 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Describ
             break
         first_index = 0
     return response
+
+
+def _refusal(names: list[str]) -> DescribeTopicPartitionsResponse:
+    """The request makes no sense. The response has no error of its own, so each topic bears it, as with Kafka."""
+    code = ErrorCode.INVALID_REQUEST
+    return DescribeTopicPartitionsResponse(
+        topics=[DescribeTopicPartitionsResponseTopic(name=name, error_code=code) for name in names]
+    )
 
 
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
