@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from tidelog.groups.schemas import (
-    NO_TIMESTAMP,
     CommittedOffset,
     SchemaError,
+    commit_timestamp,
     read_offset_value,
     read_partition_key,
     topic_prefix,
@@ -20,6 +20,7 @@ from tidelog.groups.schemas import (
 
 logger = logging.getLogger(__name__)
 
+_VERSION_WITH_EXPIRY: Final = b"\0\1"
 _SUPERSEDED: Final = None
 """In place of a pending offset: a later commit has overtaken it, but its transaction is still open."""
 
@@ -129,14 +130,14 @@ class OffsetStore:
         their own expiry (OffsetCommit 2 to 4) go by that.
         """
         found = []
+        latest_ms = now_ms - retention_ms
+        is_past = since_ms is not None and since_ms <= latest_ms
         for key, value in self._values.items():
-            committed = _read(value)
-            if committed is None:
-                continue
-            if committed.expire_timestamp != NO_TIMESTAMP:
-                is_over = now_ms >= committed.expire_timestamp
+            if value[:2] == _VERSION_WITH_EXPIRY:
+                committed = _read(value)
+                is_over = committed is not None and now_ms >= committed.expire_timestamp
             else:
-                is_over = now_ms - (committed.commit_timestamp if since_ms is None else since_ms) >= retention_ms
+                is_over = is_past if since_ms is not None else commit_timestamp(value) <= latest_ms
             if is_over and not is_subscribed(read_partition_key(key)[0]) and not self.is_pending(key):
                 found.append(key)
         return found

@@ -122,6 +122,11 @@ def read_offset_value(value: bytes) -> CommittedOffset:
     return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp)
 
 
+def commit_timestamp(value: bytes) -> int:
+    """When an offset was committed, without decoding the rest; not for version 1, which ends with its expiry."""
+    return int.from_bytes(value[-8:], signed=True)
+
+
 def group_value(group: GroupValue, assignments: Mapping[str, bytes]) -> bytes:
     """A group with the assignments that its members are about to get."""
     parts = [
