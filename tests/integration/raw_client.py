@@ -22,6 +22,7 @@ from tidelog.wire.messages import fetch as fetching
 from tidelog.wire.messages import produce as producing
 
 TIMEOUT_S = 30.0
+_IP_BIND_ADDRESS_NO_PORT = 24
 
 
 class RawClient:
@@ -36,6 +37,7 @@ class RawClient:
             if sys.platform == "linux":
                 # A port that nobody listens on may be given to the very socket that calls it, which then talks to
                 # itself and keeps a broker that is about to come back from listening there.
+                self.socket.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
                 self.socket.bind(("127.0.0.2", 0))
             self.socket.connect(("127.0.0.1", port))
         except OSError:

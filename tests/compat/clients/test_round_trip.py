@@ -1,11 +1,13 @@
 """What one client writes every client reads, byte for byte, whatever the codec."""
 
+from collections.abc import Iterator
 from itertools import permutations
 
 import pytest
 
 from tests.compat.clients.drivers import CODECS, DRIVERS, Driver, Message, Stored
 from tests.compat.clients.drivers.types import CREATE_TIME
+from tidelog.testing import Broker
 
 MESSAGES = [
     Message(b"plain"),
@@ -18,6 +20,13 @@ MESSAGES = [
     Message(b"explicit time", timestamp=1_600_000_000_123),
     Message(bytes(range(256)) * 40, b"compresses well"),
 ]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """A process of its own, as users run it."""
+    with Broker(process=True) as running:
+        yield running
 
 
 def _content(records: list[Stored]) -> list[tuple[object, ...]]:
@@ -42,7 +51,7 @@ def test_a_client_reads_back_what_it_wrote(client: Driver, codec: str, servers: 
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize(("writer", "reader"), permutations(DRIVERS, 2), ids=lambda driver: driver.name)
+@pytest.mark.parametrize(("writer", "reader"), list(permutations(DRIVERS, 2)), ids=lambda driver: driver.name)
 def test_every_client_reads_what_another_wrote(
     writer: Driver, reader: Driver, codec: str, servers: str, topic: str
 ) -> None:

@@ -52,10 +52,7 @@ def test_a_dynamic_setting_takes_effect() -> None:
         (
             {"ssl.client.auth": "required"},
             True,
-            (
-                "Cannot update these configs at default cluster level, broker id must be specified: "
-                "Set(ssl.client.auth)"
-            ),
+            ("Cannot update these configs at default cluster level, broker id must be specified: Set(ssl.client.auth)"),
         ),
         (
             {"listener.name.plaintext.ssl.keystore.location": "/x"},

@@ -82,15 +82,21 @@ def load_settings(
     group: type[Group], properties: Mapping[str, Any] | None = None, keywords: Mapping[str, Any] | None = None
 ) -> Group:
     """The settings of `group` from both sources; a setting named in both must not differ."""
+    return group(**read_values(group, properties, keywords))
+
+
+def read_values(
+    group: type[Settings], properties: Mapping[str, Any] | None, keywords: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What was given, typed and by field name; for those who must tell a given value from a default."""
     values: dict[str, Any] = {}
     for name, value in [*(properties or {}).items(), *(keywords or {}).items()]:
         declared = _find(group, name)
         typed = _typed(declared, value)
         if values.setdefault(declared.field, typed) != typed:
             raise ClientConfigError(f"{declared.name} is given twice: {values[declared.field]!r} and {typed!r}")
-    loaded = group(**values)
-    parse_bootstrap_servers(loaded.bootstrap_servers)  # type: ignore[attr-defined]
-    return loaded
+    parse_bootstrap_servers(values.get("bootstrap_servers", ()))
+    return values
 
 
 def _find(group: type[Settings], name: str) -> Setting:

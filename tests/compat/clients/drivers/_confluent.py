@@ -125,6 +125,7 @@ def _consumer(servers: str, settings: Mapping[str, object] | None = None) -> Con
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 100,
+            "topic.metadata.propagation.max.ms": 0,
             **(settings or {}),
         }
     )
