@@ -1,0 +1,22 @@
+"""Transactions: who may write under a transactional id, what belongs to its open transaction, and how that ends.
+
+`TransactionShard` is the core of the transaction coordinator: one for each partition of `__transaction_state`. The
+runtime of `coordination` carries out what it decides; `tidelog.broker.transaction_coordinator` is the edge that gives
+it a log, a clock and somebody to write markers. The room does no I/O.
+"""
+
+from tidelog.transactions.markers import MarkerOrder, MarkerSender, TopicPartition
+from tidelog.transactions.settings import TransactionSettings
+from tidelog.transactions.shard import TransactionShard
+from tidelog.transactions.states import TransactionState
+from tidelog.transactions.transaction import Transaction
+
+__all__ = [
+    "MarkerOrder",
+    "MarkerSender",
+    "TopicPartition",
+    "Transaction",
+    "TransactionSettings",
+    "TransactionShard",
+    "TransactionState",
+]

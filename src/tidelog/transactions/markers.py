@@ -1,0 +1,89 @@
+"""Markers on their way to the partitions of a transaction whose outcome is decided.
+
+The shard orders them and keeps the book: which partitions have theirs, which must be tried again. The edge writes them,
+into its own logs or through the leaders of others, and reports each to `TransactionShard.on_marker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final, NamedTuple, TypeAlias
+
+from tidelog.wire.errors import ErrorCode
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+class MarkerOrder(NamedTuple):
+    """Have markers written to `partitions`. Whoever carries it out reports each of them with this very order."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    partitions: tuple[TopicPartition, ...]
+
+
+MarkerSender: TypeAlias = Callable[[MarkerOrder], None]
+"""Takes an order; it must not report before it has returned."""
+
+
+class Fate(Enum):
+    """What follows from the answer to a marker."""
+
+    WRITTEN = auto()
+    RETRY = auto()
+    """The partition will be able to take it: its leader moves, its replicas return."""
+    FENCED = auto()
+    """A later coordinator has the transactional id, and ends the transaction itself."""
+
+
+FATES: Final = {
+    ErrorCode.NONE: Fate.WRITTEN,
+    # Only a log of a format before transactions says so, and then nothing was written there either.
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Fate.WRITTEN,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Fate.FENCED,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: Fate.FENCED,
+}
+"""Everything else is tried again: a decided transaction must end everywhere."""
+
+
+def fate_of(code: ErrorCode) -> Fate:
+    return FATES.get(code, Fate.RETRY)
+
+
+class MarkerProgress:
+    """The markers of one transaction. `to_write` lack one; those of them in `to_retry` were refused."""
+
+    __slots__ = ("order", "to_retry", "to_write")
+
+    def __init__(self, order: MarkerOrder) -> None:
+        self.order = order
+        self.to_write = set(order.partitions)
+        self.to_retry: set[TopicPartition] = set()
+
+    @property
+    def is_done(self) -> bool:
+        return not self.to_write
+
+    def is_of(self, order: MarkerOrder) -> bool:
+        """Whether `order` asks for these markers, or for those of them that were refused."""
+        return self.order[:5] == order[:5]
+
+    def settle(self, partition: TopicPartition, code: ErrorCode) -> Fate:
+        """Note what became of one marker."""
+        fate = fate_of(code)
+        if fate is Fate.WRITTEN:
+            self.to_write.discard(partition)
+            self.to_retry.discard(partition)
+        elif fate is Fate.RETRY and partition in self.to_write:
+            self.to_retry.add(partition)
+        return fate
+
+    def take_retries(self) -> MarkerOrder:
+        """An order for the markers that were refused."""
+        order = self.order._replace(partitions=tuple(sorted(self.to_retry)))
+        self.to_retry.clear()
+        return order

@@ -1,0 +1,72 @@
+"""Who gets a transactional id: the rules of InitProducerId.
+
+A producer that starts names nothing but its transactional id, and fences whoever has it. One that goes on after an
+error names its producer id and epoch (KIP-360) and gets the next epoch, unless it was fenced itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.coordination import ProducerEpoch
+from tidelog.transactions.states import TransactionState
+from tidelog.transactions.transaction import NO_EPOCH, Transaction, is_exhausted
+from tidelog.wire.errors import ApiError, ErrorCode
+
+NewProducerId = Callable[[], int]
+"""An id that nobody has; may raise ApiError."""
+
+
+def initialize(
+    current: Transaction | None,
+    transactional_id: str,
+    timeout_ms: int,
+    expected: ProducerEpoch | None,
+    new_producer_id: NewProducerId,
+    now_ms: int,
+) -> Transaction:
+    """The transactional id after a producer asked for it; raises ApiError when it may not have it.
+
+    A transaction that is open is aborted first, under an epoch that nobody gets; the producer is told to ask again.
+    """
+    if current is None:
+        # Its state may have expired, so that a producer that names an id of its own is as welcome as a new one.
+        return Transaction(transactional_id, new_producer_id(), 0, timeout_ms, updated_ms=now_ms)
+    if expected is not None and not _may_be_its_producer(current, expected):
+        raise _fenced(current, expected)
+    if current.state.is_prepared:
+        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {transactional_id} is being ended")
+    if current.state is TransactionState.ONGOING:
+        return current.fenced().ended(False, now_ms)
+    if is_exhausted(current.producer_epoch) and (expected is None or expected.producer_epoch == current.producer_epoch):
+        last_epoch = NO_EPOCH if expected is None else current.producer_epoch
+        return current.initialized(ProducerEpoch(new_producer_id(), 0), last_epoch, timeout_ms, now_ms)
+    producer_epoch, last_epoch = _next_epoch(current, expected)
+    return current.initialized(ProducerEpoch(current.producer_id, producer_epoch), last_epoch, timeout_ms, now_ms)
+
+
+def _may_be_its_producer(current: Transaction, expected: ProducerEpoch) -> bool:
+    """It has the id, or had the one before and missed the answer when its epochs ran out."""
+    return expected.producer_id == current.producer_id or (
+        expected.producer_id == current.last_producer_id and is_exhausted(expected.producer_epoch)
+    )
+
+
+def _next_epoch(current: Transaction, expected: ProducerEpoch | None) -> tuple[int, int]:
+    """The epoch to give, and the one to remember so that its producer may ask again."""
+    if expected is None:
+        return current.producer_epoch + 1, NO_EPOCH
+    if expected.producer_epoch == current.producer_epoch:
+        return current.producer_epoch + 1, current.producer_epoch
+    if expected.producer_epoch == current.last_producer_epoch:
+        # It asks again because it missed the answer. Another producer would have reset the last epoch, so it is safe.
+        return current.producer_epoch, current.last_producer_epoch
+    raise _fenced(current, expected)
+
+
+def _fenced(current: Transaction, expected: ProducerEpoch) -> ApiError:
+    return ApiError(
+        ErrorCode.PRODUCER_FENCED,
+        f"producer {expected.producer_id} with epoch {expected.producer_epoch} has lost {current.transactional_id} "
+        f"to producer {current.producer_id} with epoch {current.producer_epoch}",
+    )

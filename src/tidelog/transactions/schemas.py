@@ -1,0 +1,189 @@
+"""The records of `__transaction_state`: Kafka's keys and values, byte for byte.
+
+    key 0     transactional id
+    value 0   producer id, epoch, timeout, state, partitions by topic (null when Empty), time of last change, of start
+    value 1   the same in the compact form, with tagged fields for what later versions add
+
+We write version 0, as a Kafka 3.9 broker does unless `transaction.version` was raised, and read both.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from tidelog.transactions.markers import TopicPartition
+from tidelog.transactions.states import TransactionState
+from tidelog.transactions.transaction import NO_PRODUCER_ID, Transaction
+
+KEY_VERSION: Final = 0
+VALUE_VERSION: Final = 0
+_COMPACT_VERSION: Final = 1
+
+STATE_IDS: Final = {state: number for number, state in enumerate(TransactionState)}
+_STATES: Final = dict(enumerate(TransactionState))
+_NEVER_STORED: Final = frozenset({TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE})
+_PREVIOUS_PRODUCER_ID_TAG: Final = 0
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_KEY_HEAD: Final = struct.Struct(">hh")
+_HEAD: Final = struct.Struct(">hqhib")
+_PRODUCER_ID: Final = struct.Struct(">hq")
+_EPOCH_TIMEOUT_STATE: Final = struct.Struct(">hib")
+_TIMES: Final = struct.Struct(">qq")
+
+
+class SchemaError(ValueError):
+    """Bytes of a record that are not what its version says."""
+
+
+def transaction_key(transactional_id: str) -> bytes:
+    name = transactional_id.encode()
+    return _KEY_HEAD.pack(KEY_VERSION, len(name)) + name
+
+
+def read_transaction_key(key: bytes) -> str | None:
+    """The transactional id, or None for a kind of key that a later version may add."""
+    try:
+        version, length = _KEY_HEAD.unpack_from(key)
+        if version != KEY_VERSION:
+            return None
+        if length < 0 or len(key) < _KEY_HEAD.size + length:
+            raise SchemaError(f"a key of {len(key)} bytes announces an id of {length}")
+        return key[_KEY_HEAD.size : _KEY_HEAD.size + length].decode()
+    except (struct.error, UnicodeDecodeError) as error:
+        raise SchemaError(f"a key that cannot be read: {error}") from None
+
+
+def transaction_value(transaction: Transaction) -> bytes:
+    assert transaction.state not in _NEVER_STORED, f"{transaction.state.value} is never stored"
+    head = _HEAD.pack(
+        VALUE_VERSION,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.timeout_ms,
+        STATE_IDS[transaction.state],
+    )
+    is_empty = transaction.state is TransactionState.EMPTY
+    partitions = b"\xff\xff\xff\xff" if is_empty else _partitions(transaction.partitions)
+    return head + partitions + _TIMES.pack(transaction.updated_ms, transaction.start_ms)
+
+
+def _partitions(partitions: frozenset[TopicPartition]) -> bytes:
+    topics = by_topic(partitions)
+    parts = [_INT32.pack(len(topics))]
+    for topic, indexes in topics.items():
+        name = topic.encode()
+        parts.append(_INT16.pack(len(name)) + name + struct.pack(f">i{len(indexes)}i", len(indexes), *indexes))
+    return b"".join(parts)
+
+
+def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions of each topic, everything in order."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return topics
+
+
+def read_transaction_value(transactional_id: str, value: bytes) -> Transaction:
+    """Decode a stored transaction of any version; raises SchemaError."""
+    try:
+        version, producer_id = _PRODUCER_ID.unpack_from(value)
+        if version not in (VALUE_VERSION, _COMPACT_VERSION):
+            raise SchemaError(f"a transaction of unknown version {version}")
+        reader = (_CompactReader if version == _COMPACT_VERSION else _Reader)(value, _PRODUCER_ID.size)
+        epoch, timeout_ms, number = reader.unpack(_EPOCH_TIMEOUT_STATE)
+        state = _STATES.get(number)
+        if state is None or state in _NEVER_STORED:
+            raise SchemaError(f"a transaction in state {number}")
+        partitions = frozenset((topic, index) for topic, indexes in reader.topics() for index in indexes)
+        updated_ms, start_ms = reader.unpack(_TIMES)
+        previous = reader.tags().get(_PREVIOUS_PRODUCER_ID_TAG)
+        last_producer_id = NO_PRODUCER_ID if previous is None else _INT64.unpack(previous)[0]
+    except (struct.error, UnicodeDecodeError, IndexError) as error:
+        raise SchemaError(f"a transaction that cannot be read: {error}") from None
+    return Transaction(
+        transactional_id, producer_id, epoch, timeout_ms, state, partitions, start_ms, updated_ms, last_producer_id
+    )
+
+
+class _Reader:
+    """Reads a value of version 0 from its start to its end."""
+
+    def __init__(self, data: bytes, position: int) -> None:
+        self._data = data
+        self._position = position
+
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
+        numbers = layout.unpack_from(self._data, self._position)
+        self._position += layout.size
+        return numbers
+
+    def topics(self) -> list[tuple[str, tuple[int, ...]]]:
+        return [self._topic() for _ in range(self._count())]
+
+    def _topic(self) -> tuple[str, tuple[int, ...]]:
+        name = self._text()
+        count = self._count()
+        return name, self.unpack(struct.Struct(f">{count}i"))
+
+    def tags(self) -> dict[int, bytes]:
+        """Version 0 has none."""
+        return {}
+
+    def _text(self) -> str:
+        return self._take(self.unpack(_INT16)[0]).decode()
+
+    def _count(self) -> int:
+        """How many elements follow; none of an array that is null."""
+        return self._checked(self.unpack(_INT32)[0])
+
+    def _checked(self, count: int) -> int:
+        if count > len(self._data) - self._position:
+            raise SchemaError(f"{count} elements are announced, {len(self._data) - self._position} bytes are left")
+        return max(count, 0)
+
+    def _take(self, length: int) -> bytes:
+        end = self._position + length
+        if length < 0 or end > len(self._data):
+            raise SchemaError(f"{length} bytes are announced, {len(self._data) - self._position} are left")
+        data = self._data[self._position : end]
+        self._position = end
+        return data
+
+
+class _CompactReader(_Reader):
+    """Reads a value of version 1: lengths are varints of one more, and structures end with tagged fields."""
+
+    def _topic(self) -> tuple[str, tuple[int, ...]]:
+        topic = super()._topic()
+        self.tags()
+        return topic
+
+    def tags(self) -> dict[int, bytes]:
+        found = {}
+        for _ in range(self._checked(self._varint())):
+            tag = self._varint()
+            found[tag] = self._take(self._varint())
+        return found
+
+    def _text(self) -> str:
+        return self._take(self._varint() - 1).decode()
+
+    def _count(self) -> int:
+        return self._checked(self._varint() - 1)
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._data[self._position]
+            self._position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 28:
+                raise SchemaError("a length of more than five bytes")

@@ -1,0 +1,21 @@
+"""The settings that the transaction coordinator's core needs, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSettings:
+    """Defaults are Kafka's."""
+
+    max_timeout_ms: int = 15 * 60 * 1000
+    """The longest timeout that a producer may ask for."""
+    id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
+    """A transactional id that nobody has used for so long is forgotten."""
+    abort_timed_out_interval_ms: int = 10_000
+    """How often transactions past their timeout are looked for."""
+    remove_expired_interval_ms: int = 60 * 60 * 1000
+    """How often transactional ids to forget are looked for."""
+    retry_backoff_ms: int = 100
+    """How long to wait before a marker or a record that was refused is written again."""

@@ -1,0 +1,350 @@
+"""The transactional ids of one partition of `__transaction_state`: the core of the transaction coordinator.
+
+The runtime of `coordination` calls it, on behalf of the broker's edge: requests, timeouts and the fate of markers go
+in, decisions come out. Two phases end a transaction:
+
+    decide     append PrepareCommit or PrepareAbort; once that is committed nothing can change the outcome, so the
+               producer is answered
+    carry out  have a marker written to every partition, again and again until it is there; then append the completion,
+               and the next transaction may begin
+
+Whoever loads the log finds a transaction in between and carries it out again: a second marker does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Final
+
+from tidelog.coordination import NOTHING, Answer, Decision, ProducerEpoch, SetTimer, StateRecord, TimerChange, TimerKey
+from tidelog.transactions import producers
+from tidelog.transactions.markers import Fate, MarkerOrder, MarkerProgress, MarkerSender, TopicPartition
+from tidelog.transactions.producers import NewProducerId
+from tidelog.transactions.schemas import (
+    SchemaError,
+    read_transaction_key,
+    read_transaction_value,
+    transaction_key,
+    transaction_value,
+)
+from tidelog.transactions.settings import TransactionSettings
+from tidelog.transactions.states import TransactionEvent, TransactionState, may_happen
+from tidelog.transactions.transaction import Transaction
+from tidelog.wire.errors import ApiError, ErrorCode
+
+logger = logging.getLogger(__name__)
+
+TIMEOUTS: Final = "timeouts"
+"""The timer of the search for transactions past their timeout."""
+EXPIRY: Final = "expiry"
+"""The timer of the search for transactional ids to forget."""
+_RETRY: Final = "retry"
+_RECORDS_MAX: Final = 500
+"""So many records a search decides upon at once, lest it hold up everybody else."""
+
+_ENDED: Final = {
+    (TransactionState.COMPLETE_COMMIT, True): ErrorCode.NONE,
+    (TransactionState.COMPLETE_ABORT, False): ErrorCode.NONE,
+    (TransactionState.PREPARE_COMMIT, True): ErrorCode.CONCURRENT_TRANSACTIONS,
+    (TransactionState.PREPARE_ABORT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
+}
+"""What EndTxn is answered when nothing is open: a repetition of what was decided is no error, all else is."""
+
+
+class TransactionShard:
+    """State of one partition."""
+
+    def __init__(
+        self,
+        partition: int,
+        coordinator_epoch: int,
+        settings: TransactionSettings,
+        new_producer_id: NewProducerId,
+        send_markers: MarkerSender,
+        on_completed: Callable[[Transaction], None] | None = None,
+    ) -> None:
+        """`coordinator_epoch` is the leader epoch of the partition: markers of an earlier coordinator are refused."""
+        self.partition = partition
+        self.coordinator_epoch = coordinator_epoch
+        self._settings = settings
+        self._new_producer_id = new_producer_id
+        self._send_markers = send_markers
+        self._on_completed = on_completed
+        self._transactions: dict[str, Transaction] = {}
+        self._ongoing: dict[str, None] = {}
+        self._writing: dict[str, MarkerProgress] = {}
+        self._decided: dict[bytes, Transaction] = {}
+        self._is_timeout_search_set = False
+
+    # --- replay ---
+
+    def replay(self, key: bytes, value: bytes | None, _producer_id: int, _producer_epoch: int) -> None:
+        try:
+            transactional_id = read_transaction_key(key)
+            if transactional_id is None:
+                return
+            if value is None:
+                self._transactions.pop(transactional_id, None)
+                return
+            # What was decided here is known better than its record tells it: the last epoch is not in the log.
+            transaction = self._decided.pop(value, None) or read_transaction_value(transactional_id, value)
+        except SchemaError as error:
+            logger.error("a record of __transaction_state-%d is passed over: %s", self.partition, error)
+            return
+        self._transactions[transactional_id] = transaction
+        if transaction.state is TransactionState.ONGOING:
+            self._ongoing[transactional_id] = None
+            self._is_timeout_search_set = True
+        else:
+            self._ongoing.pop(transactional_id, None)
+            if not transaction.state.is_prepared:
+                self._writing.pop(transactional_id, None)
+
+    def replay_end_transaction(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        """Records of this log are in no transaction, so that none of them ever ends."""
+
+    # --- coming and going of the partition ---
+
+    def on_loaded(self, _now_ms: int) -> Decision[Any]:
+        """Go on with what an earlier coordinator, or an earlier life of this one, has left in between."""
+        for transaction in self._transactions.values():
+            if transaction.state.is_prepared:
+                self._carry_out(transaction)
+        timers = [SetTimer(EXPIRY, self._settings.remove_expired_interval_ms)]
+        if self._ongoing:
+            timers.append(SetTimer(TIMEOUTS, self._settings.abort_timed_out_interval_ms))
+        self._is_timeout_search_set = bool(self._ongoing)
+        return Decision(timers=tuple(timers))
+
+    def on_unloaded(self, _error: ApiError) -> Iterable[Answer]:
+        """Nobody waits in the shard itself; markers under way are reported to whoever loads the partition next."""
+        self._writing.clear()
+        return ()
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> Decision[Any]:
+        if key == TIMEOUTS:
+            return self._abort_timed_out(now_ms)
+        if key == EXPIRY:
+            return self._forget_unused(now_ms)
+        assert isinstance(key, tuple), "the other timers are named by purpose and transactional id"
+        return self._retry(key[1], now_ms)
+
+    # --- requests ---
+
+    def initialize(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerEpoch | None, now_ms: int
+    ) -> Decision[ProducerEpoch | ApiError]:
+        """Give the id to a producer; the reply is its producer id and epoch, or that an abort comes first."""
+        current = self._transactions.get(transactional_id)
+        following = producers.initialize(current, transactional_id, timeout_ms, expected, self._new_producer_id, now_ms)
+        if following.state is TransactionState.EMPTY:
+            return Decision(following.producer, self._records(following))
+        logger.info("the open transaction of %s is aborted: another producer has come", transactional_id)
+        error = ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the open transaction of {transactional_id} is aborted")
+        return self._prepare(following)._replace(reply=error)
+
+    def add_partitions(
+        self, transactional_id: str, producer: ProducerEpoch, partitions: Collection[TopicPartition], now_ms: int
+    ) -> Decision[ErrorCode]:
+        """Let partitions join the transaction; the first of them begin it."""
+        current = self._checked(transactional_id, producer)
+        if current.state.is_prepared:
+            raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction of {transactional_id} is being ended")
+        if current.state is TransactionState.ONGOING and current.partitions.issuperset(partitions):
+            return Decision(ErrorCode.NONE)
+        following = current.with_partitions(frozenset(partitions), now_ms)
+        return Decision(ErrorCode.NONE, self._records(following), self._timeout_search())
+
+    def verify(
+        self, transactional_id: str, producer: ProducerEpoch, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether partitions are part of the transaction that is open (KIP-890); raises ApiError if none is."""
+        current = self._checked(transactional_id, producer)
+        if current.state.is_prepared:
+            raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction of {transactional_id} is being ended")
+        joined = current.partitions
+        return {
+            partition: ErrorCode.NONE if partition in joined else ErrorCode.TRANSACTION_ABORTABLE
+            for partition in partitions
+        }
+
+    def end(self, transactional_id: str, producer: ProducerEpoch, is_commit: bool, now_ms: int) -> Decision[ErrorCode]:
+        """Commit or abort; the reply comes when the decision cannot be lost any more."""
+        current = self._checked(transactional_id, producer)
+        if current.state is TransactionState.ONGOING:
+            return self._prepare(current.ended(is_commit, now_ms))._replace(reply=ErrorCode.NONE)
+        code = _ENDED.get((current.state, is_commit), ErrorCode.INVALID_TXN_STATE)
+        if code is ErrorCode.NONE:
+            return Decision(code)
+        outcome = "committed" if is_commit else "aborted"
+        raise ApiError(code, f"{transactional_id} is {current.state.value} and cannot be {outcome}")
+
+    def _checked(self, transactional_id: str, producer: ProducerEpoch) -> Transaction:
+        """The transactional id, if it is this producer's."""
+        current = self._transactions.get(transactional_id)
+        if current is None or current.producer_id != producer.producer_id:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                f"producer {producer.producer_id} does not have the transactional id {transactional_id}",
+            )
+        if current.producer_epoch != producer.producer_epoch:
+            raise ApiError(
+                ErrorCode.PRODUCER_FENCED,
+                f"epoch {producer.producer_epoch} of {transactional_id} is not its current one, "
+                f"{current.producer_epoch}",
+            )
+        return current
+
+    # --- looking ---
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        return self._transactions.get(transactional_id)
+
+    def transactions(self) -> Iterator[Transaction]:
+        """All of them, for listings."""
+        return iter(self._transactions.values())
+
+    # --- the end of a transaction ---
+
+    def _records(self, *transactions: Transaction) -> tuple[StateRecord, ...]:
+        """The records of transactions that replay will take over as they are here, should the log take them."""
+        self._decided.clear()
+        records: list[StateRecord] = []
+        for transaction in transactions:
+            value = transaction_value(transaction)
+            self._decided[value] = transaction
+            records.append((transaction_key(transaction.transactional_id), value))
+        return tuple(records)
+
+    def _prepare(self, *prepared: Transaction) -> Decision[Any]:
+        """Append outcomes, and have them carried out as soon as they are committed."""
+
+        def then(code: ErrorCode, _now_ms: int) -> Decision[Any]:
+            # If the records were refused outright, nothing has changed and there is nothing to do. If they are in the
+            # log and nobody knows whether they will stay, they are written again until somebody does.
+            current = [entry for entry in prepared if self._transactions.get(entry.transactional_id) is entry]
+            if code is not ErrorCode.NONE:
+                return Decision(timers=tuple(self._retry_timer(entry.transactional_id) for entry in current))
+            for transaction in current:
+                self._carry_out(transaction)
+            return NOTHING
+
+        return Decision(records=self._records(*prepared), then=then)
+
+    def _carry_out(self, transaction: Transaction) -> None:
+        order = MarkerOrder(
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            self.coordinator_epoch,
+            transaction.is_commit,
+            tuple(sorted(transaction.partitions)),
+        )
+        self._writing[transaction.transactional_id] = MarkerProgress(order)
+        self._send_markers(order)
+
+    def on_marker(self, order: MarkerOrder, partition: TopicPartition, code: ErrorCode, now_ms: int) -> Decision[Any]:
+        """A marker was written, or could not be."""
+        transactional_id = order.transactional_id
+        progress = self._writing.get(transactional_id)
+        if progress is None or not progress.is_of(order):
+            return NOTHING
+        fate = progress.settle(partition, code)
+        if fate is Fate.FENCED:
+            del self._writing[transactional_id]
+            logger.error(
+                "%s-%d refuses the marker of %s with %s: another coordinator must end its transaction",
+                *partition,
+                transactional_id,
+                code.name,
+            )
+            return NOTHING
+        if fate is Fate.RETRY:
+            logger.info("%s-%d has no marker of %s yet: %s", *partition, transactional_id, code.name)
+            return Decision(timers=(self._retry_timer(transactional_id),))
+        return self._complete(transactional_id, now_ms) if progress.is_done else NOTHING
+
+    def _complete(self, transactional_id: str, now_ms: int) -> Decision[Any]:
+        following = self._transactions[transactional_id].completed(now_ms)
+
+        def then(code: ErrorCode, _now_ms: int) -> Decision[Any]:
+            if code is ErrorCode.NONE:
+                if self._on_completed is not None:
+                    self._on_completed(following)
+                return NOTHING
+            is_refused = transactional_id in self._writing
+            return Decision(timers=(self._retry_timer(transactional_id),)) if is_refused else NOTHING
+
+        return Decision(records=self._records(following), then=then)
+
+    def _retry_timer(self, transactional_id: str) -> TimerChange:
+        return SetTimer((_RETRY, transactional_id), self._settings.retry_backoff_ms)
+
+    def _retry(self, transactional_id: str, now_ms: int) -> Decision[Any]:
+        """Go on with a transaction at the step that did not succeed."""
+        current = self._transactions.get(transactional_id)
+        if current is None or not current.state.is_prepared:
+            return NOTHING
+        progress = self._writing.get(transactional_id)
+        if progress is None:
+            return self._prepare(current)
+        if progress.is_done:
+            return self._complete(transactional_id, now_ms)
+        if progress.to_retry:
+            self._send_markers(progress.take_retries())
+        return NOTHING
+
+    # --- time ---
+
+    def _timeout_search(self) -> tuple[TimerChange, ...]:
+        """The search is set when a transaction begins while no other is open, and goes on as long as any is."""
+        if self._is_timeout_search_set:
+            return ()
+        return (SetTimer(TIMEOUTS, self._settings.abort_timed_out_interval_ms),)
+
+    def _abort_timed_out(self, now_ms: int) -> Decision[Any]:
+        """Fence the producers of transactions that have been open too long, and abort those."""
+        late = [self._transactions[name] for name in self._ongoing if self._transactions[name].is_timed_out(now_ms)]
+        if not late:
+            self._is_timeout_search_set = bool(self._ongoing)
+            again = (SetTimer(TIMEOUTS, self._settings.abort_timed_out_interval_ms),)
+            return Decision(timers=again) if self._ongoing else NOTHING
+        delay_ms = 1 if len(late) > _RECORDS_MAX else self._settings.abort_timed_out_interval_ms
+        for transaction in late[:_RECORDS_MAX]:
+            logger.info(
+                "the transaction of %s is aborted: it is open since %d, its timeout is %d ms",
+                transaction.transactional_id,
+                transaction.start_ms,
+                transaction.timeout_ms,
+            )
+        decision = self._prepare(*(transaction.fenced().ended(False, now_ms) for transaction in late[:_RECORDS_MAX]))
+        return _with_timer(decision, SetTimer(TIMEOUTS, delay_ms))
+
+    def _forget_unused(self, now_ms: int) -> Decision[Any]:
+        """Forget transactional ids that nobody has used for long."""
+        oldest_ms = now_ms - self._settings.id_expiration_ms
+        unused = [
+            transaction.transactional_id
+            for transaction in self._transactions.values()
+            if transaction.updated_ms <= oldest_ms and may_happen(transaction.state, TransactionEvent.EXPIRED)
+        ]
+        interval_ms = self._settings.remove_expired_interval_ms
+        if not unused:
+            return Decision(timers=(SetTimer(EXPIRY, interval_ms),))
+        logger.info("%d transactional ids are forgotten: nobody has used them for long", len(unused))
+        records: tuple[StateRecord, ...] = tuple((transaction_key(name), None) for name in unused[:_RECORDS_MAX])
+        return _with_timer(
+            Decision(records=records), SetTimer(EXPIRY, 1 if len(unused) > _RECORDS_MAX else interval_ms)
+        )
+
+
+def _with_timer(decision: Decision[Any], timer: SetTimer) -> Decision[Any]:
+    """The decision, with a timer that is set when its records are settled: those of refused records never are."""
+    following = decision.then
+
+    def then(code: ErrorCode, now_ms: int) -> Decision[Any]:
+        after = NOTHING if following is None else following(code, now_ms)
+        return after._replace(timers=(*after.timers, timer))
+
+    return decision._replace(then=then)

@@ -1,0 +1,99 @@
+"""One transactional id: its producer, and the transaction that is open or was last.
+
+Immutable: every change makes another, which the shard takes over when its record is in the log.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tidelog.coordination import ProducerEpoch
+from tidelog.transactions.markers import TopicPartition
+from tidelog.transactions.states import TransactionEvent, TransactionState, advance
+
+NO_PRODUCER_ID: Final = -1
+NO_EPOCH: Final = -1
+NO_TIME: Final = -1
+EPOCH_MAX: Final = 2**15 - 1
+
+
+def is_exhausted(producer_epoch: int) -> bool:
+    """Whether a producer id can give out no more epochs. The very last one is kept for fencing its last producer."""
+    return producer_epoch >= EPOCH_MAX - 1
+
+
+class Transaction(NamedTuple):
+    """What is known of a transactional id. The last two fields are in memory only: Kafka's records have no room."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NO_TIME
+    """When the first partition joined; it stays after the end, until a producer asks for the id again."""
+    updated_ms: int = NO_TIME
+    last_producer_id: int = NO_PRODUCER_ID
+    """The producer id before this one, for a producer whose id was exhausted and that missed the answer."""
+    last_producer_epoch: int = NO_EPOCH
+    """The epoch before this one if the same producer asked for the next, so that it may ask again (KIP-360)."""
+
+    @property
+    def producer(self) -> ProducerEpoch:
+        return ProducerEpoch(self.producer_id, self.producer_epoch)
+
+    @property
+    def is_commit(self) -> bool:
+        """How a prepared transaction ends."""
+        return self.state is TransactionState.PREPARE_COMMIT
+
+    def initialized(
+        self, producer: ProducerEpoch, last_producer_epoch: int, timeout_ms: int, now_ms: int
+    ) -> Transaction:
+        """For a producer that starts, or starts anew."""
+        return self._replace(
+            state=advance(self.state, TransactionEvent.INITIALIZED),
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_producer_id=self.producer_id,
+            last_producer_epoch=last_producer_epoch,
+            timeout_ms=timeout_ms,
+            partitions=frozenset(),
+            start_ms=NO_TIME,
+            updated_ms=now_ms,
+        )
+
+    def with_partitions(self, added: frozenset[TopicPartition], now_ms: int) -> Transaction:
+        """Partitions join; if none had, the transaction begins now."""
+        is_open = self.state is TransactionState.ONGOING
+        return self._replace(
+            state=advance(self.state, TransactionEvent.PARTITIONS_ADDED),
+            partitions=self.partitions | added,
+            start_ms=self.start_ms if is_open else now_ms,
+            updated_ms=now_ms,
+        )
+
+    def ended(self, is_commit: bool, now_ms: int) -> Transaction:
+        """The outcome is decided."""
+        event = TransactionEvent.COMMIT_ASKED if is_commit else TransactionEvent.ABORT_ASKED
+        return self._replace(state=advance(self.state, event), updated_ms=now_ms)
+
+    def fenced(self) -> Transaction:
+        """The producer is locked out by an epoch that is given to nobody; the abort follows at once."""
+        assert self.producer_epoch < EPOCH_MAX, f"{self.transactional_id} has no epoch left to fence with"
+        return self._replace(
+            state=advance(self.state, TransactionEvent.FENCED),
+            producer_epoch=self.producer_epoch + 1,
+            last_producer_epoch=NO_EPOCH,
+        )
+
+    def completed(self, now_ms: int) -> Transaction:
+        """Every partition knows the outcome."""
+        return self._replace(
+            state=advance(self.state, TransactionEvent.MARKERS_WRITTEN), partitions=frozenset(), updated_ms=now_ms
+        )
+
+    def is_timed_out(self, now_ms: int) -> bool:
+        """Whether it has been open for longer than its producer said."""
+        return self.state is TransactionState.ONGOING and self.start_ms + self.timeout_ms < now_ms
