@@ -32,6 +32,9 @@ _unpack_size = Struct(">i").unpack_from
 SLOTS_MAX: Final = 256
 """Unanswered requests of one connection before it is no longer read from."""
 
+READS_PER_EVENT_MAX: Final = 16
+"""How often one connection is read from before the others get their turn, while it has part of a frame."""
+
 SEND_BYTES_PER_TURN: Final = 4 << 20
 """What one connection may send before the others get their turn."""
 
@@ -149,6 +152,25 @@ class Connection:
 
     def on_readable(self) -> None:
         """Called by the event loop whenever bytes may be there."""
+        if self._read():
+            self._parse()
+            slots = self._slots
+            if self._buffer is not None or (slots and slots[-1].abandon is not None):
+                self._read_on()
+
+    def _read_on(self) -> None:
+        """Whoever waits for more looks whether it is there already, or whether the peer is gone.
+
+        uvloop tells of bytes and of a reset that came with them in one call and then forgets the descriptor: read once,
+        such a connection would stay for ever, unless an answer to it fails.
+        """
+        for _ in range(READS_PER_EVENT_MAX):
+            if self._paused or not self._read():
+                return
+            self._parse()
+
+    def _read(self) -> bool:
+        """Take what has arrived; False when there was nothing, or the connection has ended."""
         server = self.server
         buffer = self._buffer
         try:
@@ -157,22 +179,24 @@ class Connection:
                 if received:
                     self._buffer = bytearray(server.scratch_view[:received])
                     self._position, self._filled = 0, received
-            else:
-                if self._filled == len(buffer):
-                    buffer = self._grow(buffer)
+            elif self._filled < len(buffer):
                 with memoryview(buffer) as view:
                     received = self._recv_into(view[self._filled :])
                 self._filled += received
+            else:
+                received = self._recv_into(server.scratch)
+                if received:
+                    self._grow(buffer, server.scratch_view[:received])
         except (BlockingIOError, InterruptedError):
-            return
+            return False
         except OSError:
             self.close()
-            return
+            return False
         if not received:
             self.close()
-            return
+            return False
         self.last_active_ms = server.now_ms
-        self._parse()
+        return True
 
     def _parse(self) -> None:
         """Hand over every complete frame of the buffer; keep the rest."""
@@ -222,14 +246,16 @@ class Connection:
             self._buffer = buffer[position:filled]
             self._position, self._filled = 0, filled - position
 
-    def _grow(self, buffer: bytearray) -> bytearray:
-        """A larger buffer for an incomplete frame: a few times what has arrived, at most the frame."""
-        whole = 4 + int(_unpack_size(buffer, 0)[0]) if self._filled >= 4 else _FIRST_BUFFER_BYTES
-        size = min(max(self._filled * 4, _FIRST_BUFFER_BYTES), max(whole, self._filled + 1))
-        grown = bytearray(size)
-        grown[: self._filled] = memoryview(buffer)[: self._filled]
+    def _grow(self, buffer: bytearray, more: memoryview) -> None:
+        """A larger buffer for an incomplete frame and what came: a few times what has arrived, at most the frame."""
+        filled = self._filled
+        arrived = filled + len(more)
+        whole = 4 + int(_unpack_size(buffer, 0)[0]) if filled >= 4 else _FIRST_BUFFER_BYTES
+        grown = bytearray(max(arrived, min(max(arrived * 4, _FIRST_BUFFER_BYTES), whole)))
+        grown[:filled] = buffer
+        grown[filled:arrived] = more
         self._buffer = grown
-        return grown
+        self._filled = arrived
 
     # --- out ---
 
