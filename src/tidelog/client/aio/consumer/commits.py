@@ -1,0 +1,197 @@
+"""Commits offsets with the group's coordinator, and reads back what was committed.
+
+One attempt is one request; `commit` and `committed` repeat attempts until they succeed, fail for good or run out of
+time. What a refusal means for the membership is told to it here.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Final, TypeVar
+
+from tidelog.client.aio.consumer.errors import CommitFailed, RebalanceInProgress
+from tidelog.client.aio.consumer.group_link import GroupLink
+from tidelog.client.aio.consumer.membership import NO_GENERATION, Generation, Membership
+from tidelog.client.aio.consumer.settings import ConsumerSettings
+from tidelog.client.aio.consumer.subscription import SubscriptionState
+from tidelog.client.aio.network import NetworkClient
+from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
+from tidelog.client.errors import BrokerUnavailable, DeadlinePassed
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse
+from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from tidelog.wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+Result = TypeVar("Result")
+
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same commit may succeed later."""
+    if isinstance(error, ApiError):
+        return error.code in _RETRIED
+    return isinstance(error, BrokerUnavailable | DeadlinePassed)
+
+
+class OffsetCommits:
+    """Offsets of one group. Lives in the loop of its client."""
+
+    def __init__(
+        self,
+        client: NetworkClient,
+        settings: ConsumerSettings,
+        subscription: SubscriptionState,
+        membership: Membership,
+        link: GroupLink,
+        on_committed: Callable[[Offsets], None],
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._subscription = subscription
+        self._membership = membership
+        self._link = link
+        self._on_committed = on_committed
+
+    async def commit(self, offsets: Offsets, until_ms: int) -> None:
+        """Commit, again and again until it succeeds, cannot succeed, or `until_ms` has passed."""
+        await self._repeat(lambda: self.commit_once(offsets), until_ms, "the commit")
+
+    async def commit_once(self, offsets: Offsets) -> None:
+        """One attempt. Raises CommitFailed, RebalanceInProgress, ApiError or what befell the connection."""
+        if not offsets:
+            return
+        generation = self._generation_to_commit()
+        reply = await self._link.ask(self._commit_request(offsets, generation), OffsetCommitResponse)
+        for topic in reply.topics:
+            for each in topic.partitions:
+                if each.error_code != ErrorCode.NONE:
+                    self._refused(f"{topic.name}-{each.partition_index}", each.error_code, generation)
+        self._on_committed(offsets)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], until_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed; partitions without a commit are left out."""
+        if not partitions:
+            return {}
+        return await self._repeat(lambda: self._fetch_once(partitions), until_ms, "reading committed offsets")
+
+    async def _repeat(self, attempt: Callable[[], Awaitable[Result]], until_ms: int, what: str) -> Result:
+        while True:
+            try:
+                return await attempt()
+            except (ApiError, BrokerUnavailable, DeadlinePassed) as error:
+                backoff_ms = self._settings.retry_backoff_ms
+                if not is_retriable(error):
+                    raise
+                if self._client.now_ms() + backoff_ms > until_ms:
+                    raise DeadlinePassed(f"{what} did not succeed in time: {error}") from error
+            await asyncio.sleep(backoff_ms / 1000)
+
+    def _generation_to_commit(self) -> Generation:
+        """Who commits: the member, if the group assigns partitions; else nobody in particular."""
+        if not self._subscription.is_automatic:
+            return NO_GENERATION
+        generation = self._membership.stable_generation
+        if generation is not None:
+            return generation
+        if self._membership.is_rebalancing:
+            raise RebalanceInProgress(
+                "offsets cannot be committed while the group rebalances; poll() first, then commit what is still owned"
+            )
+        raise CommitFailed("offsets cannot be committed since this consumer is not part of an active group")
+
+    def _commit_request(self, offsets: Offsets, generation: Generation) -> OffsetCommitRequest:
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for (name, partition), place in offsets.items():
+            topic = topics.setdefault(name, OffsetCommitRequestTopic(name=name, partitions=[]))
+            topic.partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=partition,
+                    committed_offset=place.offset,
+                    committed_leader_epoch=place.leader_epoch,
+                    committed_metadata=place.metadata,
+                )
+            )
+        is_member = generation is not NO_GENERATION
+        return OffsetCommitRequest(
+            group_id=self._link.group_id,
+            generation_id_or_member_epoch=generation.generation_id,
+            member_id=generation.member_id,
+            group_instance_id=self._membership.group_instance_id if is_member else None,
+            topics=list(topics.values()),
+        )
+
+    def _refused(self, where: str, error_code: int, sent_in: Generation) -> None:
+        """Raise what a refusal means."""
+        code = error_code_of(error_code)
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            if self._membership.lose(code, sent_in):
+                raise CommitFailed
+            raise RebalanceInProgress("the group has rebalanced since the commit was sent; poll(), then commit again")
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._membership.request_rejoin("offset commit failed since group is already rebalancing")
+            raise RebalanceInProgress("offsets cannot be committed while the group rebalances; poll(), then try again")
+        self._learn(code)
+        raise ApiError(code, f"commit of {where}: {code.text}")
+
+    def _learn(self, code: ErrorCode) -> None:
+        if reaction_to(code) is Reaction.FIND_COORDINATOR or code is ErrorCode.REQUEST_TIMED_OUT:
+            self._link.forget()
+
+    async def _fetch_once(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        reply = await self._link.ask(self._fetch_request(partitions), OffsetFetchResponse)
+        # Up to version 7 the reply is about the one group; from 8 on it has a list.
+        told = reply.groups[0] if reply.groups else reply
+        self._check(told.error_code, "committed offsets")
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for topic in told.topics:
+            for each in topic.partitions:
+                self._check(each.error_code, f"{topic.name}-{each.partition_index}")
+                if each.committed_offset >= 0:
+                    found[TopicPartition(topic.name, each.partition_index)] = OffsetAndMetadata(
+                        each.committed_offset, each.metadata or "", each.committed_leader_epoch
+                    )
+        return found
+
+    def _fetch_request(self, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
+        topics: dict[str, list[int]] = {}
+        for name, partition in partitions:
+            topics.setdefault(name, []).append(partition)
+        group_id = self._link.group_id
+        return OffsetFetchRequest(
+            group_id=group_id,
+            topics=[OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in topics.items()],
+            groups=[
+                OffsetFetchRequestGroup(
+                    group_id=group_id,
+                    topics=[
+                        OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in topics.items()
+                    ],
+                )
+            ],
+            # Offsets of a transaction that is still open are waited for, whatever the isolation level (KIP-447).
+            require_stable=True,
+        )
+
+    def _check(self, error_code: int, what: str) -> None:
+        if error_code == ErrorCode.NONE:
+            return
+        code = error_code_of(error_code)
+        self._learn(code)
+        raise ApiError(code, f"group {self._link.group_id!r}, {what}: {code.text}")

@@ -1,0 +1,260 @@
+"""What one Fetch brought of one partition, until `poll` has returned all of it.
+
+Batches are looked at one after another as they are needed: their checksum is checked, aborted ones and markers are
+passed over, and records are decoded as many as the caller wants. `next_offset` is where the position of the partition
+belongs once what was taken so far is returned.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final, NamedTuple
+
+from tidelog.client.aio.consumer.aborted import AbortedFilter
+from tidelog.client.aio.consumer.errors import DeserializationFailed
+from tidelog.client.aio.consumer.listeners import Deserializer
+from tidelog.client.aio.consumer.types import ConsumerRecord, FetchedBatches
+from tidelog.client.types import TopicPartition
+from tidelog.records.batch import (
+    LAST_OFFSET_DELTA_POSITION,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    TimestampType,
+    check_crc,
+    read_header,
+)
+from tidelog.records.errors import CorruptRecordError
+from tidelog.records.legacy import iterate_legacy_records
+from tidelog.records.rows import RowReader
+from tidelog.wire.primitives import Buffer
+
+_OFFSET_AND_LENGTH: Final = Struct(">qi")
+_INT32: Final = Struct(">i")
+
+
+class Decoding(NamedTuple):
+    """How records are made of bytes; the same for all fetches of a consumer."""
+
+    check_crcs: bool = True
+    key: Deserializer | None = None
+    value: Deserializer | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether keys and values stay bytes."""
+        return self.key is None and self.value is None
+
+
+class CompletedFetch:
+    """Record batches of one partition and how far they have been taken."""
+
+    __slots__ = (
+        "_aborted",
+        "_data",
+        "_decoding",
+        "_end",
+        "_error",
+        "_position",
+        "_reader",
+        "_rows",
+        "end_offset",
+        "next_epoch",
+        "next_offset",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        fetch_offset: int,
+        data: Buffer,
+        decoding: Decoding,
+        aborted: Iterable[tuple[int, int]] | None = None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.next_offset = fetch_offset
+        self.next_epoch = -1
+        self._data = data
+        self._decoding = decoding
+        self._aborted = None if aborted is None else AbortedFilter(aborted)
+        self._position = 0
+        self._end, self.end_offset = _whole_batches(data, fetch_offset)
+        self._reader: tuple[RowReader, BatchHeader] | None = None
+        self._rows: deque[ConsumerRecord] = deque()
+        """Decoded and not taken: records of an old format, or those from one that a deserializer refused on."""
+        self._error: Exception | None = None
+
+    @classmethod
+    def failed(cls, topic_partition: TopicPartition, fetch_offset: int, error: Exception) -> "CompletedFetch":
+        """A fetch that brought an error, for the caller of `poll` to see."""
+        fetch = cls(topic_partition, fetch_offset, b"", Decoding())
+        fetch._error = error
+        return fetch
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether `take` will raise what the broker said; a later fetch may do better."""
+        return self._error is not None and not self._end
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left, be it records or an error."""
+        return self._position >= self._end and self._reader is None and not self._rows and self._error is None
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """Up to `limit` more records, fewer only at the end.
+
+        Raises CorruptRecordError or DeserializationFailed when the very next record is at fault, again and again: the
+        position cannot move past it but by a seek.
+        """
+        if self._error is not None:
+            raise self._error
+        rows: list[ConsumerRecord] = []
+        try:
+            self._read(rows, limit)
+        except CorruptRecordError as error:
+            self._error = error
+            if not rows:
+                raise
+        return rows if self._decoding.is_plain or not rows else self._deserialized(rows)
+
+    def take_batches(self) -> FetchedBatches:
+        """All that is left, as whole batches."""
+        topic, partition = self.topic_partition
+        view = memoryview(self._data)
+        start = self._position
+        if self._reader is not None:
+            start -= self._reader[1].size_bytes
+        if self._decoding.check_crcs:
+            self._check_all(start)
+        aborted = () if self._aborted is None else self._aborted.remaining()
+        taken = FetchedBatches(
+            topic, partition, view[start : self._end], self.next_offset, self.end_offset, tuple(aborted)
+        )
+        self._reader = None
+        self._rows.clear()
+        self._position = self._end
+        self.next_offset = self.end_offset
+        return taken
+
+    def _read(self, rows: list[ConsumerRecord], limit: int) -> None:
+        while len(rows) < limit:
+            if self._rows:
+                rows.append(self._rows.popleft())
+                self.next_offset = rows[-1].offset + 1
+            elif self._reader is not None:
+                reader, header = self._reader
+                reader.read(rows, limit - len(rows))
+                if reader.is_done:
+                    self._reader = None
+                    self.next_offset = header.next_offset
+                else:
+                    self.next_offset = rows[-1].offset + 1
+            elif self._position < self._end:
+                self._open_batch()
+            else:
+                return
+
+    def _open_batch(self) -> None:
+        """Look at the next batch: make it readable, or pass over it."""
+        data, position = self._data, self._position
+        _, length = _OFFSET_AND_LENGTH.unpack_from(data, position)
+        after = position + LENGTH_PREFIX_BYTES + length
+        if data[position + MAGIC_POSITION] < MAGIC:
+            self._open_old_format(memoryview(data)[position:after])
+            self._position = after
+            return
+        header = read_header(data, position)
+        if self._decoding.check_crcs and not check_crc(data, position, header):
+            raise CorruptRecordError(f"{self.topic_partition}: the batch at offset {header.base_offset} fails its CRC")
+        self._position = after
+        if self._is_hidden(header):
+            self.next_offset = max(self.next_offset, header.next_offset)
+            return
+        self.next_epoch = header.partition_leader_epoch
+        topic, partition = self.topic_partition
+        reader = RowReader(data, position, header, ConsumerRecord, topic, partition, from_offset=self.next_offset)
+        self._reader = (reader, header)
+
+    def _is_hidden(self, header: BatchHeader) -> bool:
+        """Whether the application shall not see the batch."""
+        if header.next_offset <= self.next_offset:
+            return True
+        if header.is_control:
+            if self._aborted is not None:
+                self._aborted.pass_marker(header)
+            return True
+        return self._aborted is not None and self._aborted.covers(header)
+
+    def _open_old_format(self, message: memoryview) -> None:
+        """Decode a message of magic 0 or 1, which may be a wrapper of many."""
+        topic, partition = self.topic_partition
+        # The attributes follow the magic; bit 3 is the timestamp type in magic 1 and unused in magic 0.
+        is_append_time = message[MAGIC_POSITION] == 1 and message[MAGIC_POSITION + 1] & 0x08
+        kind = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+        for offset, timestamp, key, value, headers in iterate_legacy_records(message):
+            if offset >= self.next_offset:
+                self._rows.append(ConsumerRecord(topic, partition, offset, timestamp, key, value, headers, kind, -1))
+
+    def _deserialized(self, rows: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """The rows with keys and values made what they mean; those from the first failure on are kept back."""
+        made: list[ConsumerRecord] = []
+        for index, row in enumerate(rows):
+            try:
+                made.append(_deserialize(row, self._decoding))
+            except DeserializationFailed:
+                self._rows.extendleft(reversed(rows[index:]))
+                self.next_offset = row.offset
+                if not made:
+                    raise
+                break
+        return made
+
+    def _check_all(self, start: int) -> None:
+        position = start
+        while position < self._end:
+            header = read_header(self._data, position)
+            if header.magic != MAGIC:
+                raise CorruptRecordError(
+                    f"{self.topic_partition}: batches of magic {header.magic} cannot be handed out"
+                )
+            if not check_crc(self._data, position, header):
+                raise CorruptRecordError(
+                    f"{self.topic_partition}: the batch at offset {header.base_offset} fails its CRC"
+                )
+            position += header.size_bytes
+
+
+def _deserialize(row: ConsumerRecord, decoding: Decoding) -> ConsumerRecord:
+    topic, partition, offset, timestamp, key, value, headers, timestamp_type, leader_epoch = row
+    part = "key"
+    try:
+        if decoding.key is not None:
+            key = decoding.key(topic, key)
+        part = "value"
+        if decoding.value is not None:
+            value = decoding.value(topic, value)
+    except Exception as error:
+        raise DeserializationFailed(TopicPartition(topic, partition), offset, part, error) from error
+    return ConsumerRecord(topic, partition, offset, timestamp, key, value, headers, timestamp_type, leader_epoch)
+
+
+def _whole_batches(data: Buffer, fetch_offset: int) -> tuple[int, int]:
+    """Where the last whole batch ends, in bytes and in offsets. Brokers may cut off what does not fit."""
+    position = last = 0
+    size = len(data)
+    while position + MAGIC_POSITION < size:
+        _, length = _OFFSET_AND_LENGTH.unpack_from(data, position)
+        after = position + LENGTH_PREFIX_BYTES + length
+        if length <= 0 or after > size:
+            break
+        last = position
+        position = after
+    if not position:
+        return 0, fetch_offset
+    offset: int = _OFFSET_AND_LENGTH.unpack_from(data, last)[0]
+    if data[last + MAGIC_POSITION] >= MAGIC and position - last >= LAST_OFFSET_DELTA_POSITION + _INT32.size:
+        offset += _INT32.unpack_from(data, last + LAST_OFFSET_DELTA_POSITION)[0]
+    return position, max(offset + 1, fetch_offset)

@@ -1,0 +1,61 @@
+"""Which partitions to fetch from which broker now. Pure; `Fetcher` carries it out."""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
+from tidelog.client.aio.consumer.fetch_session import FetchTarget
+from tidelog.client.aio.consumer.partition_state import NO_NODE, PartitionState
+from tidelog.client.aio.consumer.subscription import SubscriptionState
+from tidelog.client.aio.metadata import MetadataCache
+from tidelog.client.types import TopicPartition
+
+
+class FetchPlan(NamedTuple):
+    """What each broker is asked for, and whether some leader is not known."""
+
+    by_node: dict[int, dict[TopicPartition, FetchTarget]]
+    needs_metadata: bool
+
+
+def plan_fetches(
+    subscription: SubscriptionState,
+    buffer: FetchBuffer,
+    metadata: MetadataCache,
+    busy_nodes: Collection[int],
+    now_ms: int,
+    partition_bytes_max: int,
+) -> FetchPlan:
+    """All partitions that may be read, by broker, without brokers that are busy or whose partitions hold enough.
+
+    A broker is asked for all its partitions or for none. If those with enough were left out and the others had nothing
+    new, the request would wait at the broker for fetch.max.wait.ms while what is here runs out.
+    """
+    by_node: dict[int, dict[TopicPartition, FetchTarget]] = {}
+    held: set[int] = set(busy_nodes)
+    needs_metadata = False
+    for partition, state in subscription.partitions.items():
+        if not state.is_fetchable or state.retry_at_ms > now_ms:
+            continue
+        node_id = _replica_to_read(state, metadata, now_ms)
+        if node_id == NO_NODE:
+            needs_metadata = True
+        elif node_id not in held:
+            offset = buffer.next_offset(state)
+            if offset is None:
+                held.add(node_id)
+            else:
+                topic_id = metadata.topic_id(partition.topic)
+                target = FetchTarget(topic_id, offset, state.leader.epoch, partition_bytes_max)
+                by_node.setdefault(node_id, {})[partition] = target
+    return FetchPlan({node_id: by_node[node_id] for node_id in by_node if node_id not in held}, needs_metadata)
+
+
+def _replica_to_read(state: PartitionState, metadata: MetadataCache, now_ms: int) -> int:
+    node_id = state.replica_to_read(now_ms)
+    if node_id in metadata.nodes:
+        return node_id
+    # The replica nearby is gone; its leader may be there.
+    if state.forget_preferred_replica() and state.leader.node_id in metadata.nodes:
+        return state.leader.node_id
+    return NO_NODE

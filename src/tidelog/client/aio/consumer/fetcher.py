@@ -1,0 +1,210 @@
+"""Keeps fetches under way: one request at a time to each broker that has something to give.
+
+Replies go into the `FetchBuffer`; what a reply says besides records goes into the partition's state. Errors that a new
+look at the cluster or another offset can cure are cured here; others are put into the buffer for `poll` to raise.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tidelog.client.aio.connection import BrokerConnection
+from tidelog.client.aio.consumer.completed_fetch import CompletedFetch, Decoding
+from tidelog.client.aio.consumer.errors import OffsetOutOfRange
+from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
+from tidelog.client.aio.consumer.fetch_plan import plan_fetches
+from tidelog.client.aio.consumer.fetch_session import FetchSession, FetchTarget
+from tidelog.client.aio.consumer.partition_state import PartitionState
+from tidelog.client.aio.consumer.settings import ConsumerSettings
+from tidelog.client.aio.consumer.subscription import SubscriptionState
+from tidelog.client.aio.network import NetworkClient
+from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
+from tidelog.client.errors import ClientError, RecordTooLarge
+from tidelog.client.types import BrokerNode, TopicPartition
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages import FetchRequest, FetchResponse
+from tidelog.wire.messages.fetch import PartitionData
+
+_LOG: Final = logging.getLogger("tidelog.client.consumer")
+
+
+class Fetcher:
+    """Sends fetches and takes their replies. Lives in the loop of its client."""
+
+    def __init__(
+        self,
+        client: NetworkClient,
+        settings: ConsumerSettings,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        decoding: Decoding,
+        notify: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._subscription = subscription
+        self._buffer = buffer
+        self._decoding = decoding
+        self._notify = notify
+        self._sessions: dict[int, FetchSession] = {}
+        self._busy: set[int] = set()
+        self._is_closed = False
+
+    def send(self) -> None:
+        """Ask every idle broker for what is wanted from it. Call it whenever that may have changed."""
+        if self._is_closed:
+            return
+        plan = plan_fetches(
+            self._subscription,
+            self._buffer,
+            self._client.metadata,
+            self._busy,
+            self._client.now_ms(),
+            self._settings.max_partition_fetch_bytes,
+        )
+        if plan.needs_metadata:
+            self._client.request_refresh()
+        for node_id, wanted in plan.by_node.items():
+            connection = self._client.ready_connection(node_id, self.send)
+            if connection is not None:
+                self._send_to(node_id, connection, wanted)
+
+    def close(self) -> None:
+        """Send nothing more; replies that still come are dropped."""
+        self._is_closed = True
+
+    def _send_to(
+        self, node_id: int, connection: BrokerConnection, wanted: Mapping[TopicPartition, FetchTarget]
+    ) -> None:
+        settings = self._settings
+        session = self._sessions.get(node_id)
+        if session is None:
+            session = self._sessions[node_id] = FetchSession()
+        request = FetchRequest(
+            max_wait_ms=settings.fetch_max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            isolation_level=1 if settings.reads_committed else 0,
+            rack_id=settings.client_rack,
+        )
+        session.fill(request, wanted)
+        try:
+            reply = connection.send(request, FetchResponse, at_most=session.version_max)
+        except ClientError:
+            session.fail()
+            raise
+        self._busy.add(node_id)
+        reply.add_done_callback(lambda done: self._answered(node_id, session, wanted, done))
+
+    def _answered(
+        self,
+        node_id: int,
+        session: FetchSession,
+        wanted: Mapping[TopicPartition, FetchTarget],
+        done: "asyncio.Future[FetchResponse]",
+    ) -> None:
+        self._busy.discard(node_id)
+        error = None if done.cancelled() else done.exception()
+        if self._is_closed:
+            return
+        if done.cancelled() or error is not None:
+            _LOG.info("fetch from broker %d failed: %s", node_id, error)
+            session.fail()
+            self._prefer_nobody(wanted)
+            self._client.request_refresh()
+        else:
+            self._accept(session, wanted, done.result())
+        self.send()
+        self._notify()
+
+    def _accept(
+        self, session: FetchSession, wanted: Mapping[TopicPartition, FetchTarget], reply: FetchResponse
+    ) -> None:
+        answered = session.accept(reply)
+        if answered is None:
+            _LOG.info("fetch session begins anew: %s", error_code_of(reply.error_code).name)
+            if reaction_to(reply.error_code) is Reaction.REFRESH_METADATA:
+                self._client.request_refresh()
+            return
+        for partition, data in answered:
+            state = self._subscription.partitions.get(partition)
+            if state is None or not state.is_fetchable:
+                continue
+            offset = wanted[partition].offset
+            if data.error_code == ErrorCode.NONE:
+                self._take_data(state, offset, data)
+            elif state.position is not None and state.position.offset == offset:
+                self._take_error(state, offset, data, reply)
+
+    def _take_data(self, state: PartitionState, offset: int, data: PartitionData) -> None:
+        state.high_watermark = data.high_watermark
+        state.last_stable_offset = data.last_stable_offset
+        state.log_start_offset = data.log_start_offset
+        if data.preferred_read_replica >= 0:
+            until_ms = self._client.now_ms() + self._settings.metadata_max_age_ms
+            state.prefer_replica(data.preferred_read_replica, until_ms)
+        if not data.records:
+            return
+        aborted = None
+        if self._settings.reads_committed:
+            aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
+        fetch = CompletedFetch(state.topic_partition, offset, data.records, self._decoding, aborted)
+        if fetch.is_done:
+            limit = self._settings.max_partition_fetch_bytes
+            error = RecordTooLarge(f"{state.topic_partition}: no whole batch fits max.partition.fetch.bytes={limit}")
+            fetch = CompletedFetch.failed(state.topic_partition, offset, error)
+        self._buffer.add(fetch)
+
+    def _take_error(self, state: PartitionState, offset: int, data: PartitionData, reply: FetchResponse) -> None:
+        code = error_code_of(data.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(state, offset)
+            return
+        if code is ErrorCode.OFFSET_NOT_AVAILABLE or reaction_to(code).is_retriable:
+            state.forget_preferred_replica()
+            if not self._learn_leader(state, data, reply):
+                self._client.request_refresh()
+                self._try_later(state)
+            return
+        self._buffer.add(
+            CompletedFetch.failed(
+                state.topic_partition,
+                offset,
+                ApiError(code, f"{state.topic_partition} at offset {offset}: {code.text}"),
+            )
+        )
+
+    def _try_later(self, state: PartitionState) -> None:
+        """Leave the partition alone for a moment; a broker that refuses at once would be asked without pause."""
+        backoff_ms = self._settings.retry_backoff_ms
+        state.retry_at_ms = self._client.now_ms() + backoff_ms
+        asyncio.get_running_loop().call_later(backoff_ms / 1000 + 0.001, self.send)
+
+    def _out_of_range(self, state: PartitionState, offset: int) -> None:
+        if state.forget_preferred_replica():
+            return  # a follower may be behind; its leader decides
+        policy = self._subscription.default_reset
+        if policy.is_none:
+            error = OffsetOutOfRange({state.topic_partition: offset})
+            self._buffer.add(CompletedFetch.failed(state.topic_partition, offset, error))
+        else:
+            _LOG.info(
+                "%s: offset %d is out of range, resetting to %s", state.topic_partition, offset, policy.kind.value
+            )
+            state.request_reset(policy)
+
+    def _learn_leader(self, state: PartitionState, data: PartitionData, reply: FetchResponse) -> bool:
+        """Follow the leader that the reply names, if it names one we did not know (KIP-951)."""
+        told = data.current_leader
+        nodes = [BrokerNode(each.node_id, each.host, each.port, each.rack) for each in reply.node_endpoints]
+        is_news = self._client.metadata.update_leader(state.topic_partition, told.leader_id, told.leader_epoch, nodes)
+        if is_news:
+            self._subscription.follow_leaders(self._client.metadata)
+        return is_news
+
+    def _prefer_nobody(self, wanted: Mapping[TopicPartition, FetchTarget]) -> None:
+        for partition in wanted:
+            state = self._subscription.partitions.get(partition)
+            if state is not None:
+                state.forget_preferred_replica()

@@ -1,0 +1,55 @@
+"""When a heartbeat is due, and when silence means that something is over. Pure: the time comes as an argument.
+
+Three clocks run: heartbeats go out at their interval, a session ends when the coordinator did not answer for
+`session.timeout.ms`, and a member that did not poll for `max.poll.interval.ms` is taken for stuck.
+"""
+
+
+class HeartbeatClocks:
+    """The clocks of one member."""
+
+    __slots__ = ("_interval_ms", "_next_ms", "_poll_by_ms", "_poll_interval_ms", "_session_by_ms", "_session_ms")
+
+    def __init__(self, session_timeout_ms: int, heartbeat_interval_ms: int, max_poll_interval_ms: int) -> None:
+        self._session_ms = session_timeout_ms
+        self._interval_ms = heartbeat_interval_ms
+        self._poll_interval_ms = max_poll_interval_ms
+        self._next_ms = self._session_by_ms = self._poll_by_ms = 0
+
+    def restart(self, now_ms: int) -> None:
+        """A generation begins: all clocks at zero."""
+        self._next_ms = now_ms + self._interval_ms
+        self._session_by_ms = now_ms + self._session_ms
+        self.polled(now_ms)
+
+    def polled(self, now_ms: int) -> None:
+        """The application called poll."""
+        self._poll_by_ms = now_ms + self._poll_interval_ms
+
+    def sent(self, now_ms: int) -> None:
+        """A heartbeat goes out."""
+        self._next_ms = now_ms + self._interval_ms
+
+    def answered(self, now_ms: int) -> None:
+        """The coordinator answered, whatever it said: it counts the member as alive."""
+        self._session_by_ms = now_ms + self._session_ms
+
+    def failed(self, now_ms: int, backoff_ms: int) -> None:
+        """No answer; try again sooner than the interval says."""
+        self._next_ms = now_ms + backoff_ms
+
+    def is_session_over(self, now_ms: int) -> bool:
+        """Whether the coordinator must have given this member up."""
+        return now_ms >= self._session_by_ms
+
+    def is_poll_overdue(self, now_ms: int) -> bool:
+        """Whether the application is stuck."""
+        return now_ms >= self._poll_by_ms
+
+    def due_in_ms(self, now_ms: int) -> int:
+        """Milliseconds until the next heartbeat."""
+        return max(0, self._next_ms - now_ms)
+
+    def next_event_in_ms(self, now_ms: int) -> int:
+        """Milliseconds until any of the clocks has to be looked at."""
+        return max(0, min(self._next_ms, self._session_by_ms, self._poll_by_ms) - now_ms)

@@ -1,0 +1,42 @@
+"""What an application may hang into a consumer: a rebalance listener, interceptors, deserializers.
+
+Methods may be plain or `async` under `AsyncConsumer`; under `Consumer` they are plain, and called in the thread that
+called the consumer.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from tidelog.client.aio.consumer.types import ConsumerRecords
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
+
+Partitions = Sequence[TopicPartition]
+Deserializer = Callable[[str, bytes | None], Any]
+"""Called with the topic and the bytes, None for null."""
+
+
+class RebalanceListener:
+    """Told inside `poll` (and `close`, `unsubscribe`) which partitions come and go. Override what you need."""
+
+    def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
+        """`partitions` are new; the place to seek."""
+
+    def on_revoked(self, partitions: Partitions) -> Awaitable[None] | None:
+        """`partitions` are about to go; the place to commit."""
+
+    def on_lost(self, partitions: Partitions) -> Awaitable[None] | None:
+        """`partitions` are gone: others may be reading them, so nothing can be committed any more."""
+        return self.on_revoked(partitions)
+
+
+class ConsumerInterceptor(Protocol):
+    """Sees records before the application does, and commits after they are done."""
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        """What `poll` is about to return; returns what it shall return instead."""
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These offsets were committed."""
+
+    def close(self) -> None:
+        """The consumer is closed."""

@@ -1,0 +1,178 @@
+"""One assigned partition: where it is read, whether it may be, and what its leader last said.
+
+`SubscriptionState` owns these. The state says what has to happen before the next fetch:
+
+    INITIALIZING       find a position: the committed offset, or a reset
+    AWAIT_RESET        ask the leader for the offset that the reset policy means
+    AWAIT_VALIDATION   the leader changed: ask the new one whether the position still fits its log (KIP-320)
+    FETCHING           nothing
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from tidelog.client.aio.consumer.offset_reset import OffsetReset
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
+
+NO_EPOCH: Final = -1
+NO_NODE: Final = -1
+
+
+class FetchState(Enum):
+    """See the module's text."""
+
+    INITIALIZING = "initializing"
+    AWAIT_RESET = "await reset"
+    AWAIT_VALIDATION = "await validation"
+    FETCHING = "fetching"
+
+
+TRANSITIONS: Final[Mapping[FetchState, frozenset[FetchState]]] = {
+    FetchState.INITIALIZING: frozenset({FetchState.FETCHING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION}),
+    FetchState.AWAIT_RESET: frozenset({FetchState.FETCHING, FetchState.AWAIT_RESET}),
+    FetchState.AWAIT_VALIDATION: frozenset({FetchState.FETCHING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION}),
+    FetchState.FETCHING: frozenset({FetchState.FETCHING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION}),
+}
+"""What may follow what. A reset is not validated: there is no position to validate until it is done."""
+
+
+class Position(NamedTuple):
+    """The next offset to read, and the leader epoch of the record before it, by which truncation is noticed."""
+
+    offset: int
+    epoch: int = NO_EPOCH
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, and since which epoch, as metadata last said."""
+
+    node_id: int = NO_NODE
+    epoch: int = NO_EPOCH
+
+
+class PartitionState:
+    """What a consumer knows of one partition it reads."""
+
+    __slots__ = (
+        "high_watermark",
+        "is_paused",
+        "is_revocation_pending",
+        "last_stable_offset",
+        "leader",
+        "log_start_offset",
+        "position",
+        "preferred_replica",
+        "preferred_until_ms",
+        "reset",
+        "retry_at_ms",
+        "state",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.state = FetchState.INITIALIZING
+        self.position: Position | None = None
+        self.leader = Leader()
+        self.reset: OffsetReset | None = None
+        """The policy to apply, in AWAIT_RESET."""
+        self.retry_at_ms = 0
+        """No request about this position before then: one is under way, or one failed."""
+        self.is_paused = False
+        self.is_revocation_pending = False
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.preferred_replica = NO_NODE
+        self.preferred_until_ms = 0
+
+    @property
+    def is_fetchable(self) -> bool:
+        """Whether records may be asked for and returned."""
+        return self.state is FetchState.FETCHING and not self.is_paused and not self.is_revocation_pending
+
+    @property
+    def has_position(self) -> bool:
+        """Whether `position` means something, validated or not."""
+        return self.state is FetchState.FETCHING or self.state is FetchState.AWAIT_VALIDATION
+
+    def seek(self, position: Position) -> None:
+        """Read from `position`, of which nobody has to be asked."""
+        self._enter(FetchState.FETCHING)
+        self.position = position
+        self.reset = None
+        self._forget_answers()
+
+    def seek_unvalidated(self, position: Position) -> None:
+        """Read from `position` once the leader has confirmed it, if it can be asked: that needs both epochs."""
+        self.seek(position)
+        self.validate_if_needed(self.leader)
+
+    def request_reset(self, policy: OffsetReset) -> None:
+        """Forget the position and find the one that `policy` means."""
+        self._enter(FetchState.AWAIT_RESET)
+        self.position = None
+        self.reset = policy
+        self._forget_answers()
+
+    def follow_leader(self, leader: Leader) -> None:
+        """Metadata names `leader`; a position that a former leader gave must fit the log of a newer one."""
+        if leader == self.leader:
+            return
+        is_newer = leader.epoch > self.leader.epoch
+        self.leader = leader
+        self._forget_answers()
+        if is_newer:
+            self.validate_if_needed(leader)
+
+    def validate_if_needed(self, leader: Leader) -> None:
+        """Have the position confirmed, where it and the leader have epochs to compare."""
+        position = self.position
+        if not self.has_position or position is None:
+            return
+        if leader.node_id == NO_NODE or leader.epoch == NO_EPOCH or position.epoch == NO_EPOCH:
+            return
+        self._enter(FetchState.AWAIT_VALIDATION)
+        self._forget_answers()
+
+    def complete_validation(self, position: Position | None = None) -> None:
+        """The leader has confirmed the position, or named the one where the logs still agree."""
+        if self.state is FetchState.AWAIT_VALIDATION:
+            self._enter(FetchState.FETCHING)
+            if position is not None:
+                self.position = position
+            self.retry_at_ms = 0
+
+    def prefer_replica(self, node_id: int, until_ms: int) -> None:
+        """Fetch from a replica nearby, as the leader advised, for a while (KIP-392)."""
+        self.preferred_replica = node_id
+        self.preferred_until_ms = until_ms
+
+    def forget_preferred_replica(self) -> bool:
+        """Fetch from the leader again; returns whether that is a change."""
+        had = self.preferred_replica != NO_NODE
+        self.preferred_replica = NO_NODE
+        return had
+
+    def replica_to_read(self, now_ms: int) -> int:
+        """The broker to fetch from; -1 while there is none."""
+        if self.preferred_replica != NO_NODE:
+            if now_ms < self.preferred_until_ms:
+                return self.preferred_replica
+            self.preferred_replica = NO_NODE
+        return self.leader.node_id
+
+    def to_commit(self) -> OffsetAndMetadata | None:
+        """The position as a commit has it; None while there is none."""
+        if self.position is None or not self.has_position:
+            return None
+        return OffsetAndMetadata(self.position.offset, "", self.position.epoch)
+
+    def _enter(self, state: FetchState) -> None:
+        assert state in TRANSITIONS[self.state], f"{self.topic_partition}: {self.state} cannot become {state}"
+        self.state = state
+
+    def _forget_answers(self) -> None:
+        self.retry_at_ms = 0
+        self.preferred_replica = NO_NODE

@@ -1,0 +1,102 @@
+"""The settings of a consumer, under Kafka's names and with Kafka's defaults."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidelog.client.aio.consumer.assignors import choose_protocol, make_assignors
+from tidelog.client.aio.consumer.offset_reset import parse_offset_reset
+from tidelog.client.aio.settings import OBJECT, CommonSettings, load_settings
+from tidelog.client.errors import ClientConfigError
+from tidelog.config._kinds import BOOLEAN
+from tidelog.config._setting import MIB, MINUTE_MS, SECOND_MS, setting
+
+
+class ConsumerSettings(CommonSettings):
+    """Everything a consumer can be told."""
+
+    group_id: str | None = setting("group.id", None, importance="high", doc="The group to read with and commit for.")
+    group_instance_id: str | None = setting(
+        "group.instance.id", None, doc="A name that stays: restarts within the session timeout move no partitions."
+    )
+    partition_assignment_strategy: tuple[Any, ...] = setting(
+        "partition.assignment.strategy",
+        ("range", "cooperative-sticky"),
+        doc="Assignors in order of preference: range, roundrobin, sticky, cooperative-sticky, or objects of your own.",
+    )
+    session_timeout_ms: int = setting(
+        "session.timeout.ms", 45 * SECOND_MS, at_least=1, doc="Without heartbeats for so long a member is removed."
+    )
+    heartbeat_interval_ms: int = setting(
+        "heartbeat.interval.ms", 3 * SECOND_MS, at_least=1, doc="Time between heartbeats; a third of the session's."
+    )
+    max_poll_interval_ms: int = setting(
+        "max.poll.interval.ms", 5 * MINUTE_MS, at_least=1, doc="Without poll for so long a member leaves its group."
+    )
+    max_poll_records: int = setting("max.poll.records", 500, at_least=1, doc="The most records that one poll returns.")
+    enable_auto_commit: bool | None = setting(
+        "enable.auto.commit", None, type=BOOLEAN, doc="Commit in poll what polls before returned; on with a group.id."
+    )
+    auto_commit_interval_ms: int = setting(
+        "auto.commit.interval.ms", 5 * SECOND_MS, at_least=0, doc="Time between automatic commits."
+    )
+    auto_offset_reset: str = setting(
+        "auto.offset.reset", "latest", doc="Where to begin: earliest, latest, none, by_duration:PnDTnHnMnS."
+    )
+    isolation_level: str = setting(
+        "isolation.level",
+        "read_uncommitted",
+        one_of=("read_uncommitted", "read_committed"),
+        doc="Whether records of open and aborted transactions are returned.",
+    )
+    fetch_min_bytes: int = setting("fetch.min.bytes", 1, at_least=0, doc="A fetch waits for so much.")
+    fetch_max_bytes: int = setting("fetch.max.bytes", 50 * MIB, at_least=0, doc="The most one fetch brings.")
+    fetch_max_wait_ms: int = setting("fetch.max.wait.ms", 500, at_least=0, doc="The longest a fetch waits for bytes.")
+    max_partition_fetch_bytes: int = setting(
+        "max.partition.fetch.bytes", MIB, at_least=0, doc="The most one fetch brings of one partition."
+    )
+    check_crcs: bool = setting("check.crcs", True, doc="Whether the checksum of every batch is checked.")
+    key_deserializer: Any = setting("key.deserializer", None, type=OBJECT, doc="Called with topic and bytes of keys.")
+    value_deserializer: Any = setting(
+        "value.deserializer", None, type=OBJECT, doc="Called with topic and bytes of values."
+    )
+    interceptor_classes: tuple[Any, ...] = setting(
+        "interceptor.classes", (), doc="Objects with on_consume, on_commit and close, called in this order."
+    )
+    exclude_internal_topics: bool = setting(
+        "exclude.internal.topics", True, doc="Whether patterns pass over topics such as __consumer_offsets."
+    )
+    allow_auto_create_topics: bool = setting(
+        "allow.auto.create.topics", True, doc="Whether subscribing may create a topic, if brokers allow it."
+    )
+    default_api_timeout_ms: int = setting(
+        "default.api.timeout.ms", MINUTE_MS, at_least=0, doc="How long calls that have no timeout of their own wait."
+    )
+
+    @property
+    def commits_automatically(self) -> bool:
+        """`enable.auto.commit`, which is on unless there is no group to commit for."""
+        return self.group_id is not None if self.enable_auto_commit is None else self.enable_auto_commit
+
+    @property
+    def reads_committed(self) -> bool:
+        """Whether aborted records are left out."""
+        return self.isolation_level == "read_committed"
+
+
+def load_consumer_settings(properties: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ConsumerSettings:
+    """The settings, checked one by one and against each other."""
+    settings = load_settings(ConsumerSettings, properties, keywords)
+    parse_offset_reset(settings.auto_offset_reset)
+    choose_protocol(make_assignors(settings.partition_assignment_strategy))
+    if settings.heartbeat_interval_ms >= settings.session_timeout_ms:
+        raise ClientConfigError(
+            f"heartbeat.interval.ms={settings.heartbeat_interval_ms} must be lower than "
+            f"session.timeout.ms={settings.session_timeout_ms}"
+        )
+    if settings.group_id is None and settings.enable_auto_commit:
+        raise ClientConfigError("enable.auto.commit=true needs a group.id to commit for")
+    if settings.group_id == "":
+        raise ClientConfigError("group.id='' is not a group; leave it out to read without one")
+    if settings.group_instance_id == "":
+        raise ClientConfigError("group.instance.id='' is not a name; leave it out for a dynamic member")
+    return settings

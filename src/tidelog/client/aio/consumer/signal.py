@@ -1,0 +1,63 @@
+"""The one thing a consumer's calls wait on: something has changed, or the caller is to be woken."""
+
+import asyncio
+
+from tidelog.client.aio.consumer.errors import Woken
+
+
+class Signal:
+    """Set by whatever changes, waited on by the one caller that a consumer serves."""
+
+    __slots__ = ("_is_set", "_is_woken", "_loop", "_waiter")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_set = False
+        self._is_woken = False
+
+    def notify(self) -> None:
+        """Something has changed: who waits shall look again."""
+        self._is_set = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def wake(self) -> None:
+        """End the call that waits, or the next one that would."""
+        self._is_woken = True
+        self.notify()
+
+    def raise_if_woken(self) -> None:
+        """Raise Woken, once per `wake`."""
+        if self._is_woken:
+            self._is_woken = False
+            raise Woken
+
+    async def wait(self, until_ms: int) -> None:
+        """Return when something has changed since the last wait, or at `until_ms` of the loop's time; raises Woken."""
+        self.raise_if_woken()
+        if not self._is_set:
+            self._waiter = waiter = self._loop.create_future()
+            handle = self._loop.call_at(until_ms / 1000, _settle, waiter)
+            try:
+                await waiter
+            finally:
+                handle.cancel()
+                self._waiter = None
+        self._is_set = False
+        self.raise_if_woken()
+
+    async def settle(self, task: "asyncio.Future[object]", until_ms: int) -> bool:
+        """Whether `task` ended by `until_ms`; raises Woken meanwhile. The task goes on if it did not end."""
+        if not task.done():
+            task.add_done_callback(lambda _: self.notify())
+        while not task.done():
+            if self._loop.time() * 1000 >= until_ms:
+                return False
+            await self.wait(until_ms)
+        return True
+
+
+def _settle(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,209 @@
+"""The records of a batch as rows of a tuple class, a few at a time: what a consumer's `poll` does all day.
+
+`batch.iterate_records` defines what the bytes mean; a property test holds this module to it. What is saved here:
+
+- Where a batch has no gaps, which its header tells, offsets are counted and not read.
+- The end of a record, which its length gives, is also the end of its value, if no headers follow.
+- Rows go straight into the caller's list, as many as it wants; the rest of the batch waits undecoded.
+
+A record with headers, with a null value or with anything unusual is left to the plain decoder, one at a time.
+"""
+
+from typing import Any
+
+from tidelog.records._record import Record, decode_records
+from tidelog.records._varint import UNZIGZAG, decode_varint, decode_varlong
+from tidelog.records.batch import LOG_APPEND_TIME_BIT, BatchHeader, record_data
+from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, Buffer
+from tidelog.records.errors import CorruptRecordError
+
+
+class RowReader:
+    """Reads one batch from front to back.
+
+    A row is `(topic, partition, offset, timestamp, key, value, headers, timestamp_type, leader_epoch)`, made as
+    `row_class`, a NamedTuple of these nine fields.
+    """
+
+    __slots__ = (
+        "_append_time",
+        "_data",
+        "_from_offset",
+        "_header",
+        "_index",
+        "_is_dense",
+        "_leader_epoch",
+        "_partition",
+        "_position",
+        "_row_class",
+        "_timestamp_type",
+        "_topic",
+    )
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        position: int,
+        header: BatchHeader,
+        row_class: type[tuple[Any, ...]],
+        topic: str,
+        partition: int,
+        *,
+        from_offset: int = 0,
+        limit_bytes: int = DECOMPRESSED_BYTES_MAX,
+    ) -> None:
+        self._data = record_data(buffer, position, header, limit_bytes)
+        self._header = header
+        self._row_class = row_class
+        self._topic = topic
+        self._partition = partition
+        self._from_offset = from_offset
+        self._position = 0
+        self._index = 0
+        self._leader_epoch = header.partition_leader_epoch
+        self._timestamp_type = header.timestamp_type
+        self._append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
+        self._is_dense = header.record_count == header.last_offset_delta + 1
+        if self._is_dense and from_offset > header.base_offset:
+            self._skip(min(from_offset - header.base_offset, header.record_count))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every record was read."""
+        return self._index >= self._header.record_count
+
+    def read(self, rows: list[Any], limit: int) -> None:
+        """Append up to `limit` more rows to `rows`. Raises CorruptRecordError, with `rows` as they were before."""
+        before = len(rows)
+        try:
+            if self._is_dense and self._append_time is None:
+                while self._read_plain(rows, limit - len(rows) + before):
+                    self._read_any(rows)
+            else:
+                while len(rows) - before < limit and not self.is_done:
+                    self._read_any(rows)
+            if self._position > len(self._data) or (self.is_done and self._position != len(self._data)):
+                raise CorruptRecordError(
+                    f"the {self._header.record_count} records of a batch end at byte {self._position} "
+                    f"of {len(self._data)}"
+                )
+        except (IndexError, CorruptRecordError) as error:
+            del rows[before:]
+            raise CorruptRecordError(
+                f"batch at offset {self._header.base_offset} of {self._topic}-{self._partition}: {error}"
+            ) from None
+
+    def _read_plain(self, rows: list[Any], limit: int) -> bool:
+        """Read rows until there are `limit`, or until a record needs the plain decoder: then True is returned."""
+        data, position, first = self._data, self._position, self._index
+        topic, partition, row_class = self._topic, self._partition, self._row_class
+        timestamp_type, leader_epoch = self._timestamp_type, self._leader_epoch
+        base_offset, base_timestamp = self._header.base_offset, self._header.base_timestamp
+        unzigzag, new, append = UNZIGZAG, tuple.__new__, rows.append
+        stop = min(first + limit, self._header.record_count)
+        for index in range(first, stop):
+            start = position
+            if (low := data[position]) < 0x80:
+                end = unzigzag[low] + position + 1
+                position += 2
+            elif (high := data[position + 1]) < 0x80:
+                end = (high << 6 | (low & 0x7F) >> 1) + position + 2
+                position += 3
+            else:
+                end, position = decode_varint(data, position)
+                end += position
+                position += 1
+            if (low := data[position]) < 0x80:
+                timestamp = unzigzag[low]
+                position += 1
+            elif (high := data[position + 1]) < 0x80:
+                timestamp = unzigzag[low & 1] ^ (high << 6 | (low & 0x7F) >> 1)
+                position += 2
+            else:
+                timestamp, position = decode_varlong(data, position)
+            position += 1 if index < 64 else 2 if index < 8192 else 3 if index < 1048576 else 4
+            if (low := data[position]) == 1:
+                key = None
+                position += 1
+            elif low < 0x80:
+                key = data[position + 1 : (position := position + 1 + unzigzag[low])]
+            else:
+                size, position = decode_varint(data, position)
+                key = data[position : (position := position + size)]
+            if (low := data[position]) < 0x80:
+                size = low >> 1
+                position += 1
+            elif (high := data[position + 1]) < 0x80:
+                size = high << 6 | (low & 0x7F) >> 1
+                position += 2
+            else:
+                size, position = decode_varint(data, position)
+            value: bytes | None
+            if position + size + 1 == end and not low & 1:
+                value = data[position : end - 1]
+            elif low == 1 and position + 1 == end:
+                value = None
+            else:
+                # Headers, or nonsense; the plain decoder can tell.
+                self._position = start
+                self._index = index
+                return True
+            append(
+                new(
+                    row_class,
+                    (
+                        topic,
+                        partition,
+                        base_offset + index,
+                        base_timestamp + timestamp,
+                        key,
+                        value,
+                        (),
+                        timestamp_type,
+                        leader_epoch,
+                    ),
+                )
+            )
+            position = end
+        self._position = position
+        self._index = stop
+        return False
+
+    def _read_any(self, rows: list[Any]) -> None:
+        """Read one record with the plain decoder, and append it unless it comes before what was asked for."""
+        start = self._position
+        size, body = decode_varint(self._data, start)
+        end = body + size
+        if size < 0 or end > len(self._data):
+            raise CorruptRecordError(f"a record of {size} bytes begins at byte {start} of {len(self._data)}")
+        header = self._header
+        record: Record
+        (record,) = decode_records(
+            self._data[start:end], 1, header.base_offset, header.base_timestamp, self._append_time
+        )
+        self._position = end
+        self._index += 1
+        if record.offset >= self._from_offset:
+            offset, timestamp, key, value, headers = record
+            fields = (
+                self._topic,
+                self._partition,
+                offset,
+                timestamp,
+                key,
+                value,
+                headers,
+                self._timestamp_type,
+                self._leader_epoch,
+            )
+            rows.append(tuple.__new__(self._row_class, fields))
+
+    def _skip(self, count: int) -> None:
+        """Pass over the first `count` records by their lengths."""
+        try:
+            for _ in range(count):
+                size, body = decode_varint(self._data, self._position)
+                self._position = body + max(size, 0)
+        except IndexError:
+            raise CorruptRecordError(f"the records of a batch are cut off after {len(self._data)} bytes") from None
+        self._index = count
