@@ -61,7 +61,7 @@ class Housekeeping:
         self._begin("producer-expiration", self._expire_producers)
 
     def _retain(self, log: Log) -> None:
-        if log.active_segment.size_bytes == 0 and len(log.segments) == 1:
+        if log.is_being_cleaned or (log.active_segment.size_bytes == 0 and len(log.segments) == 1):
             return
         deleted = log.delete_old_segments(self._clock.wall_ms())
         if deleted:

@@ -17,7 +17,15 @@ LogsByPartition = Mapping[TopicPartition, Log]
 class LiveDirectory:
     """One of the directories that logs are in and may be created in."""
 
-    __slots__ = ("_high_watermarks", "_recovery_points", "_start_offsets", "directory", "is_loaded", "log_count")
+    __slots__ = (
+        "_clean_points",
+        "_high_watermarks",
+        "_recovery_points",
+        "_start_offsets",
+        "directory",
+        "is_loaded",
+        "log_count",
+    )
 
     def __init__(self, directory: LogDirectory) -> None:
         self.directory = directory
@@ -26,6 +34,7 @@ class LiveDirectory:
         self._recovery_points = CheckpointWriter(directory.recovery_points)
         self._start_offsets = CheckpointWriter(directory.start_offsets)
         self._high_watermarks = CheckpointWriter(directory.high_watermarks)
+        self._clean_points = CheckpointWriter(directory.clean_points)
 
     @property
     def path(self) -> str:
@@ -43,14 +52,20 @@ class LiveDirectory:
         """Write the high watermarks."""
         self._high_watermarks.write_in(background, _high_watermarks(logs), done)
 
-    def forget_start_offset(self, key: TopicPartition, logs: LogsByPartition) -> None:
-        """See to it, here and now, that no start offset of a partition is on disk that has been deleted.
+    def checkpoint_clean_points(self, logs: LogsByPartition, background: Background, done: Done) -> None:
+        """Write up to where each log is compacted."""
+        self._clean_points.write_in(background, _clean_points(logs), done)
 
-        A new partition of the same name would otherwise begin, after a crash, where the old one did.
+    def forget(self, key: TopicPartition, logs: LogsByPartition, clean_point: int) -> None:
+        """See to it, here and now, that no start offset or clean point of a deleted partition is on disk.
+
+        A new partition of the same name would otherwise begin, after a crash, where the old one did, or pass for clean.
         """
         written = self._start_offsets.written
         if written is None or key in written:
             self._start_offsets.write(_start_offsets(logs))
+        if clean_point >= 0:
+            self._clean_points.write(_clean_points(logs))
 
     def close(self, logs: LogsByPartition, broker_epoch: int) -> LogDirFailure | None:
         """Flush and close all logs, write the checkpoints and, if all of that went well, the clean-shutdown marker."""
@@ -59,6 +74,8 @@ class LiveDirectory:
             self._recovery_points.write(_recovery_points(logs))
             self._start_offsets.write(_start_offsets(logs))
             self._high_watermarks.write(_high_watermarks(logs))
+            if clean_points := _clean_points(logs):
+                self._clean_points.write(clean_points)
             if self.is_loaded:
                 self.directory.write_clean_shutdown_marker(broker_epoch)
         except LogDirFailure as failure:
@@ -92,6 +109,10 @@ def _recovery_points(logs: LogsByPartition) -> dict[TopicPartition, int]:
 
 def _high_watermarks(logs: LogsByPartition) -> dict[TopicPartition, int]:
     return {key: log.high_watermark for key, log in logs.items()}
+
+
+def _clean_points(logs: LogsByPartition) -> dict[TopicPartition, int]:
+    return {key: log.clean_point for key, log in logs.items() if log.clean_point >= 0}
 
 
 def _start_offsets(logs: LogsByPartition) -> dict[TopicPartition, int]:

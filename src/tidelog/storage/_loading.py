@@ -56,6 +56,7 @@ class Loader(NamedTuple):
                 _read_or_forget(directory.recovery_points, "every log is read from its start"),
                 _read_or_forget(directory.start_offsets, "logs start with their first segment"),
                 directory.high_watermarks.read(),
+                _read_or_forget(directory.clean_points, "every compacted log is cleaned from its start"),
             )
         except (OSError, CheckpointError) as error:
             raise LogDirFailure(directory.path, error) from error
@@ -83,6 +84,7 @@ class Loader(NamedTuple):
                 is_clean=was_clean,
                 recovery_point=offsets.recovery_points.get(key, 0),
                 log_start_offset=offsets.start_offsets.get(key, 0),
+                clean_point=offsets.clean_points.get(key, -1),
                 producer_expiration_ms=self.producer_expiration_ms,
                 on_files_deleted=self.on_files_deleted,
             )
@@ -120,10 +122,11 @@ class _CheckpointedOffsets(NamedTuple):
     recovery_points: dict[TopicPartition, int]
     start_offsets: dict[TopicPartition, int]
     high_watermarks: dict[TopicPartition, int]
+    clean_points: dict[TopicPartition, int]
 
 
 def _read_or_forget(checkpoint: OffsetCheckpointFile, consequence: str) -> dict[TopicPartition, int]:
-    """Kafka starts without these two checkpoints rather than not at all; so do we."""
+    """Kafka starts without these checkpoints rather than not at all; so do we."""
     try:
         return checkpoint.read()
     except CheckpointError as error:

@@ -133,7 +133,18 @@ def _clear_leftovers(directory: str, names: list[str]) -> None:
         if (base_offset := offset_of(name)) is not None:
             _finish_swap(directory, base_offset)
     for name in swapped:
-        unlink_if_exists(f"{directory}/{name}")
+        _settle_index(directory, name)
+
+
+def _settle_index(directory: str, name: str) -> None:
+    """An index whose log file has got its name already follows it; one without any log file goes."""
+    path = f"{directory}/{name}"
+    base_offset, live_path = offset_of(name), path.removesuffix(SWAP_SUFFIX)
+    has_log = base_offset is not None and os.path.exists(segment_path(directory, base_offset, LOG_SUFFIX))
+    if has_log and os.path.exists(path) and not os.path.exists(live_path):
+        os.rename(path, live_path)
+    else:
+        unlink_if_exists(path)
 
 
 def _finish_swap(directory: str, base_offset: int) -> None:

@@ -53,6 +53,12 @@ class SegmentList:
             self.active = self._items[-1]
         return removed
 
+    def replace(self, start: int, stop: int, segment: Segment) -> None:
+        """Put a segment in the place of others, none of which is the active one."""
+        assert stop < len(self._items), "the active segment is never replaced"
+        self._items[start:stop] = [segment]
+        self._bases[start:stop] = [segment.base_offset]
+
     def size_bytes(self) -> int:
         """The bytes of all segments together."""
         return sum(segment.size_bytes for segment in self._items)

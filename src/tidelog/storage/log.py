@@ -72,11 +72,13 @@ class Log:
         "_unsynced_paths",
         "_written_bytes",
         "active_segment",
+        "clean_point",
         "config",
         "directory",
         "durable_end_offset",
         "generation",
         "high_watermark",
+        "is_being_cleaned",
         "is_flush_due",
         "known_positions",
         "last_flush_ms",
@@ -140,6 +142,10 @@ class Log:
         self.recovery_point = max(recovery_point, self.log_start_offset)
         self.last_flush_ms = now_ms
         self.is_flush_due = False
+        self.clean_point = -1
+        """Below this compaction has left one record of each key; -1 when the log has never been compacted."""
+        self.is_being_cleaned = False
+        """The cleaner has a job on this log: its segments must not be deleted meanwhile."""
         self.update_config(config)
 
     create = staticmethod(_lifecycle.create_log)
@@ -409,6 +415,7 @@ class Log:
         self.log_end_offset = self.written_end_offset = end_offset
         self.log_start_offset = start_offset
         self.recovery_point = min(self.recovery_point, end_offset)
+        self.clean_point = min(self.clean_point, end_offset)
         self.durable_end_offset = min(self.durable_end_offset, end_offset)
         self.update_high_watermark(min(self.high_watermark, end_offset))
 

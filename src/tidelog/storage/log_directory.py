@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from tidelog.storage._files import sync_path, unlink_if_exists, write_atomically
 from tidelog.storage.checkpoints import (
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
@@ -77,13 +78,22 @@ class DirectorySpace(NamedTuple):
 class LogDirectory:
     """A live log directory. `lock()` before anything else, `unlock()` last."""
 
-    __slots__ = ("_lock_descriptor", "_lock_key", "high_watermarks", "path", "recovery_points", "start_offsets")
+    __slots__ = (
+        "_lock_descriptor",
+        "_lock_key",
+        "clean_points",
+        "high_watermarks",
+        "path",
+        "recovery_points",
+        "start_offsets",
+    )
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.recovery_points = OffsetCheckpointFile(path, RECOVERY_POINT_FILE)
         self.start_offsets = OffsetCheckpointFile(path, LOG_START_OFFSET_FILE)
         self.high_watermarks = OffsetCheckpointFile(path, HIGH_WATERMARK_FILE)
+        self.clean_points = OffsetCheckpointFile(path, CLEANER_OFFSET_FILE)
         self._lock_descriptor = -1
         self._lock_key = (-1, -1)
 

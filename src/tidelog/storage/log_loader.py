@@ -61,6 +61,7 @@ def load_log(
     is_clean: bool,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    clean_point: int = -1,
     producer_expiration_ms: int = DAY_MS,
     on_files_deleted: OnFilesDeleted | None = None,
 ) -> tuple[Log, Recovery]:
@@ -68,7 +69,9 @@ def load_log(
 
     `is_clean` says that the clean-shutdown marker was there; the offsets are those of the checkpoint files.
     """
-    loader = _LogLoader(directory, f"{topic}-{partition}", config, clock, is_clean, recovery_point, log_start_offset)
+    loader = _LogLoader(
+        directory, f"{topic}-{partition}", config, clock, is_clean, recovery_point, log_start_offset, clean_point
+    )
     started_ms = clock.monotonic_ms()
     try:
         next_offset = loader.load(producer_expiration_ms)
@@ -89,6 +92,7 @@ def load_log(
         )
     except OSError as error:
         raise LogDirFailure(os.path.dirname(directory), error) from error
+    log.clean_point = clean_point
     loader.report(next_offset, clock.monotonic_ms() - started_ms)
     return log, loader.recovery
 
@@ -97,6 +101,7 @@ class _LogLoader:
     """The loading of one log: its parts as they come together."""
 
     __slots__ = (
+        "_clean_point",
         "_config",
         "_directory",
         "_files",
@@ -128,6 +133,7 @@ class _LogLoader:
         is_clean: bool,
         recovery_point: int,
         log_start_offset: int,
+        clean_point: int,
     ) -> None:
         self._directory = directory
         self._name = name
@@ -135,6 +141,7 @@ class _LogLoader:
         self._is_clean = is_clean
         self._is_epoch_file_lost = False
         self._log_start_offset = log_start_offset
+        self._clean_point = clean_point
         self._problems: list[str] = []
         self.now_ms = clock.wall_ms()
         self.recovery_point = recovery_point
@@ -261,12 +268,12 @@ class _LogLoader:
     def _ends_early(self, slot: int) -> bool:
         """Whether offsets are missing between the segment at `slot` and the next: its file came to disk in part.
 
-        Only compaction leaves such gaps on purpose.
+        Only compaction leaves such gaps on purpose. Its policy may have been taken from the topic since.
         """
         if slot + 1 == len(self.segments) or "compact" in self._config.cleanup_policy:
             return False
         next_offset, next_base = self._find_end(self.segments[slot]), self.segments[slot + 1].base_offset
-        if next_offset == next_base:
+        if next_offset == next_base or next_base <= self._clean_point:
             return False
         self._problems.append(f"offsets {next_offset} to {next_base - 1} are missing")
         return True

@@ -288,7 +288,7 @@ class LogManager:
             path = log.rename_for_delete()
             del self._logs[key]
             live.log_count -= 1
-            live.forget_start_offset(key, self._logs_in(live))
+            live.forget(key, self._logs_in(live), log.clean_point)
         except LogDirFailure as failure:
             self._on_failure(failure)
             return True
@@ -315,6 +315,11 @@ class LogManager:
         """Write the high watermarks."""
         for live in list(self._live.values()):
             live.checkpoint_high_watermarks(self._logs_in(live), self._background, self._done_in(live.path))
+
+    def checkpoint_clean_points(self) -> None:
+        """Write up to where logs are compacted."""
+        for live in list(self._live.values()):
+            live.checkpoint_clean_points(self._logs_in(live), self._background, self._done_in(live.path))
 
     def _logs_in(self, live: LiveDirectory) -> LogsByPartition:
         if len(self._live) == 1 and live.path in self._live:
