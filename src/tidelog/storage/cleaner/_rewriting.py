@@ -1,0 +1,170 @@
+"""The second pass of a cleaning: a group of segments written anew, as one, without what is no longer needed.
+
+Plain batches may be left to a compactor's run. What is decided here is what concerns whole batches: those of aborted
+transactions go, markers go when nobody needs them, and the last batch of a producer stays even when it has no records
+left, because the log knows the producer's sequence and epoch from it. Offsets, order, codecs and epochs stay.
+"""
+
+import os
+from typing import Final
+
+from tidelog.records.batch import (
+    CODEC_MASK,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    Record,
+    TimestampType,
+    read_header,
+    record_data,
+)
+from tidelog.records.builder import build_batch
+from tidelog.records.compression import Codec
+from tidelog.records.kernels.batches import emptied, rebuild
+from tidelog.records.kernels.compaction import Compactor, Rules, with_horizon
+from tidelog.records.legacy import iterate_legacy_records
+from tidelog.storage.cleaner._walk import Ended, Pace, log_path, walk
+from tidelog.storage.cleaner._walk import checked_header as checked
+from tidelog.storage.cleaner._window import BatchWindow
+from tidelog.storage.cleaner._writer import CleanedSegment
+from tidelog.storage.cleaner.jobs import CleanJob, GroupCleaned
+from tidelog.storage.cleaner.transactions import AbortedTransactions, TransactionTracker
+
+_LEGACY_ATTRIBUTES_POSITION: Final = 17
+_NS_PER_MS: Final = 1_000_000
+
+
+class Rewriter:
+    """Rewrites the groups of one job, in order: transactions reach from one into the next."""
+
+    def __init__(
+        self, job: CleanJob, compactor: Compactor, window: BatchWindow, aborted: AbortedTransactions, pace: Pace
+    ) -> None:
+        self._job = job
+        self._compactor = compactor
+        self._window = window
+        self._aborted = aborted
+        self._pace = pace
+        self._transactions = TransactionTracker()
+        self._producers = {tail.producer_id: tail for tail in job.producers}
+        offsets = sorted(tail.last_data_offset for tail in job.producers if tail.last_data_offset >= 0)
+        self._rules = Rules(job.now_ms, job.delete_retention_ms, offsets)
+        self._legacy_horizon_ns = _legacy_horizon_ns(job)
+        self._may_drop_legacy_tombstones = False
+        self._output: CleanedSegment
+        self.records_read = self.records_kept = 0
+        """Of batches that no compactor has seen."""
+
+    def rewrite(self, group: list[Ended]) -> GroupCleaned:
+        """Write a group of segments; it is on disk when this returns."""
+        job, base_offset = self._job, group[0].segment.base_offset
+        output = CleanedSegment(job.directory, base_offset, job.segment_index_bytes, job.index_interval_bytes)
+        self._output = output
+        try:
+            for segment, end_offset in group:
+                # From the full range of the segment, as its part of the transaction index is written anew as well.
+                self._transactions.expect(self._aborted.overlapping(segment.base_offset, end_offset))
+                path = log_path(job, segment)
+                modified_ns = os.stat(path).st_mtime_ns
+                self._may_drop_legacy_tombstones = modified_ns <= self._legacy_horizon_ns
+                walk(path, segment.size_bytes, self._window, self, self._pace)
+            inode = output.finish(self._transactions.take_still_indexed(), modified_ns)
+        except BaseException:
+            output.close()
+            output.discard()
+            raise
+        bases = tuple(segment.base_offset for segment, _ in group)
+        return GroupCleaned(bases, output.written_bytes, inode)
+
+    # As the reader of a walk
+
+    def run(self, buffer: bytearray, position: int, stop: int) -> int:
+        return self._compactor.rewrite_run(buffer, position, stop, self._rules, self._output)
+
+    def one(self, buffer: bytearray, position: int, size: int) -> None:
+        if buffer[position + MAGIC_POSITION] < MAGIC:
+            self._legacy(buffer, position, size)
+            return
+        header = checked(buffer, position, size)
+        keep = self._kept_control if header.is_control else self._kept_data
+        kept = keep(header, buffer, position)
+        if kept is None and header.has_producer_id and self._is_last_of_producer(header):
+            kept = emptied(header)
+        if kept is not None:
+            self._output.append(kept, header.last_offset, read_header(kept).max_timestamp)
+
+    def is_done(self) -> bool:
+        return False
+
+    def written_bytes(self) -> int:
+        return self._output.cursor.position
+
+    # Batches
+
+    def _kept_data(self, header: BatchHeader, buffer: bytearray, position: int) -> bytes | memoryview | None:
+        """What stays of a data batch; None when no record does."""
+        if self._transactions.on_data(header) or not header.record_count:
+            self.records_read += header.record_count
+            return None
+        filtered = self._compactor.filter_records(record_data(buffer, position, header), header, self._rules)
+        if filtered is None:
+            return memoryview(buffer)[position : position + header.size_bytes]
+        return rebuild(header, filtered) if filtered.record_count else None
+
+    def _kept_control(self, header: BatchHeader, buffer: bytearray, position: int) -> bytes | memoryview | None:
+        """What stays of a control batch: all of it until its horizon, which is set once nobody needs it any more."""
+        is_needed = not self._transactions.on_control(header, buffer, position)
+        self.records_read += header.record_count
+        horizon_ms = header.delete_horizon_ms
+        is_over = not is_needed and horizon_ms is not None and horizon_ms <= self._job.now_ms
+        if is_over or not header.record_count:
+            return None
+        self.records_kept += header.record_count
+        if is_needed or horizon_ms is not None:
+            return memoryview(buffer)[position : position + header.size_bytes]
+        horizon_ms = self._job.now_ms + self._job.delete_retention_ms
+        return rebuild(header, with_horizon(record_data(buffer, position, header), header, horizon_ms))
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        """Whether the log would forget a producer's last sequence, or its last epoch, without this batch."""
+        tail = self._producers.get(header.producer_id)
+        if tail is None:
+            return False
+        if tail.last_data_offset >= 0:
+            return header.last_offset == tail.last_data_offset
+        return header.is_control and header.producer_epoch == tail.producer_epoch
+
+    def _legacy(self, buffer: bytearray, position: int, size: int) -> None:
+        """A message of magic 0 or 1 stays as it is, or goes; a wrapper that loses some becomes a batch of today."""
+        message = memoryview(buffer)[position : position + size]
+        records = list(iterate_legacy_records(message))
+        may_drop = self._may_drop_legacy_tombstones
+        kept = [record for record in records if self._compactor.keeps(record, may_drop_tombstone=may_drop)]
+        self.records_read += len(records)
+        self.records_kept += len(kept)
+        if kept:
+            last_offset = records[-1].offset
+            attributes = buffer[position + _LEGACY_ATTRIBUTES_POSITION]
+            batch = message if len(kept) == len(records) else _as_batch(kept, last_offset, attributes)
+            self._output.append(batch, last_offset, max(record.timestamp for record in kept))
+
+
+def _as_batch(kept: list[Record], last_offset: int, attributes: int) -> bytes:
+    is_log_append_time = bool(attributes & LOG_APPEND_TIME_BIT)
+    return build_batch(
+        kept,
+        base_offset=kept[0].offset,
+        last_offset=last_offset,
+        codec=Codec(attributes & CODEC_MASK),
+        timestamp_type=TimestampType.LOG_APPEND_TIME if is_log_append_time else TimestampType.CREATE_TIME,
+        log_append_time=kept[0].timestamp if is_log_append_time else -1,
+    )
+
+
+def _legacy_horizon_ns(job: CleanJob) -> int:
+    """Old formats have no place for a horizon: their tombstones go by the age of the last clean segment."""
+    clean = [segment for segment in job.segments if segment.base_offset < job.first_dirty_offset]
+    if not clean:
+        return 0
+    return os.stat(log_path(job, clean[-1])).st_mtime_ns - job.delete_retention_ms * _NS_PER_MS

@@ -1,0 +1,73 @@
+"""Compactions that somebody asked for (`tidelog topic compact --now`), and what became of them.
+
+`LogCleaner` works them off before anything else. The outcome of the last request for each partition is kept, so that
+whoever asked can come back for it.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from tidelog.storage.checkpoints import TopicPartition
+
+
+class RequestState(StrEnum):
+    """How far a request is."""
+
+    WAITING = "waiting"
+    CLEANING = "cleaning"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class CompactionRequest(NamedTuple):
+    """A request: the bytes of the log when it was made, and when it was done."""
+
+    state: RequestState
+    bytes_before: int
+    bytes_after: int = -1
+    message: str = ""
+
+
+class CompactionRequests:
+    """Requests by partition, in the order in which they came."""
+
+    __slots__ = ("_requests",)
+
+    def __init__(self) -> None:
+        self._requests: dict[TopicPartition, CompactionRequest] = {}
+
+    def get(self, key: TopicPartition) -> CompactionRequest | None:
+        """The last request for a partition."""
+        return self._requests.get(key)
+
+    def waiting(self) -> list[TopicPartition]:
+        """Those that have not begun."""
+        return [key for key, request in self._requests.items() if request.state is RequestState.WAITING]
+
+    def add(self, key: TopicPartition, size_bytes: int) -> None:
+        """Somebody wants a partition compacted that has `size_bytes` now."""
+        self._requests.pop(key, None)
+        self._requests[key] = CompactionRequest(RequestState.WAITING, size_bytes)
+
+    def begin(self, key: TopicPartition) -> None:
+        self._change(key, RequestState.WAITING, RequestState.CLEANING)
+
+    def wait_again(self, key: TopicPartition) -> None:
+        """There is more to clean than one job could."""
+        self._change(key, RequestState.CLEANING, RequestState.WAITING)
+
+    def finish(self, key: TopicPartition, size_bytes: int) -> None:
+        """A cleaning is over. One that began before the request was made does not count."""
+        request = self._requests.get(key)
+        if request is not None and request.state is RequestState.CLEANING:
+            self._requests[key] = request._replace(state=RequestState.DONE, bytes_after=size_bytes)
+
+    def fail(self, key: TopicPartition, message: str) -> None:
+        request = self._requests.get(key)
+        if request is not None and request.state is RequestState.CLEANING:
+            self._requests[key] = request._replace(state=RequestState.FAILED, message=message)
+
+    def _change(self, key: TopicPartition, before: RequestState, after: RequestState) -> None:
+        request = self._requests.get(key)
+        if request is not None and request.state is before:
+            self._requests[key] = request._replace(state=after)

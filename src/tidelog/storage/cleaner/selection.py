@@ -1,0 +1,97 @@
+"""Which log is cleaned next, and which part of it: Kafka's rules, as functions of a log and the time.
+
+A log falls into a clean part, where each key occurs once, and a dirty part behind it. Of the dirty part, whatever is at
+or above the last stable offset (and so the high watermark), in the active segment, or younger than
+`min.compaction.lag.ms` is not cleaned yet. The dirtiest log is next, by the share of bytes that cleaning would look at
+for the first time. `max.compaction.lag.ms` makes a log due whatever its share.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tidelog.storage.log import Log
+from tidelog.storage.segment import Segment
+
+
+class Candidate(NamedTuple):
+    """A log and what there is to clean in it: from `first_dirty_offset` up to `end_offset`, where a segment begins."""
+
+    log: Log
+    first_dirty_offset: int
+    end_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    overdue_ms: int
+    """For how long the oldest dirty record has been there beyond `max.compaction.lag.ms`; 0 when it has not."""
+
+    @property
+    def dirty_ratio(self) -> float:
+        """The share of what would be read that is dirty."""
+        total_bytes = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total_bytes if total_bytes else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it may be cleaned now."""
+        if self.overdue_ms > 0 and self.cleanable_bytes > 0:
+            return True
+        return self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
+
+
+def examine(log: Log, now_ms: int) -> Candidate:
+    """What there is to clean in a log."""
+    first_dirty_offset = first_dirty(log)
+    uncleanable_offset = max(first_dirty_offset, _first_uncleanable(log, first_dirty_offset, now_ms))
+    # Whole segments only: what is not to be cleaned takes the rest of its segment along.
+    beyond = _inactive_since(log, uncleanable_offset)
+    end_offset = beyond[0].base_offset if beyond else log.active_segment.base_offset
+    cleanable = _between(log, min(first_dirty_offset, end_offset), end_offset)
+    clean = [segment for segment in log.segments if segment.base_offset < first_dirty_offset]
+    return Candidate(
+        log, first_dirty_offset, end_offset, _size(clean), _size(cleanable), _overdue(log, first_dirty_offset, now_ms)
+    )
+
+
+def first_dirty(log: Log) -> int:
+    """Where the dirty part begins. A clean point that is not within the log says nothing: all of it is dirty then."""
+    clean_point = log.clean_point
+    if log.log_start_offset <= clean_point <= log.log_end_offset:
+        return clean_point
+    return log.log_start_offset
+
+
+def _first_uncleanable(log: Log, first_dirty_offset: int, now_ms: int) -> int:
+    offset = min(log.last_stable_offset, log.active_segment.base_offset)
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        for segment in _inactive_since(log, first_dirty_offset):
+            if segment.base_offset >= offset:
+                break
+            if segment.largest_timestamp() > now_ms - lag_ms:
+                return segment.base_offset
+    return offset
+
+
+def _overdue(log: Log, first_dirty_offset: int, now_ms: int) -> int:
+    oldest_allowed_ms = now_ms - log.config.max_compaction_lag_ms
+    if oldest_allowed_ms <= 0:
+        return 0
+    timestamps = (segment.first_timestamp() for segment in _inactive_since(log, first_dirty_offset))
+    oldest_ms = min((timestamp for timestamp in timestamps if timestamp > 0), default=oldest_allowed_ms)
+    return max(oldest_allowed_ms - oldest_ms, 0)
+
+
+def _inactive_since(log: Log, offset: int) -> list[Segment]:
+    """The segment that `offset` lies in and those after it, without the active one."""
+    return [segment for segment in log.segments.since(offset) if segment is not log.active_segment]
+
+
+def _between(log: Log, start_offset: int, end_offset: int) -> list[Segment]:
+    """The segments with offsets in [start_offset, end_offset)."""
+    if start_offset >= end_offset:
+        return []
+    return [segment for segment in log.segments.since(start_offset) if segment.base_offset < end_offset]
+
+
+def _size(segments: Iterable[Segment]) -> int:
+    return sum(segment.size_bytes for segment in segments)

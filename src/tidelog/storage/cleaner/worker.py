@@ -1,0 +1,171 @@
+"""The cleaner's worker process: a job a line on its standard input, events on its standard output.
+
+    python -m tidelog.storage.cleaner.worker
+
+It ends when its input does, and when the broker that started it is gone. Records are handled by compiled kernels where
+NumPy and Numba are installed and the job is large enough to be worth loading them, else by plain Python: the outcome is
+the same. The process is nice to others, because a broker's latency matters more than how soon a log is clean.
+"""
+
+import contextlib
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, BinaryIO, Final
+
+from tidelog.records.errors import CorruptRecordError
+from tidelog.records.kernels.compaction import Compactor, PlainCompactor
+from tidelog.storage.cleaner._writer import SegmentTooLargeError
+from tidelog.storage.cleaner.cleaning import bytes_to_read, clean
+from tidelog.storage.cleaner.jobs import (
+    BUG,
+    CORRUPT,
+    IO,
+    CleanJob,
+    Event,
+    JobFailed,
+    Progress,
+    decode_job,
+    encode_event,
+)
+from tidelog.storage.cleaner.throttle import Throttle
+from tidelog.storage.errors import CorruptIndexError
+
+_COMPILED: Final = "tidelog.records.kernels.compaction_compiled"
+_WORTH_KERNELS_BYTES: Final = 4 * 1024 * 1024
+"""Below this, plain Python is done before the kernels are loaded."""
+
+_NICENESS: Final = 10
+_PROGRESS_MS: Final = 200
+
+
+class OrphanedError(Exception):
+    """The broker is gone; nobody would take the result."""
+
+
+def main() -> int:
+    """Serve jobs until there are no more."""
+    parent = os.getppid()
+    with contextlib.suppress(OSError):
+        os.nice(_NICENESS)
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    # Whatever a library prints must not get between the events.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        serve(sys.stdin.buffer, output, lambda: os.getppid() == parent)
+    except (OrphanedError, BrokenPipeError, KeyboardInterrupt):
+        return 1
+    return 0
+
+
+def serve(jobs: BinaryIO, output: BinaryIO, is_wanted: Callable[[], bool]) -> None:
+    """Do one job after the other."""
+    for line in jobs:
+        for event in do(decode_job(line), is_wanted, lambda event: _send(output, event)):
+            _send(output, event)
+
+
+def _send(output: BinaryIO, event: Event) -> None:
+    output.write(encode_event(event))
+
+
+def do(job: CleanJob, is_wanted: Callable[[], bool], report: Callable[[Event], None]) -> Iterator[Event]:
+    """The events of one job. Progress is reported from within, between two of them."""
+    started = time.monotonic()
+    pace = _Pacer(job, is_wanted, report)
+    try:
+        compactor, engine = new_compactor(job)
+        yield from clean(job, compactor, pace, lambda: round((time.monotonic() - started) * 1000), engine)
+    except (CorruptRecordError, CorruptIndexError, SegmentTooLargeError) as error:
+        yield JobFailed(CORRUPT, str(error))
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        yield JobFailed(IO, str(error), error.errno or 0)
+    except OrphanedError:
+        raise
+    except Exception as error:
+        yield JobFailed(BUG, f"{type(error).__name__}: {error}")
+
+
+def new_compactor(job: CleanJob) -> tuple[Compactor, str]:
+    """What does the work on records, and its name."""
+    total_bytes = bytes_to_read(job)
+    compiled = _compiled() if total_bytes >= _WORTH_KERNELS_BYTES else None
+    if compiled is None:
+        return PlainCompactor(job.map_bytes, job.map_load_factor), "plain"
+    records_max = job.end_offset - job.first_dirty_offset
+    compactor: Compactor = compiled.CompiledCompactor(
+        job.map_bytes, job.map_load_factor, secret=os.urandom(compiled.SECRET_BYTES), records_max=records_max
+    )
+    return compactor, "compiled"
+
+
+def _compiled() -> Any:
+    """The module of the kernels, None where it cannot be had. By name: only this process may load it."""
+    os.environ.setdefault("NUMBA_CACHE_DIR", kernel_cache_directory())
+    try:
+        return import_module(_COMPILED)
+    except Exception as error:
+        sys.stderr.write(f"cleaning without compiled kernels: {error}\n")
+        return None
+
+
+def kernel_cache_directory() -> str:
+    """Where compiled kernels are kept, apart for each state of their sources; a temporary place if there is no other.
+
+    Numba only notices when the file of a kernel itself has changed, not the files of those that it calls.
+    """
+    from hashlib import blake2b
+    from pathlib import Path
+    from tempfile import gettempdir
+
+    digest = blake2b(digest_size=8)
+    for path in sorted(Path(__file__).parents[2].joinpath("records", "kernels").glob("*.py")):
+        digest.update(path.read_bytes())
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    for base in (home, os.path.join(gettempdir(), f"tidelog-{os.getuid()}")):
+        directory = os.path.join(base, "tidelog", f"kernels-{digest.hexdigest()}")
+        with contextlib.suppress(OSError):
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+            if os.access(directory, os.W_OK):
+                return directory
+    return gettempdir()
+
+
+class _Pacer:
+    """Keeps to the rate, reports progress, and notices when nobody wants the work any more."""
+
+    def __init__(self, job: CleanJob, is_wanted: Callable[[], bool], report: Callable[[Event], None]) -> None:
+        self._throttle = Throttle(job.bytes_per_second_max, time.monotonic, self._sleep)
+        self._is_wanted = is_wanted
+        self._report = report
+        self._total_bytes = bytes_to_read(job)
+        self._done_bytes = 0
+        self._reported_at = time.monotonic()
+
+    def __call__(self, read_bytes: int, written_bytes: int) -> None:
+        self._done_bytes += read_bytes
+        self._check()
+        self._throttle.spend(read_bytes + written_bytes)
+
+    def _check(self) -> None:
+        if not self._is_wanted():
+            raise OrphanedError
+        if time.monotonic() - self._reported_at >= _PROGRESS_MS / 1000:
+            self._reported_at = time.monotonic()
+            self._report(Progress(self._done_bytes, self._total_bytes))
+
+    def _sleep(self, seconds: float) -> None:
+        """Never so long that an end of the broker goes unnoticed."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, _PROGRESS_MS / 1000))
+            self._check()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
