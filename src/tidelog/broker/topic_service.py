@@ -210,7 +210,8 @@ class TopicService:
                 continue
             try:
                 log = node.log_manager.get_log(topic.name, partition.index)
-                if log is None:
+                if log is None or log.topic_id != topic.topic_id:
+                    # Also where the log does not know its topic's id: a crash may have come before it was written.
                     config = config or self.config_of(topic.name)
                     log = node.log_manager.get_or_create_log(topic.name, partition.index, topic.topic_id, config)
             except LogDirFailure as failure:
