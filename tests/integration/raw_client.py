@@ -19,6 +19,7 @@ from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frames import encode_request, response_body_offset
 from tidelog.wire.messages import fetch as fetching
+from tidelog.wire.messages import list_offsets
 from tidelog.wire.messages import produce as producing
 
 TIMEOUT_S = 30.0
@@ -118,12 +119,20 @@ def records_of(values: Iterable[bytes], timestamp: int | None = None) -> list[Re
 
 
 def batch_of(
-    values: Sequence[bytes], *, codec: Codec = Codec.NONE, producer: tuple[int, int, int] | None = None
+    values: Sequence[bytes],
+    *,
+    codec: Codec = Codec.NONE,
+    producer: tuple[int, int, int] | None = None,
+    timestamp: int | None = None,
 ) -> bytes:
     """A batch as a producer makes it; `producer` is its id, its epoch and the first sequence."""
     producer_id, epoch, sequence = producer or (-1, -1, -1)
     return build_batch(
-        records_of(values), codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+        records_of(values, timestamp),
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
     )
 
 
@@ -173,10 +182,18 @@ def fetch_records(client: RawClient, topic: str, partition: int, offset: int = 0
             return records
 
 
-def end_offset(client: RawClient, topic: str, partition: int, timestamp: int = -1) -> int:
-    """The end of a partition, or with `timestamp` -2 its start."""
-    from tidelog.wire.messages import list_offsets
+def end_offset(client: RawClient, topic: str, partition: int) -> int:
+    """Where a partition ends for consumers."""
+    return offset_for_timestamp(client, topic, partition, -1)
 
+
+def start_offset(client: RawClient, topic: str, partition: int) -> int:
+    """Where a partition begins."""
+    return offset_for_timestamp(client, topic, partition, -2)
+
+
+def offset_for_timestamp(client: RawClient, topic: str, partition: int, timestamp: int) -> int:
+    """The first offset at or after a time."""
     asked = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
     request = messages.ListOffsetsRequest(topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[asked])])
     found = client.call(request, 5).topics[0].partitions[0]
