@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import DRIVERS, Driver
-from tidelog.testing import Broker
 
 
 @pytest.fixture(scope="module")

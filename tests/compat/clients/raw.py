@@ -10,7 +10,7 @@ import struct
 from types import TracebackType
 from typing import Self, TypeVar
 
-from tidelog.testing import Broker
+from tests.compat.clients.brokers import Broker
 from tidelog.wire.frames import encode_request, response_body_offset
 from tidelog.wire.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from tidelog.wire.messages.fetch import FetchPartition, FetchTopic, PartitionData

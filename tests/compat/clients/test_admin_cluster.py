@@ -11,10 +11,10 @@ from confluent_kafka.admin import AclOperation, OffsetSpec
 
 from tests.compat.clients.admins import confluent_admin, kafka_python_admin
 from tests.compat.clients.batches import numbered
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import DRIVERS, Message
 from tests.compat.clients.drivers.types import DEADLINE_S
 from tests.compat.clients.raw import RawConnection
-from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     DescribeClusterRequest,

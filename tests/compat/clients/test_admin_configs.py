@@ -13,10 +13,10 @@ from kafka.admin import ConfigResource as KafkaPythonResource
 from kafka.admin import ConfigResourceType as KafkaPythonType
 
 from tests.compat.clients.admins import confluent_admin, kafka_python_admin
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import DRIVERS, Driver, Message, Refused
 from tests.compat.clients.drivers.types import DEADLINE_S
 from tests.compat.clients.raw import RawConnection
-from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     AlterConfigsRequest,

@@ -6,9 +6,9 @@ import pytest
 
 from tests.compat.clients.admins import ADMINS, DEFAULT, Admin, TopicSpec, confluent_admin
 from tests.compat.clients.batches import batch, numbered
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import DRIVERS, Driver
 from tests.compat.clients.raw import RawConnection, fetch, produce
-from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     CreatePartitionsRequest,

@@ -5,9 +5,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.compat.clients.admins import ADMINS
 from tests.compat.clients.batches import batch, numbered
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import DRIVERS, Driver, Refused
 from tests.compat.clients.raw import RawConnection, fetch, produce
-from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import MetadataRequest, MetadataResponse
 from tidelog.wire.messages.metadata import MetadataRequestTopic, MetadataResponseTopic

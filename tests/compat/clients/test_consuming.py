@@ -9,9 +9,9 @@ from confluent_kafka.admin import AdminClient
 
 from tests.compat.clients import batches
 from tests.compat.clients.batches import batch, numbered
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import DRIVERS, Driver, Message
 from tests.compat.clients.raw import RawConnection, fetch, fetch_request, produce
-from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import FetchRequest, FetchResponse
 from tidelog.wire.messages.fetch import FetchPartition, FetchTopic

@@ -12,11 +12,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.compat.clients.admins import confluent_admin, kafka_python_admin
 from tests.compat.clients.batches import batch, numbered
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.conftest import MakeTopic
 from tests.compat.clients.drivers import DRIVERS, Driver
 from tests.compat.clients.drivers.types import DEADLINE_S
 from tests.compat.clients.raw import RawConnection, fetch, produce
-from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from tidelog.wire.messages.delete_records import (

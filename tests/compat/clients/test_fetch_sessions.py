@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.compat.clients.batches import batch, numbered, read
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.raw import RawConnection, produce
-from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
 from tidelog.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData

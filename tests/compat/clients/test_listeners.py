@@ -9,9 +9,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from tests.compat.clients.batches import numbered
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import Driver
 from tests.compat.clients.raw import RawConnection, fetch_request
-from tidelog.testing import Broker
 from tidelog.wire.messages import FetchResponse, MetadataRequest, MetadataResponse
 
 

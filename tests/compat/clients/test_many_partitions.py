@@ -9,8 +9,8 @@ import pytest
 
 from tests.compat.clients.admins import ADMINS, TopicSpec
 from tests.compat.clients.batches import numbered
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import Driver
-from tidelog.testing import Broker
 
 COUNT = 2000
 TOPIC = "wide"

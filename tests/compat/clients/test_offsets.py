@@ -3,10 +3,10 @@
 import pytest
 
 from tests.compat.clients.batches import batch, numbered
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.conftest import MakeTopic
 from tests.compat.clients.drivers import CODECS, Driver, Message
 from tests.compat.clients.raw import RawConnection, produce
-from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 from tidelog.wire.messages.list_offsets import (

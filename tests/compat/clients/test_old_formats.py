@@ -8,10 +8,10 @@ import pytest
 
 from tests.compat.clients import batches
 from tests.compat.clients.batches import batch, message_set, numbered
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.conftest import MakeTopic
 from tests.compat.clients.drivers import DRIVERS, Driver, Message
 from tests.compat.clients.raw import RawConnection, fetch, produce
-from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
 
 START_MS = 1_700_000_000_000

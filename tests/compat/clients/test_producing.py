@@ -5,9 +5,9 @@ import os
 import pytest
 
 from tests.compat.clients.batches import numbered
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.conftest import MakeTopic
 from tests.compat.clients.drivers import DRIVERS, Driver, Message, Refused
-from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
 
 LIBRDKAFKA = DRIVERS[0]

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.compat.clients.batches import batch, numbered
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.conftest import MakeTopic
 from tests.compat.clients.drivers import Driver
 from tests.compat.clients.raw import HungUp, RawConnection, fetch, produce, produce_request
-from tidelog.testing import Broker
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (

@@ -5,9 +5,9 @@ from itertools import permutations
 
 import pytest
 
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import CODECS, DRIVERS, Driver, Message, Stored
 from tests.compat.clients.drivers.types import CREATE_TIME
-from tidelog.testing import Broker
 
 MESSAGES = [
     Message(b"plain"),

@@ -7,11 +7,11 @@ import pytest
 
 from tests.compat.clients import batches
 from tests.compat.clients.batches import CODEC_NUMBERS, numbered
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.conftest import MakeTopic
 from tests.compat.clients.drivers import CODECS, DRIVERS, Driver, Message, Refused
 from tests.compat.clients.drivers.types import LOG_APPEND_TIME
 from tests.compat.clients.raw import RawConnection, fetch, produce
-from tidelog.testing import Broker
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import ApiVersionsRequest, ApiVersionsResponse
