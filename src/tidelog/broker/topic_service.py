@@ -229,7 +229,10 @@ class TopicService:
                     listener(hosted)
 
     def adopt_found(self) -> None:
-        """An empty tree and logs on disk: the data of another broker moves in, topic ids and all."""
+        """An empty tree and logs on disk: the data of another broker moves in, topic ids and all.
+
+        All topics at once: should the broker die half-way, the tree must not look as if the others had been deleted.
+        """
         node = self._node
         if node.image.topic_count():
             return
@@ -240,10 +243,12 @@ class TopicService:
             epoch = -1 if log is None else log.leader_epochs.latest_epoch
             found.setdefault(entry.topic, {})[entry.partition] = max(epoch, 0)
             ids[entry.topic] = entry.topic_id or NO_UUID
-        for name, epochs in found.items():
-            plan = topic_plans.plan_adopted_topic(
-                name, ids[name], epochs, node.broker_id, controller_epoch=self._controller_epoch
-            )
-            topic_plans.write_topic(node.store, plan)
+        epoch = self._controller_epoch
+        plans = [
+            topic_plans.plan_adopted_topic(name, ids[name], epochs, node.broker_id, controller_epoch=epoch)
+            for name, epochs in found.items()
+        ]
+        topic_plans.write_topics(node.store, plans)
+        for plan in plans:
             node.image.set_topic(plan.image())
-            logger.info("adopted topic %s with %d partitions found in log.dirs", name, len(plan.replicas))
+            logger.info("adopted topic %s with %d partitions found in log.dirs", plan.name, len(plan.replicas))

@@ -143,17 +143,24 @@ def plan_adopted_topic(
 
 def write_topic(store: Store, topic: NewTopic) -> None:
     """Make a topic: its assignment, its settings and the state of its partitions, all or nothing."""
-    assignment = TopicAssignment(topic.topic_id, tuple(map(ReplicaAssignment, topic.replicas)))
-    operations: list[Operation] = [
-        create_or_set(store, paths.config("topics", topic.name), encode_config(topic.overrides)),
-        Create(paths.topic(topic.name), encode_topic(assignment)),
-        Create(paths.partitions(topic.name)),
-        *_create_states(topic.name, 0, topic.states),
-    ]
     try:
-        store.multi(operations)
+        write_topics(store, (topic,))
     except NodeExistsError:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.") from None
+
+
+def write_topics(store: Store, topics: Sequence[NewTopic]) -> None:
+    """Make topics that are not there, all of them or none."""
+    operations: list[Operation] = []
+    for topic in topics:
+        assignment = TopicAssignment(topic.topic_id, tuple(map(ReplicaAssignment, topic.replicas)))
+        operations += (
+            create_or_set(store, paths.config("topics", topic.name), encode_config(topic.overrides)),
+            Create(paths.topic(topic.name), encode_topic(assignment)),
+            Create(paths.partitions(topic.name)),
+            *_create_states(topic.name, 0, topic.states),
+        )
+    store.multi(operations)
 
 
 def plan_partitions(
