@@ -24,6 +24,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tidelog.network.buffers import LARGE_BYTES
+
 if TYPE_CHECKING:
     from tidelog.network.socket_server import SocketServer
 
@@ -177,7 +179,7 @@ class Connection:
             if buffer is None:
                 received = self._recv_into(server.scratch)
                 if received:
-                    self._buffer = bytearray(server.scratch_view[:received])
+                    self._buffer = self._first_buffer(server.scratch_view[:received])
                     self._position, self._filled = 0, received
             elif self._filled < len(buffer):
                 with memoryview(buffer) as view:
@@ -239,19 +241,36 @@ class Connection:
         self._keep_rest(buffer, position, filled)
 
     def _keep_rest(self, buffer: bytearray, position: int, filled: int) -> None:
+        if not position:
+            return
         if position == filled:
             self._buffer = None
-        elif position:
+        else:
             # Handlers may hold views into the old buffer, so the incomplete frame moves to one of its own.
-            self._buffer = buffer[position:filled]
+            with memoryview(buffer) as view:
+                self._buffer = self._first_buffer(view[position:filled])
             self._position, self._filled = 0, filled - position
+        if len(buffer) >= LARGE_BYTES:
+            self.server.buffers.give_back(buffer)
+
+    def _first_buffer(self, arrived: memoryview) -> bytearray:
+        """A buffer for what arrived: a used one with room for the rest of a large frame, or just large enough."""
+        size = len(arrived)
+        if size >= LARGE_BYTES:
+            whole = 4 + int(_unpack_size(arrived, 0)[0])
+            used = self.server.buffers.take(whole, size) if whole > size else None
+            if used is not None:
+                used[:size] = arrived
+                return used
+        return bytearray(arrived)
 
     def _grow(self, buffer: bytearray, more: memoryview) -> None:
         """A larger buffer for an incomplete frame and what came: a few times what has arrived, at most the frame."""
         filled = self._filled
         arrived = filled + len(more)
         whole = 4 + int(_unpack_size(buffer, 0)[0]) if filled >= 4 else _FIRST_BUFFER_BYTES
-        grown = bytearray(max(arrived, min(max(arrived * 4, _FIRST_BUFFER_BYTES), whole)))
+        used = self.server.buffers.take(whole, arrived) if arrived <= whole else None
+        grown = used or bytearray(max(arrived, min(max(arrived * 4, _FIRST_BUFFER_BYTES), whole)))
         grown[:filled] = buffer
         grown[filled:arrived] = more
         self._buffer = grown
@@ -265,6 +284,8 @@ class Connection:
         if self.is_closed:
             return
         slots, out, server = self._slots, self._out, self.server
+        if not out and not self._paused and len(slots) == 1 and self._send_only_reply():
+            return
         while slots:
             slot = slots[0]
             reply = slot.reply
@@ -284,6 +305,30 @@ class Connection:
             self._resume(PIPELINE_IS_FULL)
         if self._held_bytes:
             self._release_held()
+
+    def _send_only_reply(self) -> bool:
+        """The usual case at little cost: one reply, all of it in memory, and a socket with room for it."""
+        slot = self._slots[0]
+        reply = slot.reply
+        if reply.__class__ is not bytes or not reply or self._held_bytes:
+            return False
+        try:
+            sent = self._send(reply)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            self.close()
+            return True
+        self._slots.clear()
+        if slot.abandon is None:
+            channel = self.server.channel
+            channel.queued_requests -= 1
+            channel.queued_bytes -= slot.request_bytes
+        if sent < len(reply):
+            self._out.append(reply)
+            self._out_sent = sent
+            self._pause(OUTPUT_IS_STUCK)
+        return True
 
     def hold(self, size: int) -> None:
         """A reply of so many bytes is made: a client that asks much and reads nothing must not fill the memory."""

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from tidelog.network.buffers import BufferPool
 from tidelog.network.connection import Connection, Dispatch
 from tidelog.network.limits import ConnectionQuotas, NetworkLimits, RequestChannel
 
@@ -55,6 +56,7 @@ class SocketServer:
         wall_ms: Callable[[], int],
     ) -> None:
         self.dispatch = dispatch
+        self.buffers = BufferPool()
         self.scratch = bytearray(SCRATCH_BYTES)
         self.scratch_view = memoryview(self.scratch)
         self.request_bytes_max = limits.request_bytes_max
@@ -221,6 +223,7 @@ class SocketServer:
         self._to_flush = []
         for connection in to_flush:
             connection.flush()
+        self.buffers.end_turn()
         if self._waiting_for_room:
             self._let_in_waiting()
 

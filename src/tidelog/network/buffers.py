@@ -1,0 +1,69 @@
+"""A few large buffers for frames that do not fit one read, used again instead of being allocated anew.
+
+Fresh memory is dear: it has to be zeroed, and every page of it faults once. A frame of a megabyte that gets a buffer
+which was used before costs one copy less and no fault at all.
+
+A buffer is free again when the turn that handled its frame has ended and nobody holds a view into it any more; one that
+is still in use then is simply not kept. Owned by the `SocketServer`; connections take and give back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LARGE_BYTES: Final = 64 << 10
+"""Smaller frames are not worth the trouble."""
+
+_BYTES_PER_ARRIVED_MAX: Final = 16
+_KEPT_BYTES_MAX: Final = 4 << 20
+_KEPT_MAX: Final = 8
+
+
+class BufferPool:
+    """Free buffers, smallest first."""
+
+    __slots__ = ("_free", "_used")
+
+    def __init__(self) -> None:
+        self._free: list[bytearray] = []
+        self._used: list[bytearray] = []
+
+    def take(self, size: int, arrived: int) -> bytearray | None:
+        """A buffer for a frame of `size` bytes of which `arrived` are here, if one is free that is not out of proportion.
+
+        It holds whatever it held before. The proportion keeps those who announce much and send little from getting any.
+        """
+        for position, buffer in enumerate(self._free):
+            if size <= len(buffer) <= arrived * _BYTES_PER_ARRIVED_MAX:
+                return self._free.pop(position)
+        return None
+
+    def give_back(self, buffer: bytearray) -> None:
+        """The frame in it was handed over; at the end of the turn it may be free."""
+        if LARGE_BYTES <= len(buffer) <= _KEPT_BYTES_MAX:
+            self._used.append(buffer)
+
+    def end_turn(self) -> None:
+        """Keep what nobody looks at any more."""
+        used = self._used
+        if not used:
+            return
+        for buffer in used:
+            if len(self._free) < _KEPT_MAX and _is_unseen(buffer):
+                self._free.append(buffer)
+        used.clear()
+        self._free.sort(key=len)
+
+    @property
+    def free_bytes(self) -> int:
+        return sum(map(len, self._free))
+
+
+def _is_unseen(buffer: bytearray) -> bool:
+    """Whether no view into the buffer exists: then, and only then, may it be resized."""
+    try:
+        buffer.append(0)
+    except BufferError:
+        return False
+    del buffer[-1]
+    return True
