@@ -1,0 +1,350 @@
+"""The sender: takes due batches to their leaders and carries out what the answers ask for.
+
+One turn: raise the epoch if a gap asks for it, give up what is out of time, ask who is due, drain and write one request
+after the other to each broker that can take one. Turns come with records, with answers and with a timer; between them
+nothing runs. All decisions are in the accumulator, the sequence book and `judge`; this module has the loop, the timer
+and the order of things.
+
+Outcomes are told (`_tell`) after the lock is released, because callbacks may send records.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from tidelog.client.aio.backoff import Backoff
+from tidelog.client.aio.connection import BrokerConnection
+from tidelog.client.aio.network import NetworkClient
+from tidelog.client.aio.producer.accumulator import NEVER, Accumulator
+from tidelog.client.aio.producer.batch import ProducerBatch, RecordsRefusedError
+from tidelog.client.aio.producer.frames import VERSION_MIN, produce_frame
+from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceBook
+from tidelog.client.aio.producer.settings import ProducerSettings
+from tidelog.client.aio.producer.transactions import Transactions
+from tidelog.client.aio.producer.verdicts import Verdict, judge
+from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
+from tidelog.client.errors import ClientError, DeadlinePassed, UnsupportedByBroker
+from tidelog.client.types import BrokerNode, TopicPartition
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
+from tidelog.wire.messages.produce import PartitionProduceResponse
+
+_LONGEST_SLEEP_MS: Final = 10_000
+
+# A batch refused with one of these may be in the log all the same.
+_MAYBE_STORED: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+
+
+class Sender:
+    """Sends what the accumulator holds."""
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        client: NetworkClient,
+        accumulator: Accumulator,
+        book: SequenceBook | None,
+        lock: AbstractContextManager[Any],
+        on_memory: Callable[[], None],
+    ) -> None:
+        self.transactions: Transactions | None = None
+        self.fatal: Exception | None = None
+        """Why nothing can be sent any more, if so."""
+        self._settings = settings
+        self._client = client
+        self._accumulator = accumulator
+        self._book = book
+        self._lock = lock
+        self._on_memory = on_memory
+        self._loop = asyncio.get_running_loop()
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_scheduled = False
+        self._identifying: asyncio.Task[None] | None = None
+        self._in_flight: dict[ProducerBatch, None] = {}
+        self._told: list[Callable[[], None]] = []
+
+    def wake(self) -> None:
+        """Have a turn soon. Only from the loop's thread."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def stop(self) -> None:
+        """No more turns."""
+        self._is_scheduled = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def fail_all(self, error: Exception, *, only_unsent: bool = False) -> None:
+        """Give up what waits, and unless `only_unsent` what is on its way too."""
+        with self._lock:
+            for batch in self._accumulator.take_all(only_unsent=only_unsent):
+                self._give_up(batch, error, ErrorCode.UNKNOWN_SERVER_ERROR)
+            if not only_unsent:
+                for batch in list(self._in_flight):
+                    del self._in_flight[batch]
+                    self._give_up(batch, error, ErrorCode.UNKNOWN_SERVER_ERROR, buffer_is_free=False)
+        self._tell()
+
+    # A turn.
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        now_ms = self._client.now_ms()
+        with self._lock:
+            self._prepare(now_ms)
+            ready = self._accumulator.ready(now_ms)
+            for node_id, queues in ready.nodes.items():
+                connection = self._client.ready_connection(node_id, self.wake)
+                while connection is not None:
+                    batches = self._accumulator.drain(queues, now_ms, self._settings.max_request_size)
+                    if not batches:
+                        break
+                    self._send(connection, batches, now_ms)
+                    connection = self._client.ready_connection(node_id, self.wake)
+            next_ms = min(ready.look_again_ms, self._accumulator.expiry_in_ms(now_ms))
+        if ready.has_leaderless:
+            self._client.request_refresh()
+        self._tell()
+        self._sleep(next_ms)
+
+    def _sleep(self, next_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if next_ms != NEVER and not self._is_scheduled:
+            self._timer = self._loop.call_later(max(1, min(next_ms, _LONGEST_SLEEP_MS)) / 1000, self.wake)
+
+    def _prepare(self, now_ms: int) -> None:
+        book = self._book
+        if book is not None:
+            book.bump_if_needed()
+            if book.needs_identity and not book.is_transactional and self._identifying is None and self.fatal is None:
+                self._identifying = self._client.spawn(self._identify())
+            if book.lost_track and self.transactions is not None:
+                self.transactions.fail(
+                    DeadlinePassed("records expired whose answer never came; whether they were stored is not known")
+                )
+        if self.transactions is not None:
+            for queue in self._accumulator.outside_transaction():
+                queue.is_in_transaction = self.transactions.may_send_to(queue.where)
+        self._expire(now_ms)
+
+    def _expire(self, now_ms: int) -> None:
+        if self._accumulator.expiry_in_ms(now_ms) > 0:
+            return
+        limit_ms = self._settings.delivery_timeout_ms
+        for batch in self._accumulator.expire(now_ms):
+            self._give_up_late(batch, f"not sent within delivery.timeout.ms={limit_ms}", buffer_is_free=True)
+        for batch in list(self._in_flight):
+            if now_ms - batch.created_ms >= limit_ms:
+                del self._in_flight[batch]
+                self._give_up_late(batch, f"not answered within delivery.timeout.ms={limit_ms}", buffer_is_free=False)
+
+    # Requests.
+
+    def _send(self, connection: BrokerConnection, batches: Sequence[ProducerBatch], now_ms: int) -> None:
+        settings = self._settings
+        try:
+            version = connection.version_of(ProduceRequest)
+            if version < VERSION_MIN:
+                raise UnsupportedByBroker(f"{connection.address} is older than record batches of magic 2")
+            correlation_id = connection.next_correlation_id()
+            frame = produce_frame(
+                version,
+                correlation_id,
+                settings.client_id,
+                None if self.transactions is None else self.transactions.transactional_id,
+                settings.acks,
+                settings.request_timeout_ms,
+                batches,
+            )
+            if settings.acks == 0:
+                connection.send_frame_without_reply(frame)
+            else:
+                future = connection.send_frame(frame, ApiKey.PRODUCE, version, correlation_id, ProduceResponse.decode)
+        except ClientError as error:
+            self._unsent(batches, error, now_ms)
+            return
+        if settings.acks == 0:
+            for batch in batches:
+                self._accumulator.unmute(batch)
+                self._stored(batch, -1, -1, buffer_is_free=False)
+            self.wake()
+            return
+        for batch in batches:
+            self._in_flight[batch] = None
+        future.add_done_callback(lambda done: self._answered(batches, done))
+
+    def _unsent(self, batches: Sequence[ProducerBatch], error: ClientError, now_ms: int) -> None:
+        """Nothing was written: a connection just lost counts as such, all else is final."""
+        is_retriable = reaction_to(error).is_retriable
+        for batch in batches:
+            self._accumulator.unmute(batch)
+            if is_retriable:
+                self._accumulator.requeue(batch, now_ms)
+            else:
+                self._give_up(batch, error, ErrorCode.UNSUPPORTED_VERSION)
+
+    def _answered(self, batches: Sequence[ProducerBatch], future: "asyncio.Future[ProduceResponse]") -> None:
+        now_ms = self._client.now_ms()
+        error = None if future.cancelled() else future.exception()
+        with self._lock:
+            if error is not None or future.cancelled():
+                lost = PartitionProduceResponse(
+                    error_code=ErrorCode.NETWORK_EXCEPTION, error_message=str(error), base_offset=-1
+                )
+                for batch in batches:
+                    self._settle(batch, lost, (), now_ms)
+                self._client.request_refresh()
+            else:
+                self._settle_all(batches, future.result(), now_ms)
+        self._tell()
+        self.wake()
+
+    def _settle_all(self, batches: Sequence[ProducerBatch], reply: ProduceResponse, now_ms: int) -> None:
+        nodes = [BrokerNode(each.node_id, each.host, each.port, each.rack) for each in reply.node_endpoints]
+        if len(batches) == 1:
+            self._settle(batches[0], reply.responses[0].partition_responses[0], nodes, now_ms)
+            return
+        told = {(topic.name, each.index): each for topic in reply.responses for each in topic.partition_responses}
+        for batch in batches:
+            self._settle(batch, told[batch.topic, batch.partition], nodes, now_ms)
+
+    # Answers.
+
+    def _settle(
+        self, batch: ProducerBatch, told: PartitionProduceResponse, nodes: Sequence[BrokerNode], now_ms: int
+    ) -> None:
+        self._accumulator.unmute(batch)
+        if batch not in self._in_flight:
+            return  # it was given up while it was on its way
+        del self._in_flight[batch]
+        if not told.error_code:
+            self._stored(batch, told.base_offset, told.log_append_time_ms)
+            return
+        if reaction_to(told.error_code) is Reaction.REFRESH_METADATA:
+            self._learn_leader(batch, told, nodes)
+        verdict = judge(
+            batch,
+            told.error_code,
+            told.log_start_offset,
+            settings=self._settings,
+            now_ms=now_ms,
+            book=self._book,
+            sequences=self._accumulator.queue_of(batch).sequences,
+        )
+        if verdict is Verdict.STORED:
+            self._stored(batch, told.base_offset, told.log_append_time_ms)
+        elif verdict is Verdict.DIVIDE:
+            self._accumulator.divide(batch)
+        elif verdict is Verdict.RETRY and self.fatal is None:
+            self._accumulator.requeue(batch, now_ms)
+        else:
+            self._give_up(
+                batch, _error_of(batch, told), told.error_code, may_be_stored=told.error_code in _MAYBE_STORED
+            )
+
+    def _learn_leader(self, batch: ProducerBatch, told: PartitionProduceResponse, nodes: Sequence[BrokerNode]) -> None:
+        leader = told.current_leader
+        where = TopicPartition(batch.topic, batch.partition)
+        if self._client.metadata.update_leader(where, leader.leader_id, leader.leader_epoch, nodes):
+            known = self._client.metadata.topic(batch.topic)
+            assert known is not None, "update_leader knew the topic"
+            self._accumulator.learn(known, self._client.metadata)
+        else:
+            self._client.request_refresh()
+
+    def _stored(
+        self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int, *, buffer_is_free: bool = True
+    ) -> None:
+        if self._book is not None:
+            sequences = self._accumulator.queue_of(batch).sequences
+            assert sequences is not None
+            self._book.completed(sequences, batch, base_offset)
+        self._accumulator.finish(batch, buffer_is_free=buffer_is_free)
+        self._told.append(lambda: batch.complete(base_offset, log_append_time_ms))
+
+    def _give_up(
+        self,
+        batch: ProducerBatch,
+        error: Exception,
+        code: int,
+        *,
+        may_be_stored: bool = False,
+        buffer_is_free: bool = True,
+    ) -> None:
+        if self._book is not None and batch.has_sequence:
+            sequences = self._accumulator.queue_of(batch).sequences
+            assert sequences is not None
+            if may_be_stored:
+                self._book.given_up_unanswered(sequences, batch)
+            else:
+                self._book.failed(sequences, batch, code)
+        self._accumulator.finish(batch, buffer_is_free=buffer_is_free)
+        if self.transactions is not None:
+            self.transactions.fail(error)
+        self._told.append(lambda: batch.fail(error))
+
+    def _give_up_late(self, batch: ProducerBatch, why: str, *, buffer_is_free: bool) -> None:
+        error = DeadlinePassed(f"{batch.count} records for {batch.topic}-{batch.partition} {why}")
+        self._give_up(batch, error, ErrorCode.REQUEST_TIMED_OUT, may_be_stored=True, buffer_is_free=buffer_is_free)
+
+    def _tell(self) -> None:
+        """Tell outcomes, in the order in which they became known."""
+        told, self._told = self._told, []
+        if told:
+            for tell in told:
+                tell()
+            self._on_memory()
+
+    # Identity.
+
+    async def _identify(self) -> None:
+        """Get a producer id; retried until it is there, since nothing can be sent without."""
+        failures = 0
+        try:
+            while self._book is not None and self._book.needs_identity:
+                try:
+                    await self._ask_identity(self._book)
+                except (ApiError, ClientError) as error:
+                    if not reaction_to(error).is_retriable:
+                        self.fatal = error
+                        self.fail_all(error)
+                        return
+                    failures += 1
+                    await asyncio.sleep(self._backoff.after(failures) / 1000)
+        finally:
+            self._identifying = None
+            self.wake()
+
+    async def _ask_identity(self, book: SequenceBook) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=self._settings.transaction_timeout_ms
+        )
+        reply = await self._client.send_to_any(request, InitProducerIdResponse)
+        if reply.error_code:
+            code = error_code_of(reply.error_code)
+            raise ApiError(code, f"no producer id: {code.text}")
+        with self._lock:
+            book.take_identity(ProducerIdentity(reply.producer_id, reply.producer_epoch))
+
+
+def _error_of(batch: ProducerBatch, told: PartitionProduceResponse) -> ApiError:
+    code = error_code_of(told.error_code)
+    error = ApiError(code, f"{batch.topic}-{batch.partition}: {told.error_message or code.text}")
+    if told.record_errors:
+        return RecordsRefusedError(
+            error, {each.batch_index: each.batch_index_error_message for each in told.record_errors}
+        )
+    return error

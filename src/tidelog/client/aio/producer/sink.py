@@ -1,0 +1,214 @@
+"""Where records enter: the hot path of `send`, and the slower one behind it.
+
+`append` handles what nearly every call is: bytes for a topic that is known, into a batch that has room. Whatever is
+different makes it return None, and `place` does it properly: checks, headers, the choice of a partition, a new batch.
+What neither can do without waiting, `place` names as `Missing` for the caller to wait for.
+
+`gate` holds the topics that may be sent to without a second look. It is emptied while sending is not allowed at all
+(closed, outside a transaction, after an error), which costs the hot path nothing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from time import time_ns
+from typing import Any
+
+from tidelog.client.aio.producer.accumulator import Accumulator, Lane, PartitionQueue
+from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, estimated_bytes
+from tidelog.client.aio.producer.buffer_pool import BufferPool
+from tidelog.client.aio.producer.delivery import Delivery
+from tidelog.client.aio.producer.partitioners import choose_sticky, own_partitioner
+from tidelog.client.aio.producer.settings import ProducerSettings
+from tidelog.client.errors import RecordTooLarge, SerializationFailed
+from tidelog.client.partitioner import partition_for_key
+from tidelog.records.batch import HEADER_BYTES
+from tidelog.records.bulk import RECORD_OVERHEAD_BYTES
+
+Headers = Sequence[tuple[str, bytes | None]]
+GivenHeaders = Headers | Mapping[str, bytes | None] | None
+
+
+class Missing(Enum):
+    """What keeps a record from being taken now."""
+
+    METADATA = "metadata"
+    MEMORY = "memory"
+
+
+class RecordSink:
+    """Puts records into batches. Not safe to share between threads without a lock."""
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        accumulator: Accumulator,
+        pool: BufferPool,
+        *,
+        on_work: Callable[[], None],
+        make_delivery: Callable[[ProducerBatch, int], Any] = Delivery,
+    ) -> None:
+        self.gate: dict[str, Lane] = {}
+        self._settings = settings
+        self._accumulator = accumulator
+        self._pool = pool
+        self._on_work = on_work
+        self._deliver = make_delivery
+        self._own_partitioner = own_partitioner(settings.partitioner_class)
+        self.takes_shortcuts = self._own_partitioner is None and not settings.partitioner_ignore_keys
+        """Whether `append` may choose partitions, so that topics may be put into the gate."""
+        self._record_bytes_max = min(settings.max_request_size, settings.buffer_memory)
+
+    def append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: GivenHeaders,
+        timestamp_ms: int | None,
+        on_delivery: DeliveryCallback | None,
+    ) -> Any:
+        """A delivery if the record fits an open batch, else None and nothing has happened."""
+        lane = self.gate.get(topic)
+        if lane is None or headers or partition is not None or on_delivery is not None:
+            return None
+        if key is None:
+            queue = lane.sticky
+            size = RECORD_OVERHEAD_BYTES
+        elif key.__class__ is bytes:
+            queue = lane.queues[partition_for_key(key, lane.partition_count)]
+            size = RECORD_OVERHEAD_BYTES + len(key)
+        else:
+            return None
+        if value.__class__ is bytes:
+            size += len(value)
+        elif value is not None:
+            return None
+        batch = queue.open  # type: ignore[union-attr]
+        if batch is None:
+            return None
+        size += batch.size_bytes
+        if size > batch.limit_bytes:
+            return None
+        batch.size_bytes = size
+        records = batch.records
+        index = len(records)
+        records.append((time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms, key, value, ()))
+        return self._deliver(batch, index)
+
+    def place(
+        self,
+        lane: Lane,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: GivenHeaders,
+        timestamp_ms: int | None,
+        on_delivery: DeliveryCallback | None,
+        now_ms: int,
+    ) -> Any:
+        """A delivery, or `Missing`. Raises SerializationFailed, RecordTooLarge or ValueError for what can never be."""
+        record = (
+            time_ns() // 1_000_000 if timestamp_ms is None else _checked_timestamp(timestamp_ms),
+            _as_bytes("key", key),
+            _as_bytes("value", value),
+            read_only_headers(headers),
+        )
+        size = estimated_bytes(record)
+        if size + HEADER_BYTES > self._record_bytes_max:
+            raise self._too_large(lane.topic, size + HEADER_BYTES)
+        queue = self._choose(lane, record[1], record[2], partition, size)
+        if queue is None:
+            return Missing.METADATA
+        batch = queue.open
+        if batch is None or batch.size_bytes + size > batch.limit_bytes:
+            batch = self._accumulator.begin_batch(queue, size, now_ms)
+            if batch is None:
+                return Missing.MEMORY
+            lane.last_used_ms = now_ms
+            if queue is lane.sticky:
+                lane.sticky_batch = batch
+            self._on_work()
+        index = len(batch.records)
+        batch.records.append(record)
+        batch.size_bytes += size
+        if on_delivery is not None:
+            batch.add_callback(index, on_delivery)
+        return self._deliver(batch, index)
+
+    def place_batch(
+        self, lane: Lane, partition: int, data: bytes | bytearray | memoryview, record_count: int, now_ms: int
+    ) -> Any:
+        """The delivery of a whole encoded batch (of its first record), or `Missing`."""
+        if len(data) > self._record_bytes_max:
+            raise self._too_large(lane.topic, len(data))
+        if partition >= lane.partition_count:
+            return Missing.METADATA
+        batch = self._accumulator.add_prebuilt(lane.queues[partition], data, record_count, now_ms)
+        if batch is None:
+            return Missing.MEMORY
+        lane.last_used_ms = now_ms
+        self._on_work()
+        return self._deliver(batch, 0)
+
+    def _choose(
+        self, lane: Lane, key: bytes | None, value: bytes | None, partition: int | None, size: int
+    ) -> PartitionQueue | None:
+        """The queue of a record; None if it names a partition that is not known."""
+        if partition is None:
+            if self._own_partitioner is not None:
+                partition = self._own_partitioner(lane.topic, key, value, lane.partition_count)
+            elif key is not None and not self._settings.partitioner_ignore_keys:
+                partition = partition_for_key(key, lane.partition_count)
+            else:
+                return self._sticky(lane, size)
+        if partition < 0:
+            raise ValueError(f"partition {partition} of {lane.topic!r} is negative")
+        return lane.queues[partition] if partition < lane.partition_count else None
+
+    def _sticky(self, lane: Lane, size: int) -> PartitionQueue:
+        queue, last = lane.sticky, lane.sticky_batch
+        is_spent = queue is None or queue.partition >= lane.partition_count
+        if queue is not None and last is not None:
+            is_open = queue.open is last
+            is_full = last.size_bytes + size > last.limit_bytes
+            if is_full or not is_open:
+                lane.sticky_bytes += last.size_bytes
+                lane.sticky_batch = None
+                is_spent = is_spent or is_full or lane.sticky_bytes >= self._settings.batch_size
+        if queue is None or is_spent:
+            queue = choose_sticky(lane, is_adaptive=self._settings.partitioner_adaptive_partitioning_enable)
+            lane.sticky, lane.sticky_batch, lane.sticky_bytes = queue, queue.open, 0
+        return queue
+
+    def _too_large(self, topic: str, size: int) -> RecordTooLarge:
+        name = "max.request.size" if self._record_bytes_max == self._settings.max_request_size else "buffer.memory"
+        return RecordTooLarge(f"a record of {size} bytes for {topic!r} is beyond {name}={self._record_bytes_max}")
+
+
+def read_only_headers(given: GivenHeaders) -> tuple[tuple[str, bytes | None], ...]:
+    """Headers as a tuple that nobody can change any more."""
+    if not given:
+        return ()
+    pairs = given.items() if isinstance(given, Mapping) else given
+    headers = tuple([(name, content) for name, content in pairs])
+    for name, content in headers:
+        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
+            raise SerializationFailed(f"header {name!r}={content!r} is not a pair of text and bytes")
+    return headers
+
+
+def _as_bytes(what: str, given: Any) -> bytes | None:
+    if given is None or given.__class__ is bytes:
+        return given
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise SerializationFailed(
+        f"a {what} of type {type(given).__name__} cannot be sent as it is: encode it, or set {what}.serializer"
+    )
+
+
+def _checked_timestamp(timestamp_ms: int) -> int:
+    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms < 1 << 63:
+        raise ValueError(f"timestamp {timestamp_ms!r} is not a number of milliseconds since 1970")
+    return timestamp_ms

@@ -1,0 +1,48 @@
+"""What becomes of a batch after its answer: one decision, taken without clocks or sockets by those who know.
+
+The sender asks once per batch and answer, and carries out what is decided.
+"""
+
+from enum import Enum
+
+from tidelog.client.aio.producer.batch import ProducerBatch
+from tidelog.client.aio.producer.sequences import PartitionSequences, SequenceBook
+from tidelog.client.aio.producer.settings import ProducerSettings
+from tidelog.client.aio.reactions import reaction_to
+from tidelog.wire.errors import ErrorCode
+
+
+class Verdict(Enum):
+    """What to do with a batch."""
+
+    STORED = "stored"
+    RETRY = "retry"
+    DIVIDE = "divide"
+    FAIL = "fail"
+
+
+def judge(
+    batch: ProducerBatch,
+    code: int,
+    log_start_offset: int,
+    *,
+    settings: ProducerSettings,
+    now_ms: int,
+    book: SequenceBook | None,
+    sequences: PartitionSequences | None,
+) -> Verdict:
+    """The fate of `batch`, which a broker answered with `code`; a lost connection counts as NETWORK_EXCEPTION."""
+    if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        # A duplicate so old that the broker forgot its offset is stored all the same.
+        return Verdict.STORED
+    if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE) and batch.count > 1:
+        return Verdict.DIVIDE
+    is_out_of_time = now_ms - batch.created_ms >= settings.delivery_timeout_ms
+    if is_out_of_time or batch.attempts >= settings.retries:
+        return Verdict.FAIL
+    may_retry = None
+    if book is not None and sequences is not None:
+        may_retry = book.may_retry(sequences, batch, code, log_start_offset)
+    if may_retry is None:
+        may_retry = reaction_to(code).is_retriable
+    return Verdict.RETRY if may_retry else Verdict.FAIL
