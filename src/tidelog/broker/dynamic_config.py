@@ -40,5 +40,6 @@ class DynamicConfig:
         node.config_layers = load_dynamic_layers(node.store, node.broker_id, self._static)
         node.config = node.config_layers.config
         node.socket_server.update_limits(network_limits(node.config))
+        node.cleaning.update_config(node.config)
         if topic_config({}, before) != topic_config({}, node.config):
             node.topics.apply_all_configs()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidelog.broker.background import BackgroundPool, Flusher
+from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.routes import Route
 from tidelog.broker.topic_service import TopicService
@@ -26,6 +27,7 @@ class Node:
     __slots__ = (
         "background",
         "broker_id",
+        "cleaning",
         "clock",
         "config",
         "config_layers",
@@ -46,6 +48,7 @@ class Node:
 
     background: BackgroundPool
     broker_id: int
+    cleaning: CleanerService
     clock: Clock
     config: BrokerConfig
     config_layers: ConfigLayers

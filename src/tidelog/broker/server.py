@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidelog.broker.background import BackgroundPool, Flusher
+from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.dispatcher import Dispatcher
 from tidelog.broker.dynamic_config import DynamicConfig
@@ -95,6 +96,9 @@ class Server:
             background=node.background,
             flush=node.flusher.flush,
             on_failure=self._on_log_dir_failure,
+        )
+        node.cleaning = CleanerService(
+            config, node.log_manager, self._clock, node.scheduler, node.background, self._on_log_dir_failure
         )
         node.replica_manager = ReplicaManager(
             -1,
@@ -204,6 +208,8 @@ class Server:
     def _start_tasks(self) -> None:
         node = self._node
         node.log_manager.start_tasks()
+        node.cleaning.update_config(node.config)
+        node.cleaning.start()
         idle_ms = node.config.connections_max_idle_ms
         if idle_ms > 0:
             period_ms = max(idle_ms // _IDLE_CHECKS, 10)
@@ -228,6 +234,7 @@ class Server:
 
     def _on_directory_gone(self, failure: LogDirFailure) -> None:
         gone = self._node.log_manager.handle_log_dir_failure(failure.directory, failure.cause)
+        self._node.cleaning.abort_in(failure.directory)
         if gone.is_last and self._failed is not None and not self._failed.done():
             logger.critical("every log directory has failed: the broker stops")
             self._failed.set_result(failure)
@@ -249,6 +256,7 @@ class Server:
         node.socket_server.close()
         node.scheduler.cancel_all()
         self._driver.stop()
+        await node.cleaning.stop()
         await node.flusher.drain()
         node.log_manager.close()
         node.store.close()

@@ -16,7 +16,8 @@ from typing import Final, Protocol
 from tidelog.storage._background import Background
 from tidelog.storage._files import sync_path
 from tidelog.storage.checkpoints import TopicPartition
-from tidelog.storage.cleaner._planning import CleanerConfig, job_for
+from tidelog.storage.cleaner._planning import CleanerConfig as CleanerConfig
+from tidelog.storage.cleaner._planning import job_for
 from tidelog.storage.cleaner.jobs import (
     IO,
     CleanJob,
@@ -135,7 +136,7 @@ class LogCleaner:
         """Begin to look for dirty logs, from now on."""
         if self._config.is_enabled:
             period_ms = max(min(_LOOK_MS, self._config.backoff_ms), 1)
-            self._scheduler.schedule("log-cleaner", self.look, period_ms, period_ms)
+            self._scheduler.schedule("log-cleaner", self.look, 0, period_ms)
 
     def stop(self) -> None:
         """End everything under way; what was not swapped in is lost and will be done again."""

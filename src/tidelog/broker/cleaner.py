@@ -1,0 +1,205 @@
+"""The log cleaner of a running broker: the core of `storage.cleaner`, with processes for its workers.
+
+A process is started with the first job that needs one, kept for the next, and let go after a minute without any, so
+that a broker with nothing to clean has neither its memory nor its start-up to pay for. A process that dies, is killed
+or prints nonsense costs the job it was at.
+
+The core itself is imported a second after the start, when it looks around for the first time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tidelog.broker.background import BackgroundPool
+    from tidelog.config import BrokerConfig
+    from tidelog.storage.cleaner.jobs import CleanJob, Event
+    from tidelog.storage.cleaner.manager import LogCleaner
+    from tidelog.storage.errors import LogDirFailure
+    from tidelog.storage.log_manager import LogManager
+    from tidelog.timing import Clock, Scheduler
+
+_MODULE: Final = "tidelog.storage.cleaner.worker"
+_FIRST_LOOK_MS: Final = 1000
+_IDLE_S: Final = 60.0
+_LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A group may be made of very many segments, each of which is named in one line."""
+
+
+class CleanerService:
+    """The cleaner and its processes, started and stopped together. `Server` owns it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        logs: LogManager,
+        clock: Clock,
+        scheduler: Scheduler,
+        background: BackgroundPool,
+        on_failure: Callable[[LogDirFailure], None],
+    ) -> None:
+        self._config = config
+        self._logs = logs
+        self._clock = clock
+        self._scheduler = scheduler
+        self._background = background
+        self._on_failure = on_failure
+        self._processes: list[WorkerProcess] = []
+        self._cleaner: LogCleaner | None = None
+
+    def core(self) -> LogCleaner:
+        """The cleaner itself, made when it is first needed."""
+        if self._cleaner is None:
+            from tidelog.storage.cleaner.manager import CleanerConfig, LogCleaner
+
+            self._cleaner = LogCleaner(
+                CleanerConfig.of(self._config),
+                self._logs,
+                self._clock,
+                self._scheduler,
+                self._new_worker,
+                background=self._background,
+                on_failure=self._on_failure,
+            )
+        return self._cleaner
+
+    def _new_worker(self) -> WorkerProcess:
+        process = WorkerProcess()
+        self._processes.append(process)
+        return process
+
+    def start(self) -> None:
+        """Begin, a little later, to look for dirty logs."""
+        if self._config.log_cleaner_enable:
+            self._scheduler.schedule("log-cleaner", lambda: self.core().start(), _FIRST_LOOK_MS)
+
+    def update_config(self, config: BrokerConfig) -> None:
+        """Follow changed settings."""
+        self._config = config
+        if self._cleaner is not None:
+            from tidelog.storage.cleaner.manager import CleanerConfig
+
+            self._cleaner.update_config(CleanerConfig.of(config))
+
+    def abort_in(self, directory: str) -> None:
+        """A log directory is gone: stop cleaning in it."""
+        if self._cleaner is not None:
+            self._cleaner.abort_in(directory)
+
+    async def stop(self) -> None:
+        """End the jobs under way and wait until no process is left."""
+        if self._cleaner is not None:
+            self._cleaner.stop()
+        for process in self._processes:
+            await process.wait_closed()
+
+
+class WorkerProcess:
+    """A `Worker` that is a process of its own, while there is need for it."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._conversation: asyncio.Task[None] | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def begin(self, job: CleanJob, on_event: Callable[[Event], None], on_lost: Callable[[str], None]) -> None:
+        """Have the process do a job."""
+        assert self._conversation is None, "a worker does one job at a time"
+        self._stay()
+        self._conversation = asyncio.get_running_loop().create_task(self._converse(job, on_event, on_lost))
+
+    def abandon(self, on_gone: Callable[[], None]) -> None:
+        """Kill the process: it is in the middle of something that nobody wants any more."""
+        conversation, self._conversation = self._conversation, None
+        if conversation is not None and conversation is not asyncio.current_task():
+            conversation.cancel()
+        self._end(kill=True, on_gone=on_gone)
+
+    def close(self) -> None:
+        """Let the process end; `wait_closed` returns when it has."""
+        self.abandon(_nothing)
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing is left of what was ended."""
+        while self._ending:
+            await asyncio.gather(*self._ending, return_exceptions=True)
+
+    async def _converse(self, job: CleanJob, on_event: Callable[[Event], None], on_lost: Callable[[str], None]) -> None:
+        from tidelog.storage.cleaner.jobs import JobDone, JobFailed, decode_event, encode_job
+
+        try:
+            process = self._process or await self._spawn()
+            assert process.stdin is not None, "the process was started with pipes"
+            assert process.stdout is not None, "the process was started with pipes"
+            process.stdin.write(encode_job(job))
+            while line := await process.stdout.readline():
+                event = decode_event(line)
+                if isinstance(event, JobDone | JobFailed):
+                    self._conversation = None
+                    self._rest()
+                on_event(event)
+                if self._conversation is not asyncio.current_task():
+                    return
+            why = f"the cleaner's worker ended with code {await process.wait()}"
+        except (OSError, ValueError) as error:
+            why = f"the cleaner's worker failed: {error}"
+        self._conversation = None
+        self._end(kill=True, on_gone=_nothing)
+        on_lost(why)
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-m",
+            _MODULE,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=_environment(),
+            limit=_LINE_BYTES_MAX,
+        )
+        return self._process
+
+    def _rest(self) -> None:
+        """The job is done. The process stays for a while, in case there is another."""
+        self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_S, self._end)
+
+    def _stay(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+
+    def _end(self, *, kill: bool = False, on_gone: Callable[[], None] | None = None) -> None:
+        """Let go of the process, or kill it; `on_gone` is called when it has ended."""
+        self._stay()
+        process, self._process = self._process, None
+        task = asyncio.get_running_loop().create_task(_wait_for_end(process, kill, on_gone or _nothing))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+
+async def _wait_for_end(process: asyncio.subprocess.Process | None, kill: bool, on_gone: Callable[[], None]) -> None:
+    if process is not None:
+        if kill and process.returncode is None:
+            process.kill()
+        if process.stdin is not None:
+            process.stdin.close()
+        await process.wait()
+    on_gone()
+
+
+def _environment() -> dict[str, str]:
+    """Ours, such that the process finds the same package as we did."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    inherited = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, inherited]) if inherited else root}
+
+
+def _nothing() -> None:
+    return
