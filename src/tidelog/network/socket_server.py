@@ -264,7 +264,10 @@ class SocketServer:
             self._accept_on(endpoint)
 
     def close(self) -> None:
+        """Send what is answered already, then end everything."""
         self.stop_accepting()
+        for connection in self._to_flush:
+            connection.flush()
         for endpoint in self._endpoints:
             endpoint.socket.close()
         for connection in list(self.connections.values()):
