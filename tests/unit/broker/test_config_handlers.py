@@ -56,6 +56,7 @@ def context() -> Any:
         image=image,
         limits=limits,
         socket_server=SimpleNamespace(update_limits=limits.append),
+        cleaning=SimpleNamespace(update_config=lambda _config: None),
         store=store,
         topics=FakeTopics(),
         clock=ManualClock(),
