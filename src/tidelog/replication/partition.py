@@ -12,6 +12,7 @@ from typing import Final
 
 from tidelog.storage.log import Log
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
+from tidelog.storage.verification import VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
 
 NO_LEADER: Final = -1
@@ -70,7 +71,12 @@ class Partition:
     # --- in ---
 
     def append(
-        self, records: bytearray | memoryview, acks: int, now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: bytearray | memoryview,
+        acks: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: VerificationGuard | None = None,
     ) -> LogAppendInfo:
         """Stage records on the leader's log; raises ApiError for what the producer must be told."""
         if not self.is_leader:
@@ -82,7 +88,7 @@ class Partition:
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"{self.topic}-{self.index} has {len(self.isr)} in-sync replicas, min.insync.replicas is {needed}",
                 )
-        return self.log.append_as_leader(records, self.leader_epoch, now_ms, origin)
+        return self.log.append_as_leader(records, self.leader_epoch, now_ms, origin, guard)
 
     def advance_high_watermark(self) -> bool:
         """Move the high watermark to what every in-sync replica has; True when it moved."""

@@ -12,6 +12,7 @@ from tidelog.records.batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     TimestampType,
     check_crc,
@@ -31,6 +32,7 @@ from tidelog.storage.errors import AppendOffsetError
 from tidelog.storage.producer_state import BatchMetadata
 from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
+from tidelog.storage.verification import VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -70,7 +72,12 @@ def rules_of(config: LogConfig) -> AppendRules:
 
 
 def append_checked(
-    log: "Log", records: memoryview, leader_epoch: int, now_ms: int, origin: AppendOrigin
+    log: "Log",
+    records: memoryview,
+    leader_epoch: int,
+    now_ms: int,
+    origin: AppendOrigin,
+    guard: VerificationGuard | None = None,
 ) -> LogAppendInfo:
     """Append after checking everything that there is to check; what `Log.append_as_leader` does in the other cases."""
     log.check_usable()
@@ -90,7 +97,7 @@ def append_checked(
     batch = memoryview(validated.records)
     header = read_header(batch)
     if header.producer_id >= 0:
-        duplicate = check_producer(log, header, origin)
+        duplicate = check_producer(log, header, origin, guard)
         if duplicate is not None:
             return duplicate
     marker = _marker_of(log, header, batch, origin)
@@ -110,7 +117,9 @@ def append_checked(
     )
 
 
-def check_producer(log: "Log", header: BatchHeader, origin: AppendOrigin = AppendOrigin.CLIENT) -> LogAppendInfo | None:
+def check_producer(
+    log: "Log", header: BatchHeader, origin: AppendOrigin, guard: VerificationGuard | None
+) -> LogAppendInfo | None:
     """Refuse a batch that is out of order, or say what is already there if it is a client's retry, or None."""
     state = log.producer_state
     entry = state.producers.get(header[9])
@@ -118,13 +127,17 @@ def check_producer(log: "Log", header: BatchHeader, origin: AppendOrigin = Appen
         entry is not None
         and header[11] == (entry.last_sequence + 1) & _SEQUENCE_MASK
         and header[10] == entry.producer_epoch
-        and entry.transaction_first_offset < 0
+        and (header[5] & TRANSACTIONAL_BIT if entry.transaction_first_offset >= 0 else guard is None)
     ):
         return None
     if state.is_recall_due and entry is not None:
         recall_batches(log)
     duplicate = state.check(header, origin)
-    return None if duplicate is None else _already_there(log, header, duplicate)
+    if duplicate is not None:
+        return _already_there(log, header, duplicate)
+    if guard is not None and header.is_transactional:
+        state.check_verified(header, guard)
+    return None
 
 
 def _already_there(log: "Log", header: BatchHeader, duplicate: BatchMetadata) -> LogAppendInfo:

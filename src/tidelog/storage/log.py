@@ -38,6 +38,7 @@ from tidelog.storage.types import (
     LogAppendInfo,
     StartOffsetReason,
 )
+from tidelog.storage.verification import VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -164,8 +165,11 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: VerificationGuard | None = None,
     ) -> LogAppendInfo:
         """Check records, give them the next offsets and stage them. The buffer belongs to the log from now on.
+
+        With a `guard`, a batch of a transaction is appended only if the transaction is open here or was verified.
 
         Raises ApiError for what the producer must be told (InvalidRecordError where single records are at fault) and
         LogDirFailure. What is usual takes the straight way through this function: one batch of magic 2 from a client,
@@ -175,7 +179,7 @@ class Log:
             records = memoryview(records)
         size = len(records)
         if size < HEADER_BYTES or origin is not _CLIENT or not self._fast_path:
-            return _append.append_checked(self, records, leader_epoch, now_ms, origin)
+            return _append.append_checked(self, records, leader_epoch, now_ms, origin, guard)
         header = _unpack_header(records)
         base, length, _, magic, crc, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
         if not (
@@ -190,10 +194,10 @@ class Log:
             and max_timestamp - now_ms <= self._timestamp_after_max_ms
             and crc32c(records[21:]) == crc
         ):
-            return _append.append_checked(self, records, leader_epoch, now_ms, origin)
+            return _append.append_checked(self, records, leader_epoch, now_ms, origin, guard)
         if producer_id >= 0:
             batch_header: BatchHeader = _new(BatchHeader, header)
-            duplicate = _append.check_producer(self, batch_header)
+            duplicate = _append.check_producer(self, batch_header, _CLIENT, guard)
             if duplicate is not None:
                 return duplicate
         first_offset = self.log_end_offset

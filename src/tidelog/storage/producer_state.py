@@ -10,119 +10,42 @@ spare reading all of it.
 import os
 from collections import deque
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidelog.records.batch import BatchHeader, iterate_records
 from tidelog.records.control import ControlType, control_type, parse_end_transaction_marker
 from tidelog.storage._files import unlink_if_exists
+from tidelog.storage._producer_entry import (
+    NO_EPOCH,
+    NO_OFFSET,
+    SEQUENCE_MASK,
+    BatchMetadata,
+    CompletedTransaction,
+    ProducerEntry,
+)
 from tidelog.storage._producer_snapshot import SnapshotEntry, read_snapshot, write_snapshot
 from tidelog.storage.errors import CorruptSnapshotError
 from tidelog.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of, segment_path
 from tidelog.storage.types import AppendOrigin
+from tidelog.storage.verification import OPEN, VerificationGuard, Verifications
 from tidelog.wire.errors import ApiError, ErrorCode
+
+__all__ = [
+    "BATCHES_KEPT",
+    "DAY_MS",
+    "NO_OFFSET",
+    "BatchMetadata",
+    "CompletedTransaction",
+    "ProducerEntry",
+    "ProducerStateManager",
+    "list_snapshots",
+]
 
 BATCHES_KEPT: Final = 5
 """An idempotent producer has at most five requests in flight, so a retry is one of the last five batches."""
 
-NO_EPOCH: Final = -1
-NO_SEQUENCE: Final = -1
-NO_OFFSET: Final = -1
-_SEQUENCE_MASK: Final = 0x7FFF_FFFF
 _LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 DAY_MS: Final = 86_400_000
-
-
-class BatchMetadata(NamedTuple):
-    """One of the last batches of a producer."""
-
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp: int
-
-
-class CompletedTransaction(NamedTuple):
-    """A transaction that a marker has just ended."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    is_aborted: bool
-
-
-class ProducerEntry:
-    """The state of one producer. `last_sequence` is that of the last batch, -1 when none is known in this epoch."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "last_sequence",
-        "last_timestamp",
-        "producer_epoch",
-        "producer_id",
-        "transaction_first_offset",
-    )
-
-    def __init__(self, producer_id: int) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = NO_EPOCH
-        self.coordinator_epoch = -1
-        self.last_timestamp = -1
-        self.last_sequence = NO_SEQUENCE
-        self.transaction_first_offset = NO_OFFSET
-        self.batches: list[BatchMetadata] = []
-
-    @property
-    def last_offset(self) -> int:
-        """The offset of the last data record, -1 when none is known."""
-        return self.batches[-1].last_offset if self.batches else NO_OFFSET
-
-    def set_epoch(self, producer_epoch: int) -> None:
-        """A new epoch starts its own sequence."""
-        if producer_epoch != self.producer_epoch:
-            self.producer_epoch = producer_epoch
-            self.last_sequence = NO_SEQUENCE
-            self.batches.clear()
-
-    def find_duplicate(self, producer_epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The kept batch with the same sequences, if this is one that was appended before."""
-        if producer_epoch == self.producer_epoch:
-            for batch in self.batches:
-                if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
-                    return batch
-        return None
-
-    def snapshot(self) -> SnapshotEntry:
-        """What a snapshot file keeps."""
-        last = self.batches[-1] if self.batches else BatchMetadata(NO_SEQUENCE, NO_SEQUENCE, 0, NO_OFFSET, -1)
-        return SnapshotEntry(
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            last_sequence=last.last_sequence,
-            last_offset=last.last_offset,
-            offset_delta=last.last_offset - last.first_offset if self.batches else 0,
-            timestamp=self.last_timestamp,
-            coordinator_epoch=self.coordinator_epoch,
-            transaction_first_offset=self.transaction_first_offset,
-        )
-
-    @classmethod
-    def from_snapshot(cls, saved: SnapshotEntry) -> "ProducerEntry":
-        """The state that a snapshot holds."""
-        entry = cls(saved.producer_id)
-        entry.producer_epoch = saved.producer_epoch
-        entry.coordinator_epoch = saved.coordinator_epoch
-        entry.last_timestamp = saved.timestamp
-        entry.transaction_first_offset = saved.transaction_first_offset if saved.transaction_first_offset >= 0 else -1
-        if saved.last_offset >= 0:
-            first_sequence = (saved.last_sequence - saved.offset_delta) & _SEQUENCE_MASK
-            first_offset = saved.last_offset - saved.offset_delta
-            entry.last_sequence = saved.last_sequence
-            entry.batches.append(
-                BatchMetadata(first_sequence, saved.last_sequence, first_offset, saved.last_offset, saved.timestamp)
-            )
-        return entry
 
 
 class ProducerStateManager:
@@ -140,6 +63,7 @@ class ProducerStateManager:
         "producers",
         "transaction_timeout_ms_max",
         "unreplicated",
+        "verifications",
     )
 
     def __init__(
@@ -161,6 +85,7 @@ class ProducerStateManager:
         """Open transactions: first offset to producer id. First offsets only grow, so the first key is the smallest."""
         self.unreplicated: dict[int, int] = {}
         """Ended transactions whose marker is above the high watermark: first offset to the marker's offset."""
+        self.verifications = Verifications()
         self.map_end_offset = 0
         self.is_recall_due = False
         """Producers came from a snapshot, which keeps only their last batch: the log may hold more that count."""
@@ -209,13 +134,43 @@ class ProducerStateManager:
         if epoch != entry.producer_epoch:
             expected = 0 if entry.producer_epoch != NO_EPOCH else first_sequence
         else:
-            expected = (entry.last_sequence + 1) & _SEQUENCE_MASK
+            expected = (entry.last_sequence + 1) & SEQUENCE_MASK
         if first_sequence != expected:
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {entry.producer_id} of {self.partition} wrote sequence {first_sequence} in epoch {epoch}; "
                 f"expected {expected} after sequence {entry.last_sequence} of epoch {entry.producer_epoch}",
             )
+
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int
+    ) -> VerificationGuard:
+        """What a batch of a transaction must be appended with: `OPEN`, or a guard once its coordinator agrees."""
+        if self._has_open_transaction(producer_id, producer_epoch):
+            return OPEN
+        return self.verifications.begin(producer_id, producer_epoch, sequence, now_ms)
+
+    def is_verified(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
+        """Whether a batch may be appended with `guard` as things are: a marker may have come since it was given."""
+        if self._has_open_transaction(producer_id, producer_epoch):
+            return True
+        return guard is not OPEN and self.verifications.is_current(producer_id, guard)
+
+    def check_verified(self, header: BatchHeader, guard: VerificationGuard) -> None:
+        """Refuse a batch of a transaction that is neither open here nor was verified for this moment (KIP-890)."""
+        producer_id = header.producer_id
+        if not self.is_verified(producer_id, header.producer_epoch, guard):
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        if self.verifications.is_current(producer_id, guard) and guard.is_overtaken(header.base_sequence):
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} of {self.partition} wrote sequence {header.base_sequence}, "
+                f"but {guard.lowest_sequence} comes first in its transaction",
+            )
+
+    def _has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0 and entry.producer_epoch == producer_epoch
 
     def update(self, header: BatchHeader, first_offset: int) -> None:
         """Take a data batch into account that has been appended at `first_offset`."""
@@ -226,7 +181,7 @@ class ProducerStateManager:
             entry.set_epoch(header.producer_epoch)
         first_sequence = header.base_sequence
         delta = header.last_offset_delta
-        last_sequence = first_sequence if first_sequence < 0 else (first_sequence + delta) & _SEQUENCE_MASK
+        last_sequence = first_sequence if first_sequence < 0 else (first_sequence + delta) & SEQUENCE_MASK
         timestamp = header.max_timestamp
         batches = entry.batches
         if len(batches) == BATCHES_KEPT:
@@ -237,6 +192,7 @@ class ProducerStateManager:
         if header.attributes & 0x10 and entry.transaction_first_offset < 0:
             entry.transaction_first_offset = first_offset
             self.ongoing[first_offset] = header.producer_id
+            self.verifications.end(header.producer_id)
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int, origin: AppendOrigin) -> None:
         """Refuse a marker of a coordinator that has been replaced; its epoch has been checked by `check`."""
@@ -260,6 +216,7 @@ class ProducerStateManager:
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(producer_id)
         first_offset = entry.transaction_first_offset
+        self.verifications.end(producer_id)
         entry.set_epoch(header.producer_epoch)
         entry.transaction_first_offset = NO_OFFSET
         entry.coordinator_epoch = coordinator_epoch
@@ -364,6 +321,7 @@ class ProducerStateManager:
 
     def remove_expired(self, now_ms: int) -> int:
         """Forget producers that have been idle for `producer.id.expiration.ms`; how many went."""
+        self.verifications.remove_expired(now_ms - self.expiration_ms)
         expired = [key for key, entry in self.producers.items() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
@@ -422,6 +380,7 @@ class ProducerStateManager:
         self.producers.clear()
         self.ongoing.clear()
         self.unreplicated.clear()
+        self.verifications.clear()
         self.is_recall_due = False
 
     def _load_newest_snapshot(self, log_start_offset: int, now_ms: int) -> None:

@@ -1,0 +1,89 @@
+"""Who may write the first batch of a transaction into a log (KIP-890).
+
+A batch that is part of a transaction is appended only if the transaction's coordinator knows that the partition takes
+part in it: otherwise no marker would ever end it, and read-committed consumers would wait for ever. The log itself
+remembers transactions that are open in it, so the coordinator is asked before the first batch only.
+
+The answer may be late. A guard ties it to the log as it was when the question was asked: a marker that was written in
+between takes the guard away, and with it the right to append.
+
+`ProducerStateManager` keeps the guards of one log; the broker's produce handler asks for them and hands them in.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_SEQUENCE_MASK: Final = 0x7FFF_FFFF
+_HALF: Final = 0x4000_0000
+
+
+class VerificationGuard:
+    """The right to append the first batch of a producer's transaction, if its coordinator agrees."""
+
+    __slots__ = ("created_ms", "lowest_sequence", "producer_epoch")
+
+    def __init__(self, producer_epoch: int, lowest_sequence: int, created_ms: int) -> None:
+        self.producer_epoch = producer_epoch
+        self.lowest_sequence = lowest_sequence
+        self.created_ms = created_ms
+
+    def note(self, producer_epoch: int, sequence: int) -> None:
+        """Another request asks, too: the first batch of them all must be appended first."""
+        if producer_epoch > self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.lowest_sequence = sequence
+        elif producer_epoch == self.producer_epoch and _is_after(self.lowest_sequence, sequence):
+            self.lowest_sequence = sequence
+
+    def is_overtaken(self, sequence: int) -> bool:
+        """Whether a batch before this one has asked and is not appended yet."""
+        return _is_after(sequence, self.lowest_sequence)
+
+
+def _is_after(sequence: int, other: int) -> bool:
+    """Sequences wrap around, so that the nearer way round decides. Offset commits have none and are never after."""
+    if sequence < 0 or other < 0:
+        return False
+    return 0 < (sequence - other) & _SEQUENCE_MASK < _HALF
+
+
+OPEN: Final = VerificationGuard(-1, -1, -1)
+"""In place of a guard: there is an open transaction, and it must still be open when the batch is appended."""
+
+
+class Verifications:
+    """The guards of one log, by producer id."""
+
+    __slots__ = ("_guards",)
+
+    def __init__(self) -> None:
+        self._guards: dict[int, VerificationGuard] = {}
+
+    def __len__(self) -> int:
+        return len(self._guards)
+
+    def begin(self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int) -> VerificationGuard:
+        """A guard for a producer; requests that ask before the first of them is done share it."""
+        guard = self._guards.get(producer_id)
+        if guard is None:
+            guard = self._guards[producer_id] = VerificationGuard(producer_epoch, sequence, now_ms)
+        else:
+            guard.note(producer_epoch, sequence)
+        return guard
+
+    def is_current(self, producer_id: int, guard: VerificationGuard) -> bool:
+        return self._guards.get(producer_id) is guard
+
+    def end(self, producer_id: int) -> None:
+        """The transaction has begun here, or has been ended: what was asked before is of no use."""
+        if self._guards:
+            self._guards.pop(producer_id, None)
+
+    def clear(self) -> None:
+        self._guards.clear()
+
+    def remove_expired(self, oldest_ms: int) -> None:
+        """Forget guards of requests that were never answered."""
+        for producer_id in [key for key, guard in self._guards.items() if guard.created_ms <= oldest_ms]:
+            del self._guards[producer_id]
