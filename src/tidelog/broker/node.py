@@ -9,6 +9,7 @@ from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.routes import Route
 from tidelog.broker.topic_service import TopicService
+from tidelog.broker.transaction_coordinator import TransactionCoordinator
 from tidelog.config import BrokerConfig
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.image import ClusterImage
@@ -44,6 +45,7 @@ class Node:
         "socket_server",
         "store",
         "topics",
+        "transactions",
     )
 
     background: BackgroundPool
@@ -66,3 +68,4 @@ class Node:
     socket_server: SocketServer
     store: Store
     topics: TopicService
+    transactions: TransactionCoordinator

@@ -27,6 +27,7 @@ from tidelog.broker.node import Node
 from tidelog.broker.settings import load_dynamic_layers, network_limits
 from tidelog.broker.timer_driver import TimerDriver
 from tidelog.broker.topic_service import TopicService
+from tidelog.broker.transaction_coordinator import TransactionCoordinator
 from tidelog.config import BrokerConfig, LogConfig, settings_without_effect
 from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.metadata.image import BrokerImage
@@ -155,9 +156,12 @@ class Server:
         """Before partitions are opened: coordinators load what this broker leads."""
         node = self._node
         node.groups = GroupCoordinator(node, self._timer)
-        node.find_transaction_coordinator = None
+        node.transactions = TransactionCoordinator(node, self._timer)
+        node.find_transaction_coordinator = node.transactions.find
         node.topics.add_leadership_listener(node.groups.lead)
+        node.topics.add_leadership_listener(node.transactions.lead)
         node.topics.add_deletion_listener(node.groups.forget_topics)
+        node.topics.add_deletion_listener(node.transactions.forget_topics)
 
     def _config_of_topic(self) -> Callable[[str], LogConfig]:
         """Settings by topic, each read once: a topic may have thousands of logs."""
@@ -251,6 +255,7 @@ class Server:
         node = self._node
         node.socket_server.stop_accepting()
         node.groups.stop()
+        node.transactions.stop()
         await self._dispatcher.drain()
         node.replica_manager.end_turn()
         node.socket_server.close()

@@ -35,6 +35,11 @@ def handlers() -> Mapping[int, Route]:
             Route(ApiKey.DELETE_RECORDS, versions(0, 2), "delete_records"),
             Route(ApiKey.INIT_PRODUCER_ID, versions(0, 5), "init_producer_id"),
             Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions(0, 4), "offset_for_leader_epoch"),
+            Route(ApiKey.ADD_PARTITIONS_TO_TXN, versions(0, 5), "add_partitions_to_txn"),
+            Route(ApiKey.ADD_OFFSETS_TO_TXN, versions(0, 4), "add_offsets_to_txn"),
+            Route(ApiKey.END_TXN, versions(0, 4), "end_txn"),
+            Route(ApiKey.WRITE_TXN_MARKERS, versions(0, 1), "write_txn_markers"),
+            Route(ApiKey.TXN_OFFSET_COMMIT, versions(0, 4), "txn_offset_commit"),
             Route(ApiKey.DESCRIBE_CONFIGS, versions(0, 4), "describe_configs"),
             Route(ApiKey.ALTER_CONFIGS, versions(0, 2), "alter_configs"),
             Route(ApiKey.DESCRIBE_LOG_DIRS, versions(0, 4), "describe_log_dirs"),
@@ -44,6 +49,8 @@ def handlers() -> Mapping[int, Route]:
             Route(ApiKey.OFFSET_DELETE, versions(0, 0), "offset_delete"),
             Route(ApiKey.DESCRIBE_CLUSTER, versions(0, 1), "describe_cluster"),
             Route(ApiKey.DESCRIBE_PRODUCERS, versions(0, 0), "describe_producers"),
+            Route(ApiKey.DESCRIBE_TRANSACTIONS, versions(0, 0), "describe_transactions"),
+            Route(ApiKey.LIST_TRANSACTIONS, versions(0, 1), "list_transactions"),
             Route(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions(0, 0), "describe_topic_partitions"),
         )
     )

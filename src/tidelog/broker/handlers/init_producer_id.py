@@ -1,24 +1,53 @@
-"""InitProducerId: a producer id for an idempotent producer."""
+"""InitProducerId: a producer id and epoch, for an idempotent producer or for a transactional id."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.handlers._transactions import told
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
+    from tidelog.coordination import ProducerEpoch
+
+_FENCED_SINCE: Final = 4
 
 
 def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
-    """A new id and epoch 0, each time it is asked: without a transactional id there is nothing to resume.
+    """Give out an id; for a transactional id, the epoch fences whoever had it, and an open transaction is aborted.
 
-    A producer that names its id and epoch (v3+, KIP-360) asks for the next epoch; since nothing is remembered about
-    it here, it gets a new id, which serves the same end: its sequences start anew.
+    A producer without a transactional id that names its id and epoch (v3+, KIP-360) asks for the next epoch. Nothing is
+    remembered about it here, so it gets a new id, which serves the same end: its sequences start anew.
     """
     if (request.producer_id < 0) != (request.producer_epoch < 0):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "producer id and epoch are given together or not at all")
-    if request.transactional_id is not None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "this broker does not coordinate transactions")
-    return InitProducerIdResponse(producer_id=context.node.producer_ids.next_id(), producer_epoch=0)
+        return _refusal(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        return InitProducerIdResponse(producer_id=context.node.producer_ids.next_id(), producer_epoch=0)
+    return _initialize(request, request.transactional_id, context)
+
+
+def _initialize(request: InitProducerIdRequest, transactional_id: str, context: Context) -> InitProducerIdResponse:
+    from tidelog.coordination import ProducerEpoch
+
+    timeout_ms = request.transaction_timeout_ms
+    if transactional_id and not 0 < timeout_ms <= context.node.config.transaction_max_timeout_ms:
+        return _refusal(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    expected = ProducerEpoch(request.producer_id, request.producer_epoch) if request.producer_id >= 0 else None
+
+    def shape(outcome: ProducerEpoch | ApiError) -> InitProducerIdResponse:
+        if isinstance(outcome, ApiError):
+            return _refusal(told(outcome.code, context.api_version, _FENCED_SINCE))
+        return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
+
+    return context.node.transactions.call(
+        "init",
+        transactional_id,
+        lambda shard, now_ms: shard.initialize(transactional_id, timeout_ms, expected, now_ms),
+        shape,
+    )
+
+
+def _refusal(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

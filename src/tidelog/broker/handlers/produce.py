@@ -9,17 +9,21 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.handlers._single_produce import handle_single
 from tidelog.records.errors import InvalidRecordError
 from tidelog.replication.partition import Partition
 from tidelog.replication.produce import Appended, PendingProduce
 from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.types import AppendOrigin
 from tidelog.wire.errors import ApiError, ErrorCode
-from tidelog.wire.produce import PartitionReply, ProduceSpans, decode_request, encode_response, encode_single
+from tidelog.wire.produce import FLEXIBLE_FROM, PartitionReply, ProduceSpans, decode_request, encode_response
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.network.connection import Slot
+    from tidelog.storage.verification import VerificationGuard
 
+_CLIENT: Final = AppendOrigin.CLIENT
 _INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _ZSTD_FROM: Final = 7
 _CODEC_MASK: Final = 0x07
@@ -28,18 +32,26 @@ _ATTRIBUTES_LOW_BYTE: Final = 22
 _ONE_BATCH_FROM: Final = 3
 _MAGIC_2: Final = 2
 _LENGTH_POSITION: Final = 8
-_HEAD_BYTES: Final = 17
-"""Offset, length, leader epoch and magic; the length counts what follows it, epoch and magic included."""
-_MAGIC_AND_EPOCH_BYTES: Final = 5
-_unpack_head: Final = Struct(">iib").unpack_from
+_LENGTH_PREFIX_BYTES: Final = 12
+"""Offset and length, which the length does not count."""
+_HEAD_BYTES: Final = 23
+"""From the offset to the attributes."""
+_TRANSACTIONAL: Final = 0x10
+_unpack_head: Final = Struct(">i4xb4xh").unpack_from
+"""Length, magic and attributes."""
 
 
 def handle_bytes(
     node: Node, slot: Slot, data: bytearray, position: int, stop: int, version: int, correlation_id: int
 ) -> None:
     """One request, from its bytes to a reply that waits for the end of the turn."""
+    if version >= FLEXIBLE_FROM and handle_single(node, slot, data, position, stop, version, correlation_id):
+        return
     spans = decode_request(data, position, stop, version)
     acks = spans.acks
+    if spans.transactional_id is not None:
+        _handle_transactional(node, slot, data, spans, version, correlation_id)
+        return
     if acks == 0:
         _append_without_answer(node, slot, data, spans, version)
         return
@@ -52,24 +64,70 @@ def handle_bytes(
     ]
 
     def respond(results: list[Appended]) -> None:
-        if len(results) == 1 and version >= 9:
-            _, partition, reply, _ = results[0]
-            if not reply[1] and partition is not None and len(partition.topic_bytes) < 127:
-                slot.fill(encode_single(correlation_id, partition.topic_bytes, reply))
-                return
-        topics: dict[str, list[PartitionReply]] = {}
-        for result in results:
-            topics.setdefault(result.topic, []).append(result.reply)
-        slot.fill(encode_response(correlation_id, version, list(topics.items()), 0))
+        _fill(slot, results, version, correlation_id)
 
     node.replica_manager.answer_when_written(PendingProduce(appended, acks, spans.timeout_ms, respond))
     node.socket_server.wake()
 
 
+def _fill(slot: Slot, results: list[Appended], version: int, correlation_id: int) -> None:
+    topics: dict[str, list[PartitionReply]] = {}
+    for result in results:
+        topics.setdefault(result.topic, []).append(result.reply)
+    slot.fill(encode_response(correlation_id, version, list(topics.items()), 0))
+
+
+def _handle_transactional(
+    node: Node, slot: Slot, data: bytearray, spans: ProduceSpans, version: int, correlation_id: int
+) -> None:
+    """The same for a producer with a transactional id: its coordinator is asked first where that is due."""
+    from tidelog.broker.transaction_verification import NOT_VERIFIED, Verification, verify_produce
+
+    view = memoryview(data)
+
+    def append(verified: Verification) -> None:
+        now_ms = node.clock.wall_ms()
+        appended = []
+        for topic, partitions in spans.topics:
+            for index, start, end in partitions:
+                refusal, guard = verified.get((topic, index), NOT_VERIFIED)
+                if refusal is not None:
+                    reply = PartitionReply(index, refusal.code, error_message=refusal.message)
+                    appended.append(Appended(topic, None, reply, -1))
+                    continue
+                appended.append(
+                    _append(node, topic, index, view, start, end, spans.acks, version, now_ms, guard, _TRANSACTIONAL)
+                )
+        if spans.acks == 0:
+            _answer_nothing(slot, appended)
+        else:
+            node.replica_manager.answer_when_written(
+                PendingProduce(
+                    appended,
+                    spans.acks,
+                    spans.timeout_ms,
+                    lambda results: _fill(slot, results, version, correlation_id),
+                )
+            )
+        node.socket_server.wake()
+
+    verify_produce(node, spans, view, version, append)
+
+
 def _append(
-    node: Node, topic: str, index: int, view: memoryview, start: int, end: int, acks: int, version: int, now_ms: int
+    node: Node,
+    topic: str,
+    index: int,
+    view: memoryview,
+    start: int,
+    end: int,
+    acks: int,
+    version: int,
+    now_ms: int,
+    guard: VerificationGuard | None = None,
+    allowed: int = 0,
 ) -> Appended:
-    """Stage one partition's records."""
+    """Stage one partition's records. `allowed` is the transactional bit if the producer has a transactional id."""
     replica_manager = node.replica_manager
     try:
         partition = replica_manager.find(topic, index)
@@ -78,8 +136,8 @@ def _append(
         if version < _ZSTD_FROM:
             _check_codec(view, start, end, version)
         if version >= _ONE_BATCH_FROM:
-            _check_one_batch(view, start, end, version)
-        info = partition.append(view[start:end], acks, now_ms)
+            _check_one_batch(view, start, end, version, allowed)
+        info = partition.append(view[start:end], acks, now_ms, _CLIENT, guard)
     except ApiError as error:
         return Appended(topic, None, PartitionReply(index, error.code, error_message=error.message), -1)
     except InvalidRecordError as error:
@@ -107,11 +165,13 @@ def _checked(node: Node, topic: str, index: int, start: int, acks: int) -> Parti
     return partition
 
 
-def _check_one_batch(view: memoryview, start: int, end: int, version: int) -> None:
+def _check_one_batch(view: memoryview, start: int, end: int, version: int, allowed: int) -> None:
     """From version 3 on a partition's records are exactly one batch of magic 2."""
     if end - start >= _HEAD_BYTES:
-        length, _, magic = _unpack_head(view, start + _LENGTH_POSITION)
-        if magic == _MAGIC_2 and length == end - start - _HEAD_BYTES + _MAGIC_AND_EPOCH_BYTES:
+        length, magic, attributes = _unpack_head(view, start + _LENGTH_POSITION)
+        if magic == _MAGIC_2 and length == end - start - _LENGTH_PREFIX_BYTES:
+            if attributes & _TRANSACTIONAL & ~allowed:
+                raise _no_transactional_id()
             return
     raise ApiError(
         ErrorCode.INVALID_RECORD,
@@ -119,30 +179,45 @@ def _check_one_batch(view: memoryview, start: int, end: int, version: int) -> No
     )
 
 
+def _no_transactional_id() -> ApiError:
+    """Kafka's way to say that whoever writes to a transaction must name its transactional id."""
+    return ApiError(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "a batch of a transaction came in a request without a transactional id",
+    )
+
+
 def _check_codec(view: memoryview, start: int, end: int, version: int) -> None:
     """Zstandard came with version 7: a client that speaks less could not read its own records back (KIP-110)."""
     if end - start <= _ATTRIBUTES_LOW_BYTE:
         return
-    if view[start + 16] == _MAGIC_2 and view[start + _ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == _ZSTD:
+    if view[start + 16] != _MAGIC_2:
+        return
+    attributes = view[start + _ATTRIBUTES_LOW_BYTE]
+    if version < _ONE_BATCH_FROM and attributes & _TRANSACTIONAL:
+        raise _no_transactional_id()
+    if attributes & _CODEC_MASK == _ZSTD:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version 7 or newer, this is version {version}"
         )
 
 
 def _append_without_answer(node: Node, slot: Slot, data: bytearray, spans: ProduceSpans, version: int) -> None:
-    """acks=0: no answer, not even an error; on an error the connection is closed, as the only sign there is.
-
-    What is right is appended all the same: the producer has no way to send it again.
-    """
+    """acks=0: what is right is appended all the same, as the producer has no way to send it again."""
     now_ms = node.clock.wall_ms()
     view = memoryview(data)
-    is_refused = False
-    for topic, partitions in spans.topics:
-        for index, start, end in partitions:
-            appended = _append(node, topic, index, view, start, end, 0, version, now_ms)
-            is_refused = is_refused or appended.partition is None
-    if is_refused:
+    appended = [
+        _append(node, topic, index, view, start, end, 0, version, now_ms)
+        for topic, partitions in spans.topics
+        for index, start, end in partitions
+    ]
+    _answer_nothing(slot, appended)
+    node.socket_server.wake()
+
+
+def _answer_nothing(slot: Slot, appended: list[Appended]) -> None:
+    """acks=0: no answer, not even an error; on an error the connection is closed, as the only sign there is."""
+    if any(entry.partition is None for entry in appended):
         slot.connection.close()
     else:
         slot.fill(b"")
-    node.socket_server.wake()

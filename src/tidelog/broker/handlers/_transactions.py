@@ -1,0 +1,35 @@
+"""What the handlers of transactional requests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from tidelog.wire.errors import ApiError, ErrorCode
+
+TopicPartition = tuple[str, int]
+
+
+def told(code: ErrorCode, version: int, fenced_since: int) -> ErrorCode:
+    """What a client of `version` is told: older ones know a fenced producer only by its invalid epoch."""
+    if code is ErrorCode.PRODUCER_FENCED and version < fenced_since:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+def code_of(outcome: Any) -> ErrorCode:
+    """The code of an answer that is an ErrorCode or an ApiError."""
+    return outcome.code if isinstance(outcome, ApiError) else cast("ErrorCode", outcome)
+
+
+def partitions_by_topic(codes: Mapping[TopicPartition, ErrorCode]) -> dict[str, list[tuple[int, ErrorCode]]]:
+    """Codes of partitions under their topics."""
+    topics: dict[str, list[tuple[int, ErrorCode]]] = {}
+    for (topic, index), code in codes.items():
+        topics.setdefault(topic, []).append((index, code))
+    return topics
+
+
+def partitions_of(topics: Iterable[Any]) -> list[TopicPartition]:
+    """Every partition of `topics`, whose fields are `name` and `partitions`, once."""
+    return list(dict.fromkeys((topic.name, index) for topic in topics for index in topic.partitions))

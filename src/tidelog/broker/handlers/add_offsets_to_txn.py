@@ -1,0 +1,30 @@
+"""AddOffsetsToTxn: the offsets of a group join a transaction, that is, the partition that keeps them does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.group_coordinator import OFFSETS_TOPIC
+from tidelog.broker.handlers._transactions import code_of, told
+from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+
+_FENCED_SINCE: Final = 2
+
+
+def handle(request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsToTxnResponse:
+    """The group itself is not asked: it will be when the offsets come."""
+    from tidelog.coordination import ProducerEpoch
+
+    node = context.node
+    name = request.transactional_id
+    producer = ProducerEpoch(request.producer_id, request.producer_epoch)
+    partition = (OFFSETS_TOPIC, node.groups.partition_of(request.group_id))
+    return node.transactions.call(
+        "partitions",
+        name,
+        lambda shard, now_ms: shard.add_partitions(name, producer, (partition,), now_ms),
+        lambda outcome: AddOffsetsToTxnResponse(error_code=told(code_of(outcome), context.api_version, _FENCED_SINCE)),
+    )

@@ -1,0 +1,117 @@
+"""AddPartitionsToTxn: partitions join a transaction; from version 4 on for several, or only to ask whether they have.
+
+Clients send versions 0 to 3. Brokers send 4 and newer, to verify a transactional append (KIP-890).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.handlers._transactions import TopicPartition, code_of, partitions_by_topic, partitions_of, told
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+
+_SEVERAL_FROM: Final = 4
+_FENCED_SINCE: Final = 2
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+def handle(
+    request: AddPartitionsToTxnRequest, context: Context
+) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+    """Ask the coordinator of each transactional id."""
+    if context.api_version >= _SEVERAL_FROM:
+        return _handle_several(request, context)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    result = _add(transaction, context)
+    if isinstance(result, AddPartitionsToTxnResult):
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
+    return _only(result)
+
+
+async def _only(result: Awaitable[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(await result).topic_results)
+
+
+async def _handle_several(request: AddPartitionsToTxnRequest, context: Context) -> AddPartitionsToTxnResponse:
+    results = [
+        _verify(transaction, context) if transaction.verify_only else _add(transaction, context)
+        for transaction in request.transactions
+    ]
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[await result if isinstance(result, asyncio.Future) else result for result in results]
+    )
+
+
+def _add(transaction: AddPartitionsToTxnTransaction, context: Context) -> AddPartitionsToTxnResult:
+    from tidelog.coordination import ProducerEpoch
+
+    name = transaction.transactional_id
+    partitions = partitions_of(transaction.topics)
+    refused = _unknown(partitions, context)
+    if refused:
+        return _result(name, {entry: refused.get(entry, ErrorCode.OPERATION_NOT_ATTEMPTED) for entry in partitions})
+    producer = ProducerEpoch(transaction.producer_id, transaction.producer_epoch)
+    return context.node.transactions.call(
+        "partitions",
+        name,
+        lambda shard, now_ms: shard.add_partitions(name, producer, partitions, now_ms),
+        lambda outcome: _result(
+            name, dict.fromkeys(partitions, told(code_of(outcome), context.api_version, _FENCED_SINCE))
+        ),
+    )
+
+
+def _verify(transaction: AddPartitionsToTxnTransaction, context: Context) -> AddPartitionsToTxnResult:
+    from tidelog.coordination import ProducerEpoch
+
+    found: list[Codes] = []
+    partitions = partitions_of(transaction.topics)
+    producer = ProducerEpoch(transaction.producer_id, transaction.producer_epoch)
+    context.node.transactions.verify(transaction.transactional_id, producer, partitions, found.append)
+    return _result(transaction.transactional_id, found[0])
+
+
+def _unknown(partitions: list[TopicPartition], context: Context) -> Codes:
+    """Partitions that do not exist. One of them and none joins, as half a transaction would be of no use."""
+    image = context.node.image
+    unknown = {}
+    for name, index in partitions:
+        topic = image.topic(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            unknown[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return unknown
+
+
+def _result(transactional_id: str, codes: Codes) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(
+        transactional_id=transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+                    for index, code in partitions
+                ],
+            )
+            for topic, partitions in partitions_by_topic(codes).items()
+        ],
+    )

@@ -1,0 +1,43 @@
+"""DescribeTransactions: the state of transactional ids that this broker coordinates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+
+
+def handle(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
+    """Answer every id for itself."""
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(name, context) for name in request.transactional_ids]
+    )
+
+
+def _describe(transactional_id: str, context: Context) -> TransactionState:
+    try:
+        found = context.node.transactions.shard_of(transactional_id).get(transactional_id)
+    except ApiError as error:
+        return TransactionState(transactional_id=transactional_id, error_code=error.code)
+    if found is None:
+        return TransactionState(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    from tidelog.transactions.schemas import by_topic
+
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=found.state.value,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic(found.partitions).items()],
+    )

@@ -1,0 +1,27 @@
+"""EndTxn: commit or abort a transaction; answered when the decision is committed to the coordinator's log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.handlers._transactions import code_of, told
+from tidelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+
+_FENCED_SINCE: Final = 2
+
+
+def handle(request: EndTxnRequest, context: Context) -> EndTxnResponse:
+    """Markers are written after the answer; until all are, the next transaction is told to wait."""
+    from tidelog.coordination import ProducerEpoch
+
+    name = request.transactional_id
+    producer = ProducerEpoch(request.producer_id, request.producer_epoch)
+    return context.node.transactions.call(
+        "end",
+        name,
+        lambda shard, now_ms: shard.end(name, producer, request.committed, now_ms),
+        lambda outcome: EndTxnResponse(error_code=told(code_of(outcome), context.api_version, _FENCED_SINCE)),
+    )

@@ -1,0 +1,39 @@
+"""ListTransactions: the transactional ids that this broker coordinates, by state, producer id and age."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+
+
+def handle(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
+    """States that do not exist are named in the answer, and nothing is in them."""
+    from tidelog.transactions.states import TransactionState as State
+
+    transactions = context.node.transactions
+    if transactions.has_loads:
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    known = {state.value for state in State}
+    states = set(request.state_filters)
+    producer_ids = set(request.producer_id_filters)
+    now_ms = context.node.clock.wall_ms()
+    return ListTransactionsResponse(
+        unknown_state_filters=[name for name in request.state_filters if name not in known],
+        transaction_states=[
+            TransactionState(
+                transactional_id=found.transactional_id,
+                producer_id=found.producer_id,
+                transaction_state=found.state.value,
+            )
+            for shard in transactions.shards()
+            for found in shard.transactions()
+            if (not states or found.state.value in states)
+            and (not producer_ids or found.producer_id in producer_ids)
+            and (request.duration_filter < 0 or now_ms - found.start_ms > request.duration_filter)
+        ],
+    )

@@ -1,0 +1,116 @@
+"""TxnOffsetCommit: store offsets of a group that count if and when a transaction is committed.
+
+From version 3 on the member names itself, so that one that has left its group cannot commit for it (KIP-447).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.coordinators import Reply
+from tidelog.broker.group_coordinator import OFFSETS_TOPIC
+from tidelog.broker.transaction_verification import NOT_VERIFIED, Verification, verify
+from tidelog.coordination import ProducerEpoch
+from tidelog.groups import Codes, Committer
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.storage.verification import VerificationGuard
+
+_ABORTABLE_FROM: Final = 4
+_LOADING_SINCE: Final = 2
+_NO_SEQUENCE: Final = -1
+
+
+def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse:
+    """Have the transaction verified, then ask the group's coordinator."""
+    node = context.node
+    producer = ProducerEpoch(request.producer_id, request.producer_epoch)
+    partition = (OFFSETS_TOPIC, node.groups.partition_of(request.group_id))
+    reply = Reply(_shaper(request, context))
+
+    def commit(verification: Verification) -> None:
+        refusal, guard = verification.get(partition, NOT_VERIFIED)
+        if guard is not None and not _is_still_verified(node, partition, producer, guard):
+            refusal = ApiError(ErrorCode.INVALID_TXN_STATE, "the transaction has ended meanwhile")
+        if refusal is not None:
+            reply(refusal)
+        else:
+            _commit(request, producer, context, reply)
+
+    is_newer = context.api_version >= _ABORTABLE_FROM
+    verify(node, request.transactional_id, producer, {partition: _NO_SEQUENCE}, is_newer, commit)
+    if not reply.is_there:
+        node.transactions.reach("offsets-staged")
+    response: TxnOffsetCommitResponse = reply.result()
+    return response
+
+
+def _is_still_verified(
+    node: Node, partition: tuple[str, int], producer: ProducerEpoch, guard: VerificationGuard
+) -> bool:
+    hosted = node.replica_manager.find(*partition)
+    return hosted is not None and hosted.log.producer_state.is_verified(*producer, guard)
+
+
+def _commit(request: TxnOffsetCommitRequest, producer: ProducerEpoch, context: Context, reply: Reply) -> None:
+    node = context.node
+    committer = Committer(request.generation_id, request.member_id, request.group_instance_id)
+
+    def respond(outcome: Codes | ApiError) -> None:
+        node.transactions.reach("offsets-committed")
+        reply(outcome)
+
+    node.groups.runtime.execute(
+        node.groups.partition_of(request.group_id),
+        lambda shard, now_ms: shard.commit_offsets(
+            request.group_id,
+            committer,
+            request.topics,
+            lambda topic: node.image.topic(topic) is not None,
+            now_ms,
+            producer=producer,
+        ),
+        respond,
+    )
+
+
+def _shaper(request: TxnOffsetCommitRequest, context: Context) -> Callable[[Codes | ApiError], TxnOffsetCommitResponse]:
+    def shape(outcome: Codes | ApiError) -> TxnOffsetCommitResponse:
+        codes: Codes = {} if isinstance(outcome, ApiError) else outcome
+        failure = _told(outcome.code, context.api_version) if isinstance(outcome, ApiError) else ErrorCode.NONE
+        return TxnOffsetCommitResponse(
+            topics=[
+                TxnOffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        TxnOffsetCommitResponsePartition(
+                            partition_index=partition.partition_index,
+                            error_code=codes.get((topic.name, partition.partition_index), failure),
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    return shape
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """What a client of `version` is told. Old ones fail when they hear of loading, so they hear of absence instead."""
+    if code is ErrorCode.NOT_ENOUGH_REPLICAS or (
+        code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_SINCE
+    ):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code

@@ -1,0 +1,246 @@
+"""The transaction coordinator's edge: between handlers, the cores of `transactions` and `coordination`, and the logs.
+
+Handlers call it with an operation for a transactional id; it finds the shard, lets the runtime decide, and gives the
+reply now or as a future. Markers that a shard orders are written here, and what became of each is reported back. The
+cores are imported at their first use: a broker without transactions starts sooner.
+
+Places where a crash can be asked for (see `fault_points`), `STEP` being init, partitions, end or offsets:
+
+    STEP-staged        the request is decided, its records are not written
+    STEP-committed     they are, and the producer does not know
+    before-markers     the outcome is committed, no marker is written
+    marker-staged      a marker is decided and not written
+    marker-written     a marker is written; with more than one partition, the others may not be
+    before-completion  every marker is written, and the coordinator does not know
+    complete           the completion is committed
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tidelog.broker.coordinators import Reply, ShardLoader
+from tidelog.broker.fault_points import fault_points
+from tidelog.timing import Timer
+from tidelog.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.coordination import CoordinatorRuntime, Decision, ProducerEpoch
+    from tidelog.replication.partition import Partition
+    from tidelog.transactions import MarkerOrder, TopicPartition, Transaction, TransactionShard
+
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+_MARKERS_AT_ONCE_MAX: Final = 500
+"""So many markers are staged before everybody else gets a turn."""
+
+T = TypeVar("T")
+Operation = Callable[["TransactionShard", int], "Decision[Any]"]
+Verified = Callable[[dict["TopicPartition", ErrorCode]], None]
+
+
+class TransactionCoordinator:
+    """The transactional ids whose partitions of `__transaction_state` this broker leads."""
+
+    def __init__(self, node: Node, timer: Timer) -> None:
+        self.reach = fault_points()
+        self._node = node
+        self._timer = timer
+        self._built: tuple[CoordinatorRuntime[TransactionShard], ShardLoader] | None = None
+        self._is_stopped = False
+
+    @property
+    def runtime(self) -> CoordinatorRuntime[TransactionShard]:
+        return self._parts()[0]
+
+    def _parts(self) -> tuple[CoordinatorRuntime[TransactionShard], ShardLoader]:
+        """Runtime and loader, made at their first use."""
+        if self._built is None:
+            from tidelog.coordination import CoordinatorRuntime
+
+            runtime = CoordinatorRuntime(self._new_shard, self._append, self._node.clock, self._timer)
+            buffer_bytes = self._node.config.transaction_state_log_load_buffer_size
+            self._built = runtime, ShardLoader(self._node, runtime, buffer_bytes)
+        return self._built
+
+    def _new_shard(self, partition: int) -> TransactionShard:
+        from tidelog.transactions import TransactionSettings, TransactionShard
+
+        config = self._node.config
+        settings = TransactionSettings(
+            max_timeout_ms=config.transaction_max_timeout_ms,
+            id_expiration_ms=config.transactional_id_expiration_ms,
+            abort_timed_out_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            remove_expired_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        )
+        return TransactionShard(
+            partition,
+            self._node.replica_manager.partition(TRANSACTIONS_TOPIC, partition).leader_epoch,
+            settings,
+            self._node.producer_ids.next_id,
+            self._send_markers,
+            self._on_completed,
+        )
+
+    def _append(self, partition: int, batch: bytearray, on_committed: Callable[[ErrorCode, int], None]) -> int:
+        return self._node.replica_manager.append(TRANSACTIONS_TOPIC, partition, batch, on_committed)
+
+    # --- where transactional ids are ---
+
+    def partition_of(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` that keeps a transactional id."""
+        from tidelog.coordination import partition_for
+
+        topic = self._node.image.topic(TRANSACTIONS_TOPIC)
+        count = self._node.config.transaction_state_log_num_partitions if topic is None else len(topic.partitions)
+        return partition_for(transactional_id, count)
+
+    def find(self, transactional_id: str) -> int:
+        """The id of the broker that coordinates a transactional id; makes the topic at its first use."""
+        if self._is_stopped:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
+        config = self._node.config
+        factor = min(config.transaction_state_log_replication_factor, len(self._node.image.broker_ids()))
+        topic = self._node.topics.create_internal(
+            TRANSACTIONS_TOPIC,
+            config.transaction_state_log_num_partitions,
+            factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(min(config.transaction_state_log_min_isr, factor)),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+        leader_id = topic.partitions[self.partition_of(transactional_id)].leader_id
+        if leader_id < 0:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of {transactional_id} has no leader")
+        return leader_id
+
+    # --- requests ---
+
+    def call(self, step: str, transactional_id: str, operation: Operation, shape: Callable[[Any], T]) -> T:
+        """Decide `operation(shard, now_ms)` for a transactional id. `shape` makes the response of reply or ApiError.
+
+        Returns the response, or a future of it (which the annotation leaves out, as handlers return either).
+        """
+        reply = Reply(shape)
+        if self._is_stopped:
+            reply(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down"))
+        elif not transactional_id:
+            reply(ApiError(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty"))
+        else:
+
+            def respond(outcome: Any) -> None:
+                self.reach(f"{step}-committed")
+                reply(outcome)
+
+            self.runtime.execute(self.partition_of(transactional_id), operation, respond)
+            if not reply.is_there:
+                self.reach(f"{step}-staged")
+        result: T = reply.result()
+        return result
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer: ProducerEpoch,
+        partitions: Collection[TopicPartition],
+        respond: Verified,
+    ) -> None:
+        """Ask the coordinator whether partitions are part of a transaction (KIP-890); `respond` gets a code for each.
+
+        A coordinator on this broker answers at once.
+        """
+        try:
+            codes = self.shard_of(transactional_id).verify(transactional_id, producer, partitions)
+        except ApiError as error:
+            codes = dict.fromkeys(partitions, error.code)
+        respond(codes)
+
+    def shard_of(self, transactional_id: str) -> TransactionShard:
+        """To look at; raises ApiError if it is not here."""
+        if self._is_stopped:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
+        if not transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
+        return self.runtime.shard(self.partition_of(transactional_id))
+
+    def shards(self) -> Iterator[TransactionShard]:
+        """All that are loaded."""
+        for partition in [] if self._built is None else self.runtime.active_partitions():
+            yield self.runtime.shard(partition)
+
+    @property
+    def has_loads(self) -> bool:
+        return self._built is not None and bool(self.runtime.loading_partitions())
+
+    # --- markers ---
+
+    def _send_markers(self, order: MarkerOrder) -> None:
+        """Write markers from the next turn of the loop on: the shard that orders them is in the middle of something."""
+        self.reach("before-markers")
+        asyncio.get_running_loop().call_soon(self._write_markers, order, 0)
+
+    def _write_markers(self, order: MarkerOrder, start: int) -> None:
+        from tidelog.broker.transaction_markers import write_marker
+        from tidelog.coordination import ProducerEpoch
+
+        if self._is_stopped:
+            return
+        producer = ProducerEpoch(order.producer_id, order.producer_epoch)
+        for partition in order.partitions[start : start + _MARKERS_AT_ONCE_MAX]:
+            report = self._reporter(order, partition)
+            if self._is_deleted(partition):
+                report(ErrorCode.NONE)
+                continue
+            write_marker(self._node, *partition, producer, order.coordinator_epoch, order.is_commit, report)
+            self.reach("marker-staged")
+        following = start + _MARKERS_AT_ONCE_MAX
+        if following < len(order.partitions):
+            asyncio.get_running_loop().call_soon(self._write_markers, order, following)
+        self._node.socket_server.wake()  # timers of refused markers are seen to at the end of the turn
+
+    def _reporter(self, order: MarkerOrder, partition: TopicPartition) -> Callable[[ErrorCode], None]:
+        def report(code: ErrorCode) -> None:
+            self.reach("marker-written")
+            if partition == order.partitions[-1]:
+                self.reach("before-completion")
+            self.runtime.execute(
+                self.partition_of(order.transactional_id),
+                lambda shard, now_ms: shard.on_marker(order, partition, code, now_ms),
+                None,
+            )
+
+        return report
+
+    def _is_deleted(self, partition: TopicPartition) -> bool:
+        """A topic that was deleted meanwhile has no readers who would wait for a marker."""
+        topic = self._node.image.topic(partition[0])
+        return topic is None or partition[1] >= len(topic.partitions)
+
+    def _on_completed(self, _transaction: Transaction) -> None:
+        self.reach("complete")
+
+    # --- coming and going ---
+
+    def lead(self, partition: Partition) -> None:
+        """This broker leads a partition from now on; if it is one of ours, its transactional ids are loaded."""
+        if partition.topic == TRANSACTIONS_TOPIC:
+            self._parts()[1].load(partition)
+
+    def forget_topics(self, names: Collection[str]) -> None:
+        """Topics were deleted. If ours is among them, no transactional id is known any more."""
+        if TRANSACTIONS_TOPIC in names and self._built is not None:
+            self.runtime.unload_all()
+
+    def stop(self) -> None:
+        """Answer everybody who waits; what is decided is carried out after the next start."""
+        self._is_stopped = True
+        if self._built is not None:
+            runtime, loader = self._built
+            loader.stop()
+            runtime.unload_all()
