@@ -19,7 +19,7 @@ from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frames import encode_request, response_body_offset
 from tidelog.wire.messages import fetch as fetching
-from tidelog.wire.messages import list_offsets
+from tidelog.wire.messages import list_offsets, metadata
 from tidelog.wire.messages import produce as producing
 
 TIMEOUT_S = 30.0
@@ -210,6 +210,6 @@ def new_producer_id(client: RawClient) -> tuple[int, int]:
 
 def describe_topic(client: RawClient, topic: str) -> Any:
     """A topic as Metadata shows it."""
-    asked = messages.metadata.MetadataRequestTopic(name=topic)
+    asked = metadata.MetadataRequestTopic(name=topic)
     request = messages.MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
     return client.call(request, 12).topics[0]
