@@ -54,7 +54,7 @@ class Dispatcher:
                 return
             position = start + 10 + (client_id_bytes if client_id_bytes > 0 else 0)
             if version >= route.flexible_from:
-                position = _skip_tags(data, position, stop)
+                position = _skip_tags(data, position, stop) if data[position] else position + 1
             handle_bytes(self._node, slot, data, position, stop, version, correlation_id)
         except (WireError, error, IndexError) as cause:
             logger.warning("closing %s: it sent a request that cannot be read: %s", connection.address, cause)

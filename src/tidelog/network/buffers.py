@@ -29,7 +29,7 @@ class BufferPool:
         self._used: list[bytearray] = []
 
     def take(self, size: int, arrived: int) -> bytearray | None:
-        """A buffer for a frame of `size` bytes of which `arrived` are here, if one is free that is not out of proportion.
+        """A buffer for a frame of `size` bytes of which `arrived` are here, if a free one is not out of proportion.
 
         It holds whatever it held before. The proportion keeps those who announce much and send little from getting any.
         """

@@ -14,6 +14,7 @@ from tidelog.storage.log import Log
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
 from tidelog.storage.verification import VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.produce import SingleReply
 
 NO_LEADER: Final = -1
 
@@ -34,6 +35,7 @@ class Partition:
         "leader_id",
         "log",
         "replicas",
+        "single_reply",
         "topic",
         "topic_bytes",
         "topic_id",
@@ -53,6 +55,7 @@ class Partition:
         self.is_leader = False
         self.is_dirty = False
         self.is_offline = False
+        self.single_reply = SingleReply(self.topic_bytes) if len(self.topic_bytes) < 0x7F else None
         self._local_id = local_id
         self._follower_end_offsets: dict[int, int] = {}
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tidelog.replication.delete_records import DelayedDeleteRecords, DeletedUpTo, DeleteResult
 from tidelog.replication.fetch import DelayedFetch, FetchParameters, Wanted, read_partitions
 from tidelog.replication.partition import Partition
-from tidelog.replication.produce import Appended, DelayedProduce, PendingProduce
+from tidelog.replication.produce import Appended, DelayedProduce, PendingProduce, Produce
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
 from tidelog.storage.types import AppendOrigin, StartOffsetReason
@@ -61,8 +61,9 @@ class ReplicaManager:
         )
         self._clock = clock
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._by_wire_name: dict[tuple[bytes, int], Partition] = {}
         self._dirty: list[Partition] = []
-        self._pending: list[PendingProduce] = []
+        self._pending: list[Produce] = []
         self._on_log_dir_failure = on_log_dir_failure
         self._flush_in_background = flush_in_background
         self._wake = wake
@@ -71,19 +72,24 @@ class ReplicaManager:
 
     def add_partition(self, topic: str, index: int, topic_id: bytes, log: Log) -> Partition:
         partition = Partition(topic, index, topic_id, log, self.local_id)
-        self._partitions[topic, index] = partition
+        self._partitions[topic, index] = self._by_wire_name[partition.topic_bytes, index] = partition
         return partition
 
     def remove_partition(self, topic: str, index: int) -> Partition | None:
         """Forget a partition; whoever waits for it is answered with what is true then."""
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
+            del self._by_wire_name[partition.topic_bytes, index]
             partition.is_leader = False
             self._complete_waiting(partition.key)
         return partition
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
+
+    def find_on_wire(self, topic: bytes, index: int) -> Partition | None:
+        """The same by the name's bytes, as they stand in a request: decoding them costs more than the search."""
+        return self._by_wire_name.get((topic, index))
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition, or the error a client gets who asks for it."""
@@ -139,7 +145,7 @@ class ReplicaManager:
         self._wake()
         return info.first_offset
 
-    def answer_when_written(self, pending: PendingProduce) -> None:
+    def answer_when_written(self, pending: Produce) -> None:
         """Answer a produce at the end of this turn, or later if it has to wait."""
         self._pending.append(pending)
 
@@ -179,13 +185,12 @@ class ReplicaManager:
         partition.advance_high_watermark()
         self._complete_waiting(partition.key)
 
-    def _complete_or_delay(self, request: PendingProduce) -> None:
+    def _complete_or_delay(self, request: Produce) -> None:
         if request.is_satisfied():
             request.complete()
             return
         deadline_ms = self._clock.monotonic_ms() + max(request.timeout_ms, 0)
-        keys = [entry.partition.key for entry in request.appended if entry.partition is not None]
-        self.produce_purgatory.try_complete_else_watch(DelayedProduce(request, deadline_ms), keys)
+        self.produce_purgatory.try_complete_else_watch(DelayedProduce(request, deadline_ms), request.keys)
 
     def _complete_waiting(self, key: tuple[str, int]) -> None:
         self.fetch_purgatory.check_and_complete(key)

@@ -128,7 +128,42 @@ def test_the_answer_to_one_good_partition_is_the_general_answer(
 ) -> None:
     reply = hot_produce.PartitionReply(index, 0, *offsets)
     general = hot_produce.encode_response(correlation_id, version, [(topic, [reply])], 0)
-    assert hot_produce.encode_single(correlation_id, topic.encode(), reply) == general
+    single = hot_produce.SingleReply(topic.encode())
+    assert single.encode(correlation_id, index, *offsets) == general
+
+
+@pytest.mark.parametrize("version", range(9, 12))
+@given(request=produce_requests, tail=st.binary(max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_the_short_way_in_agrees_with_the_long_one_or_leaves_it_the_request(
+    version: int, request: ProduceRequest, tail: bytes
+) -> None:
+    body = request.encode(version)
+    single = hot_produce.decode_single(bytearray(body + tail), 0, len(body))
+    if single is not None:
+        acks, timeout_ms, name, index, start, stop = single
+        spans = hot_produce.decode_request(bytearray(body), 0, len(body), version)
+        assert spans == (None, acks, timeout_ms, [(name.decode(), [(index, start, stop)])])
+
+
+@given(size=st.integers(0, 40_000), name=st.text(alphabet="abc", min_size=1, max_size=126), version=st.integers(9, 11))
+@settings(max_examples=60, deadline=None)
+def test_one_partition_takes_the_short_way_in(size: int, name: str, version: int) -> None:
+    partition = PartitionProduceData(index=3, records=bytes(size))
+    request = ProduceRequest(
+        acks=-1, timeout_ms=9, topic_data=[TopicProduceData(name=name, partition_data=[partition])]
+    )
+    body = request.encode(version)
+    single = hot_produce.decode_single(bytearray(body), 0, len(body))
+    assert single is not None
+    assert single[:4] == (-1, 9, name.encode(), 3)
+    assert single[5] - single[4] == size
+
+
+@given(data=st.binary(max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_the_short_way_in_never_raises(data: bytes) -> None:
+    hot_produce.decode_single(bytearray(data), 0, len(data))
 
 
 fetch_requests = st.builds(

@@ -9,11 +9,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.handlers._refusals import REFUSALS, refusal_reply
 from tidelog.broker.handlers._single_produce import handle_single
-from tidelog.records.errors import InvalidRecordError
 from tidelog.replication.partition import Partition
 from tidelog.replication.produce import Appended, PendingProduce
-from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.types import AppendOrigin
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.produce import FLEXIBLE_FROM, PartitionReply, ProduceSpans, decode_request, encode_response
@@ -138,14 +137,8 @@ def _append(
         if version >= _ONE_BATCH_FROM:
             _check_one_batch(view, start, end, version, allowed)
         info = partition.append(view[start:end], acks, now_ms, _CLIENT, guard)
-    except ApiError as error:
-        return Appended(topic, None, PartitionReply(index, error.code, error_message=error.message), -1)
-    except InvalidRecordError as error:
-        reply = PartitionReply(index, error.code, record_errors=error.record_errors, error_message=str(error))
-        return Appended(topic, None, reply, -1)
-    except LogDirFailure as failure:
-        replica_manager.fail_log_dir(failure)
-        return Appended(topic, None, PartitionReply(index, ErrorCode.KAFKA_STORAGE_ERROR), -1)
+    except REFUSALS as error:
+        return Appended(topic, None, refusal_reply(error, index, replica_manager), -1)
     if not partition.is_dirty:
         replica_manager.staged(partition)
     # first offset, log append time, log start offset
