@@ -53,7 +53,7 @@ class Fetcher:
 
     def send(self) -> None:
         """Ask every idle broker for what is wanted from it. Call it whenever that may have changed."""
-        if self._is_closed:
+        if self._is_closed or len(self._busy) >= len(self._client.metadata.nodes):
             return
         plan = plan_fetches(
             self._subscription,

@@ -68,11 +68,15 @@ class PartitionState:
         "retry_at_ms",
         "state",
         "topic_partition",
+        "unsettled",
     )
 
-    def __init__(self, topic_partition: TopicPartition) -> None:
+    def __init__(self, topic_partition: TopicPartition, unsettled: "dict[TopicPartition, PartitionState]") -> None:
         self.topic_partition = topic_partition
         self.state = FetchState.INITIALIZING
+        self.unsettled = unsettled
+        """Where this state registers while it is not FETCHING, so that nobody has to look through all partitions."""
+        unsettled[topic_partition] = self
         self.position: Position | None = None
         self.leader = Leader()
         self.reset: OffsetReset | None = None
@@ -172,6 +176,10 @@ class PartitionState:
     def _enter(self, state: FetchState) -> None:
         assert state in TRANSITIONS[self.state], f"{self.topic_partition}: {self.state} cannot become {state}"
         self.state = state
+        if state is FetchState.FETCHING:
+            self.unsettled.pop(self.topic_partition, None)
+        else:
+            self.unsettled[self.topic_partition] = self
 
     def _forget_answers(self) -> None:
         self.retry_at_ms = 0

@@ -41,9 +41,9 @@ class SubscriptionState:
         self.listener: RebalanceListener | None = None
         self.partitions: dict[TopicPartition, PartitionState] = {}
         """The assignment. Replaced as a whole, never changed in place."""
-        self.version = 0
-        """Rises with every new assignment."""
-        self._group_topics: frozenset[str] = frozenset()
+        self._unsettled: dict[TopicPartition, PartitionState] = {}
+        self.group_topics: frozenset[str] = frozenset()
+        """As the leader: the topics of all members."""
         self._passing_topics: list[Collection[str]] = []
 
     # Choosing what to read.
@@ -82,7 +82,7 @@ class SubscriptionState:
         self.topics = frozenset()
         self.pattern = None
         self.listener = None
-        self._group_topics = frozenset()
+        self.group_topics = frozenset()
         self._set_assignment(())
 
     def _become(self, kind: SubscriptionKind) -> None:
@@ -95,8 +95,9 @@ class SubscriptionState:
 
     def _set_assignment(self, partitions: Collection[TopicPartition]) -> None:
         before = self.partitions
-        self.partitions = {each: before.get(each) or PartitionState(each) for each in partitions}
-        self.version += 1
+        for gone in before.keys() - set(partitions):
+            self._unsettled.pop(gone, None)
+        self.partitions = {each: before.get(each) or PartitionState(each, self._unsettled) for each in partitions}
 
     # Asking what is read.
 
@@ -113,7 +114,7 @@ class SubscriptionState:
         passing = frozenset(topic for topics in self._passing_topics for topic in topics)
         if self.kind is SubscriptionKind.ASSIGNED:
             return passing.union(each.topic for each in self.partitions)
-        return self.topics | self._group_topics | passing
+        return self.topics | self.group_topics | passing
 
     @contextmanager
     def also_knowing(self, topics: Collection[str]) -> Iterator[None]:
@@ -124,15 +125,13 @@ class SubscriptionState:
         finally:
             self._passing_topics.remove(topics)
 
-    def add_group_topics(self, topics: Iterable[str]) -> bool:
-        """As the leader, also know the topics of the other members; returns whether there are new ones."""
-        before = self._group_topics
-        self._group_topics = before | self.topics | frozenset(topics)
-        return bool(self._group_topics - self.topics - before)
+    def add_group_topics(self, topics: Iterable[str]) -> None:
+        """As the leader, also know the topics of the other members."""
+        self.group_topics = self.group_topics | self.topics | frozenset(topics)
 
     def forget_group_topics(self) -> None:
         """A new generation begins; its leader may be another."""
-        self._group_topics = frozenset()
+        self.group_topics = frozenset()
 
     def fits(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether an assignment is of what was subscribed to. It may not be, if that changed since joining."""
@@ -160,25 +159,27 @@ class SubscriptionState:
     @property
     def has_all_positions(self) -> bool:
         """Whether every partition can be fetched from, pauses aside."""
-        return all(state.state is FetchState.FETCHING for state in self.partitions.values())
+        return not self._unsettled
 
     def in_state(self, wanted: FetchState, now_ms: int | None = None) -> list[PartitionState]:
-        """Partitions in this state; with a time, only those about which somebody may be asked now."""
+        """Partitions in a state other than FETCHING; with a time, only those about which somebody may be asked now."""
+        assert wanted is not FetchState.FETCHING, "those that are fetched from are not kept apart"
         return [
             state
-            for state in self.partitions.values()
+            for state in self._unsettled.values()
             if state.state is wanted and (now_ms is None or state.retry_at_ms <= now_ms)
         ]
 
-    def next_retry_in_ms(self, now_ms: int) -> int | None:
-        """When a position may be asked about again; None if all positions are known."""
-        waiting = [s.retry_at_ms for s in self.partitions.values() if s.state is not FetchState.FETCHING]
-        return max(0, min(waiting) - now_ms) if waiting else None
+    def next_retry_ms(self) -> int | None:
+        """When a position may be asked about again; None if nothing is held back."""
+        return min((state.retry_at_ms for state in self._unsettled.values() if state.retry_at_ms), default=None)
 
-    def reset_initializing(self) -> list[TopicPartition]:
-        """Apply the policy where there is no position at all; returns those for which there is no policy either."""
+    def reset_initializing(self, asked: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Apply the policy where nothing was committed; returns those for which there is no policy either."""
         helpless: list[TopicPartition] = []
         for state in self.in_state(FetchState.INITIALIZING):
+            if state.topic_partition not in asked:
+                continue
             if self.default_reset.is_none:
                 helpless.append(state.topic_partition)
             else:

@@ -1,0 +1,274 @@
+"""The asyncio consumer.
+
+    async with AsyncConsumer({"bootstrap.servers": "localhost:9092", "group.id": "billing"}) as consumer:
+        await consumer.subscribe(["orders"])
+        async for record in consumer:
+            ...
+
+It serves one task at a time; a second one that calls it meanwhile gets ConcurrentAccess. Times are in seconds.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from tidelog.client.aio.consumer import queries
+from tidelog.client.aio.consumer.async_commits import CommitCallback
+from tidelog.client.aio.consumer.cursor import Cursor
+from tidelog.client.aio.consumer.engine import ConsumerEngine
+from tidelog.client.aio.consumer.errors import ConcurrentAccess
+from tidelog.client.aio.consumer.listeners import RebalanceListener
+from tidelog.client.aio.consumer.offset_reset import EARLIEST, LATEST
+from tidelog.client.aio.consumer.settings import load_consumer_settings
+from tidelog.client.aio.consumer.types import (
+    ConsumerRecord,
+    ConsumerRecords,
+    FetchedBatches,
+    OffsetAndTimestamp,
+)
+from tidelog.client.aio.metadata import PartitionMetadata
+from tidelog.client.errors import ClientClosed
+from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+Places = Mapping[TopicPartition, OffsetAndMetadata | int]
+"""Offsets to commit: the next one to read, with or without metadata."""
+
+CLOSE_TIMEOUT_S = 30.0
+_ITERATION_POLL_MS = 60_000
+
+
+class AsyncConsumer:
+    """Reads records of topics, alone or as a member of a group. Make it inside a running loop."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        """Settings under Kafka's names: dotted in `config`, with underscores as keywords."""
+        self._settings = load_consumer_settings(config, settings)
+        self._engine = ConsumerEngine(self._settings)
+        self._owner: asyncio.Task[Any] | None = None
+        self._depth = 0
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @contextmanager
+    def _serving(self) -> Iterator[ConsumerEngine]:
+        """One task at a time; a listener that runs inside the task's call may call again."""
+        if self._is_closed:
+            raise ClientClosed("this consumer is closed")
+        task = asyncio.current_task()
+        if self._owner is not None and self._owner is not task:
+            raise ConcurrentAccess(f"a consumer serves one task at a time, and {self._owner.get_name()} is calling it")
+        self._owner = task
+        self._depth += 1
+        try:
+            yield self._engine
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._owner = None
+
+    # What to read.
+
+    async def subscribe(
+        self,
+        topics: Collection[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read topics, by name or all whose whole name matches `pattern`, as a member of the group."""
+        with self._serving() as engine:
+            if pattern is not None:
+                await engine.subscribe_pattern(pattern, listener)
+            else:
+                await engine.subscribe(topics, listener)
+
+    async def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions, without any group deciding about them."""
+        with self._serving() as engine:
+            await engine.assign(partitions)
+
+    async def unsubscribe(self) -> None:
+        """Read nothing, and leave the group."""
+        with self._serving() as engine:
+            await engine.unsubscribe()
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to, or those the pattern matches now."""
+        return self._engine.subscription.topics
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return frozenset(self._engine.subscription.partitions)
+
+    # Reading.
+
+    async def poll(self, timeout_s: float = 1.0) -> ConsumerRecords:
+        """Records as soon as there are some, at most max.poll.records; none when `timeout_s` has passed."""
+        with self._serving() as engine:
+            # Other tasks, heartbeats and fetches among them, get a turn even if there is always something to return.
+            await asyncio.sleep(0)
+            return await engine.poll(int(timeout_s * 1000))
+
+    async def poll_batches(self, timeout_s: float = 1.0) -> Sequence[FetchedBatches]:
+        """The same without decoding: whole record batches, for those who decode many records at once."""
+        with self._serving() as engine:
+            await asyncio.sleep(0)
+            return await engine.poll_batches(int(timeout_s * 1000))
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Records one by one, for ever. What was not taken when the loop is left is read again."""
+        engine = self._engine
+        try:
+            while True:
+                with self._serving():
+                    await asyncio.sleep(0)
+                    cursor = Cursor(await engine.poll(_ITERATION_POLL_MS))
+                engine.cursor = cursor
+                for record in cursor:
+                    yield record
+        finally:
+            if engine.cursor is not None:
+                engine.rewind(engine.cursor)
+
+    # Where to read.
+
+    async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
+        """The offset of the next record to be returned."""
+        with self._serving() as engine:
+            return await engine.position(partition, self._within(timeout_s))
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Read from `offset` with the next poll."""
+        with self._serving() as engine:
+            engine.seek(partition, as_place(offset))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read from the first record there is; all assigned partitions if none is named."""
+        with self._serving() as engine:
+            engine.seek_by(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read what comes from now on; all assigned partitions if none is named."""
+        with self._serving() as engine:
+            engine.seek_by(partitions, LATEST)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these partitions until `resume`; they stay assigned."""
+        with self._serving() as engine:
+            engine.pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of these partitions again."""
+        with self._serving() as engine:
+            engine.resume(partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return frozenset(state.topic_partition for state in self._engine.subscription if state.is_paused)
+
+    # Committing.
+
+    async def commit(self, offsets: Places | None = None, timeout_s: float | None = None) -> None:
+        """Commit and wait: `offsets`, or all that polls have returned."""
+        with self._serving() as engine:
+            await engine.commit(as_places(offsets), self._within(timeout_s))
+
+    def commit_async(self, offsets: Places | None = None, callback: CommitCallback | None = None) -> None:
+        """Commit and go on. `callback(offsets, error)` is called inside a later call of this consumer."""
+        with self._serving() as engine:
+            engine.commit_async(as_places(offsets), callback)
+
+    async def committed(
+        self, *partitions: TopicPartition, timeout_s: float | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed for these partitions; those without a commit are left out."""
+        with self._serving() as engine:
+            return await engine.committed(partitions, self._within(timeout_s))
+
+    @property
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this is in its group, for a transactional producer that commits its offsets."""
+        return self._engine.demand_group().membership.metadata
+
+    def enforce_rebalance(self, reason: str = "enforced by the application") -> None:
+        """Have the group rebalance with the next poll."""
+        with self._serving() as engine:
+            engine.demand_group().request_rejoin(reason)
+
+    # Asking.
+
+    async def beginning_offsets(
+        self, *partitions: TopicPartition, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        with self._serving() as engine:
+            return await queries.beginning_offsets(engine, partitions, self._within(timeout_s))
+
+    async def end_offsets(
+        self, *partitions: TopicPartition, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition that may be read."""
+        with self._serving() as engine:
+            return await queries.end_offsets(engine, partitions, self._within(timeout_s))
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time; None where there is none."""
+        with self._serving() as engine:
+            return await queries.offsets_for_times(engine, times_ms, self._within(timeout_s))
+
+    async def partitions_for(self, topic: str, timeout_s: float | None = None) -> Sequence[PartitionMetadata]:
+        """The partitions of a topic; empty if there is no such topic."""
+        with self._serving() as engine:
+            return await queries.partitions_for(engine, topic, self._within(timeout_s))
+
+    async def list_topics(self, timeout_s: float | None = None) -> dict[str, Sequence[PartitionMetadata]]:
+        """All topics that this consumer may read."""
+        with self._serving() as engine:
+            return await queries.list_topics(engine, self._within(timeout_s))
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How far the position is behind the end; None before the first fetch has told."""
+        with self._serving() as engine:
+            return queries.lag(engine, partition)
+
+    # Ending.
+
+    def wakeup(self) -> None:
+        """End the call that waits, or the next one that would, with Woken. May be called by anybody in the loop."""
+        self._engine.wakeup()
+
+    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Commit if that is automatic, leave the group and end; within `timeout_s`. A second call does nothing."""
+        if self._is_closed:
+            return
+        with self._serving() as engine:
+            self._is_closed = True
+            await engine.close(int(timeout_s * 1000))
+
+    def _within(self, timeout_s: float | None) -> int:
+        return self._settings.default_api_timeout_ms if timeout_s is None else int(timeout_s * 1000)
+
+
+def as_place(place: OffsetAndMetadata | int) -> OffsetAndMetadata:
+    """An offset as a place."""
+    return OffsetAndMetadata(place) if isinstance(place, int) else place
+
+
+def as_places(offsets: Places | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    """Offsets as places; None stays None."""
+    return None if offsets is None else {TopicPartition(*each): as_place(place) for each, place in offsets.items()}

@@ -1,0 +1,386 @@
+"""A consumer without a face: `AsyncConsumer` and `Consumer` are thin shells around it.
+
+One call at a time is served, which the shells see to. Every call that waits does so on the one `Signal`: replies,
+rebalances and `wakeup` all set it, and the call looks again at what it is waiting for.
+"""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from tidelog.client.aio.consumer.async_commits import AsyncCommits, CommitCallback
+from tidelog.client.aio.consumer.commits import Offsets
+from tidelog.client.aio.consumer.completed_fetch import Decoding
+from tidelog.client.aio.consumer.coordinator import GroupCoordinator, Invoke
+from tidelog.client.aio.consumer.cursor import Cursor
+from tidelog.client.aio.consumer.errors import NoOffset
+from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
+from tidelog.client.aio.consumer.fetcher import Fetcher
+from tidelog.client.aio.consumer.interceptors import Interceptors
+from tidelog.client.aio.consumer.listeners import RebalanceListener
+from tidelog.client.aio.consumer.offset_lookup import OffsetLookup
+from tidelog.client.aio.consumer.offset_reset import OffsetReset, parse_offset_reset
+from tidelog.client.aio.consumer.partition_state import FetchState, Position
+from tidelog.client.aio.consumer.settings import ConsumerSettings
+from tidelog.client.aio.consumer.signal import Signal
+from tidelog.client.aio.consumer.subscription import SubscriptionKind, SubscriptionState
+from tidelog.client.aio.consumer.types import NO_RECORDS, ConsumerRecords, FetchedBatches
+from tidelog.client.aio.network import NetworkClient
+from tidelog.client.aio.reactions import error_code_of
+from tidelog.client.errors import ClientError, DeadlinePassed, IllegalState
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.wire.errors import ApiError, ErrorCode
+
+_LOG: Final = logging.getLogger("tidelog.client.consumer")
+_HOPELESS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
+
+Result = TypeVar("Result")
+
+
+async def call_here(function: Callable[..., object], *arguments: object) -> None:
+    """Call a function of the application's in the loop; wait for it, if it is a coroutine function."""
+    outcome = function(*arguments)
+    if hasattr(outcome, "__await__"):
+        await outcome
+
+
+class ConsumerEngine:
+    """Everything a consumer does, in the loop it was made in."""
+
+    def __init__(self, settings: ConsumerSettings, invoke: Invoke = call_here) -> None:
+        self.settings = settings
+        self.signal = Signal()
+        self.subscription = SubscriptionState(parse_offset_reset(settings.auto_offset_reset))
+        self.client = NetworkClient(
+            settings,
+            topics_wanted=lambda: self.subscription.metadata_topics,
+            may_create_topics=settings.allow_auto_create_topics,
+        )
+        self.buffer = FetchBuffer(self.subscription)
+        self.lookup = OffsetLookup(self.client, settings, self.subscription, _wall_ms, self.signal.notify)
+        self.coordinator: GroupCoordinator | None = None
+        self.cursor: Cursor | None = None
+        """Set while the application iterates: what it has not been given yet must not be committed."""
+        self._interceptors = Interceptors(settings.interceptor_classes)
+        self._invoke = invoke
+        decoding = Decoding(settings.check_crcs, settings.key_deserializer, settings.value_deserializer)
+        self._fetcher = Fetcher(self.client, settings, self.subscription, self.buffer, decoding, self.signal.notify)
+        self._async_commits: AsyncCommits | None = None
+        if settings.group_id is not None:
+            self.coordinator = GroupCoordinator(
+                self.client,
+                settings,
+                self.subscription,
+                self.consumed,
+                self._interceptors.on_commit,
+                invoke,
+                self.signal.notify,
+            )
+            self._async_commits = AsyncCommits(self.client, self.coordinator.commits)
+        self._loading: tuple[asyncio.Task[dict[TopicPartition, OffsetAndMetadata]], frozenset[TopicPartition]] | None
+        self._loading = None
+        self._checked_metadata = 0
+        self.client.on_metadata(self._on_metadata)
+        self.client.spawn(self._reach_cluster())
+
+    async def _reach_cluster(self) -> None:
+        try:
+            await self.client.start()
+        except ClientError as error:
+            _LOG.warning("%s; trying on", error)
+
+    # What is read.
+
+    async def subscribe(self, topics: Collection[str], listener: RebalanceListener | None) -> None:
+        """Read `topics` as a member of the group; none of them is the same as `unsubscribe`."""
+        self.demand_group()
+        if isinstance(topics, str):
+            raise IllegalState(f"subscribe() takes a collection of topics, not the text {topics!r}")
+        if any(not topic.strip() for topic in topics):
+            raise IllegalState("a topic to subscribe to has an empty name")
+        if not topics:
+            await self.unsubscribe()
+            return
+        self.subscription.subscribe(topics, listener)
+        self._changed()
+
+    async def subscribe_pattern(self, pattern: str | re.Pattern[str], listener: RebalanceListener | None) -> None:
+        """Read all topics whose whole name matches, now and later."""
+        self.demand_group()
+        self.subscription.subscribe_pattern(re.compile(pattern), listener)
+        self._changed()
+
+    async def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read just these partitions; none of them is the same as `unsubscribe`."""
+        if not partitions:
+            await self.unsubscribe()
+            return
+        if self.coordinator is not None and self.subscription.kind is SubscriptionKind.ASSIGNED:
+            # What was read so far is committed before the positions are gone.
+            self.coordinator.auto_commit.run_if_due(self.client.now_ms())
+        self.subscription.assign([TopicPartition(*each) for each in partitions])
+        self.subscription.follow_leaders(self.client.metadata)
+        self._changed()
+
+    async def unsubscribe(self) -> None:
+        """Read nothing, and leave the group."""
+        if self.coordinator is not None and self.subscription.is_automatic:
+            until_ms = self.client.now_ms() + self.settings.request_timeout_ms
+            await self.coordinator.leave("the consumer unsubscribed from all topics", until_ms)
+        self.subscription.unsubscribe()
+        self.buffer.drop_unassigned()
+
+    def _changed(self) -> None:
+        self.buffer.drop_unassigned()
+        self.client.request_refresh()
+        self.signal.notify()
+
+    def demand_group(self) -> GroupCoordinator:
+        """The group, or IllegalState if there is none."""
+        if self.coordinator is None:
+            raise IllegalState("this needs a group.id; without one, use assign() and keep offsets yourself")
+        return self.coordinator
+
+    # Polling.
+
+    async def poll(self, timeout_ms: int) -> ConsumerRecords:
+        """Records as soon as there are some, none after `timeout_ms`."""
+        limit = self.settings.max_poll_records
+        records = await self._poll(lambda: self.buffer.take(limit), timeout_ms)
+        return NO_RECORDS if records is None else self._interceptors.on_consume(records)
+
+    async def poll_batches(self, timeout_ms: int) -> Sequence[FetchedBatches]:
+        """The same, as whole batches that were not decoded."""
+        return await self._poll(self._take_batches, timeout_ms) or ()
+
+    def _take_batches(self) -> list[FetchedBatches] | None:
+        return self.buffer.take_batches() or None
+
+    async def _poll(self, take: Callable[[], Result | None], timeout_ms: int) -> Result | None:
+        if self.subscription.kind is SubscriptionKind.NONE:
+            raise IllegalState("this consumer reads nothing: call subscribe() or assign() first")
+        if self.cursor is not None:
+            self.rewind(self.cursor)
+        until_ms = self.client.now_ms() + timeout_ms
+        while True:
+            self.signal.raise_if_woken()
+            await self._update()
+            taken = take()
+            self._fetcher.send()
+            if taken is not None:
+                return taken
+            if self.client.now_ms() >= until_ms:
+                return None
+            await self.signal.wait(self._next_look_ms(until_ms))
+
+    async def _update(self) -> None:
+        """Let the group and the positions make progress. The commit in here comes before any position moves."""
+        if self.coordinator is not None:
+            if self._async_commits is not None:
+                await self._async_commits.run_callbacks(self._invoke)
+            await self.coordinator.step()
+            self.buffer.drop_unassigned()
+        self._check_topics()
+        self._update_positions()
+
+    def _next_look_ms(self, until_ms: int) -> int:
+        """When to look again even if nothing happens."""
+        times = [until_ms]
+        if self.coordinator is not None and self.coordinator.auto_commit.next_ms is not None:
+            times.append(self.coordinator.auto_commit.next_ms)
+        retry_ms = self.subscription.next_retry_ms()
+        if retry_ms is not None:
+            times.append(max(retry_ms, self.client.now_ms() + 1))
+        return min(times)
+
+    def _check_topics(self) -> None:
+        """Raise what metadata says of subscribed topics that waiting will not change."""
+        metadata = self.client.metadata
+        if metadata.version == self._checked_metadata:
+            return
+        self._checked_metadata = metadata.version
+        if self.subscription.kind is SubscriptionKind.PATTERN:
+            return
+        for topic in metadata.topics.values():
+            if topic.error_code in _HOPELESS:
+                code = error_code_of(topic.error_code)
+                raise ApiError(code, f"topic {topic.name!r}: {code.text}")
+
+    def _on_metadata(self) -> None:
+        self.subscription.follow_leaders(self.client.metadata)
+        self._fetcher.send()
+        self.signal.notify()
+
+    # Positions.
+
+    def _update_positions(self) -> None:
+        """Start what is needed so that every partition gets a position, and take over what has come."""
+        if self.subscription.has_all_positions:
+            return
+        self.lookup.start_validations()
+        initializing = self.subscription.in_state(FetchState.INITIALIZING)
+        if initializing:
+            asked = frozenset(state.topic_partition for state in initializing)
+            if self.coordinator is not None:
+                asked = self._load_committed(asked)
+            helpless = self.subscription.reset_initializing(asked)
+            if helpless:
+                raise NoOffset(helpless)
+        self.lookup.start_resets()
+
+    def _load_committed(self, partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        """Ask where the group left off; returns the partitions for which the answer is in and says nothing."""
+        assert self.coordinator is not None, "only a group has committed offsets"
+        if self._loading is None:
+            until_ms = self.client.now_ms() + self.settings.default_api_timeout_ms
+            task = self.client.spawn(self.coordinator.commits.committed(partitions, until_ms))
+            task.add_done_callback(lambda _: self.signal.notify())
+            self._loading = (task, partitions)
+        task, asked = self._loading
+        if not task.done():
+            return frozenset()
+        self._loading = None
+        found = task.result()
+        self.subscription.seek_committed(found)
+        return asked - found.keys()
+
+    async def position(self, partition: TopicPartition, timeout_ms: int) -> int:
+        """The next offset to be read; finds one if there is none."""
+        state = self.subscription.state_of(partition)
+        until_ms = self.client.now_ms() + timeout_ms
+        while state.position is None:
+            self._update_positions()
+            if state.position is not None:
+                break
+            if self.client.now_ms() >= until_ms:
+                raise DeadlinePassed(f"{partition}: no position within {timeout_ms} ms")
+            await self.signal.wait(self._next_look_ms(until_ms))
+        held_back = None if self.cursor is None else self.cursor.held_back().get(partition)
+        return state.position.offset if held_back is None else held_back.offset
+
+    def seek(self, partition: TopicPartition, place: OffsetAndMetadata) -> None:
+        """Read from `place` with the next poll."""
+        if place.offset < 0:
+            raise IllegalState(f"{partition}: cannot seek to offset {place.offset}")
+        self.subscription.state_of(partition).seek_unvalidated(Position(place.offset, place.leader_epoch))
+        self.buffer.drop(partition)
+        self.signal.notify()
+
+    def seek_by(self, partitions: Collection[TopicPartition], policy: OffsetReset) -> None:
+        """Read from the beginning or the end, found with the next poll; of all partitions if none is named."""
+        for partition in partitions or tuple(self.subscription.partitions):
+            self.subscription.state_of(partition).request_reset(policy)
+            self.buffer.drop(partition)
+        self.signal.notify()
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Return no records of these until `resume`; nothing moves to another consumer."""
+        for partition in partitions:
+            self.subscription.state_of(partition).is_paused = True
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Return records of these again."""
+        for partition in partitions:
+            self.subscription.state_of(partition).is_paused = False
+        self._fetcher.send()
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What may be committed: positions, but for what an iteration holds back."""
+        consumed = self.subscription.consumed()
+        if self.cursor is not None:
+            consumed.update((each, at) for each, at in self.cursor.held_back().items() if each in consumed)
+        return consumed
+
+    def rewind(self, cursor: Cursor) -> None:
+        """An iteration ended early: what it was not given is read again."""
+        self.cursor = None
+        for partition, place in cursor.held_back().items():
+            state = self.subscription.partitions.get(partition)
+            if state is not None and state.has_position:
+                state.seek(Position(place.offset, place.leader_epoch))
+                self.buffer.drop(partition)
+
+    # Commits.
+
+    async def commit(self, offsets: Offsets | None, timeout_ms: int) -> None:
+        """Commit and wait; by default all that polls have returned."""
+        coordinator = self.demand_group()
+        until_ms = self.client.now_ms() + timeout_ms
+        chosen = dict(self.consumed() if offsets is None else offsets)
+        await self._finish_async_commits(until_ms)
+        await self.wait_for(coordinator.commits.commit(chosen, until_ms), until_ms, "the commit")
+
+    def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
+        """Commit and go on; `callback` is called inside a later call."""
+        self.demand_group()
+        assert self._async_commits is not None, "a group has commits"
+        self._async_commits.send(dict(self.consumed() if offsets is None else offsets), callback)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], timeout_ms: int
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed."""
+        coordinator = self.demand_group()
+        until_ms = self.client.now_ms() + timeout_ms
+        return await self.wait_for(
+            coordinator.commits.committed(partitions, until_ms), until_ms, "reading committed offsets"
+        )
+
+    async def _finish_async_commits(self, until_ms: int) -> None:
+        if self._async_commits is None:
+            return
+        pending = self._async_commits.pending()
+        if pending is not None:
+            await self.signal.settle(pending, until_ms)
+        await self._async_commits.run_callbacks(self._invoke)
+
+    # Waiting and ending.
+
+    async def wait_for(self, work: Coroutine[Any, Any, Result], until_ms: int, what: str) -> Result:
+        """The outcome of `work`, unless `wakeup` or the time ends the wait: then the work ends, too."""
+        task = self.client.spawn(work)
+        try:
+            if await self.signal.settle(task, until_ms):
+                result: Result = task.result()
+                return result
+        finally:
+            task.cancel()
+        raise DeadlinePassed(f"{what} did not finish in time")
+
+    def wakeup(self) -> None:
+        """End the call that waits, or the next one that would, with Woken."""
+        self.signal.wake()
+
+    async def close(self, timeout_ms: int) -> None:
+        """Commit if that is automatic, leave the group, end everything; at most `timeout_ms` for all of it."""
+        until_ms = self.client.now_ms() + timeout_ms
+        error: Exception | None = None
+        try:
+            if self.coordinator is not None:
+                await self._leave(self.coordinator, until_ms)
+        except Exception as failure:
+            error = failure
+        self._fetcher.close()
+        self._interceptors.close()
+        await self.client.close(max(1, min(5000, until_ms - self.client.now_ms())))
+        if error is not None:
+            raise error
+
+    async def _leave(self, coordinator: GroupCoordinator, until_ms: int) -> None:
+        with_time = asyncio.timeout(max(0, until_ms - self.client.now_ms()) / 1000)
+        try:
+            async with with_time:
+                await coordinator.auto_commit.commit_now(until_ms)
+                await self._finish_async_commits(until_ms)
+        except TimeoutError:
+            _LOG.warning("group %r: commits did not finish before closing", coordinator.link.group_id)
+        coordinator.heartbeats.stop()
+        if self.subscription.is_automatic:
+            await coordinator.leave("the consumer is being closed", until_ms)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,45 @@
+"""The interceptors of a consumer, called one after another. One that raises is logged and passed over, as in Kafka."""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.client.aio.consumer.commits import Offsets
+from tidelog.client.aio.consumer.listeners import ConsumerInterceptor
+from tidelog.client.aio.consumer.types import ConsumerRecords
+
+_LOG: Final = logging.getLogger("tidelog.client.consumer")
+
+
+class Interceptors:
+    """Zero or more of them."""
+
+    __slots__ = ("_each",)
+
+    def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
+        self._each = tuple(each() if isinstance(each, type) else each for each in interceptors)
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        """What `poll` shall return."""
+        for interceptor in self._each:
+            try:
+                records = interceptor.on_consume(records)
+            except Exception:
+                _LOG.exception("interceptor %r failed in on_consume", interceptor)
+        return records
+
+    def on_commit(self, offsets: Offsets) -> None:
+        """Offsets were committed."""
+        for interceptor in self._each:
+            try:
+                interceptor.on_commit(offsets)
+            except Exception:
+                _LOG.exception("interceptor %r failed in on_commit", interceptor)
+
+    def close(self) -> None:
+        """The consumer is closed."""
+        for interceptor in self._each:
+            try:
+                interceptor.close()
+            except Exception:
+                _LOG.exception("interceptor %r failed in close", interceptor)

@@ -1,0 +1,92 @@
+"""Questions that a consumer answers beside reading: offsets of partitions, partitions of topics, lag."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from tidelog.client.aio.consumer.engine import ConsumerEngine
+from tidelog.client.aio.consumer.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from tidelog.client.aio.consumer.types import OffsetAndTimestamp
+from tidelog.client.aio.metadata import MetadataCache, PartitionMetadata
+from tidelog.client.aio.reactions import error_code_of
+from tidelog.client.errors import IllegalState
+from tidelog.client.types import TopicPartition
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages import MetadataRequest, MetadataResponse
+from tidelog.wire.messages.metadata import MetadataRequestTopic
+
+
+async def end_offsets(
+    engine: ConsumerEngine, partitions: Collection[TopicPartition], timeout_ms: int
+) -> dict[TopicPartition, int]:
+    """The offset after the last record that may be read: the high watermark, or the last stable offset."""
+    return await _offsets_at(engine, partitions, LATEST_TIMESTAMP, timeout_ms)
+
+
+async def beginning_offsets(
+    engine: ConsumerEngine, partitions: Collection[TopicPartition], timeout_ms: int
+) -> dict[TopicPartition, int]:
+    """The first offset there is."""
+    return await _offsets_at(engine, partitions, EARLIEST_TIMESTAMP, timeout_ms)
+
+
+async def offsets_for_times(
+    engine: ConsumerEngine, times: Mapping[TopicPartition, int], timeout_ms: int
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """The first record at or after each time in milliseconds; None where there is none."""
+    for partition, time_ms in times.items():
+        if time_ms < 0:
+            raise IllegalState(f"{partition}: {time_ms} is not a time; use beginning_offsets() or end_offsets()")
+    until_ms = engine.client.now_ms() + timeout_ms
+    found = await engine.wait_for(engine.lookup.find(times, until_ms), until_ms, "looking offsets up")
+    return {
+        partition: None if place.offset < 0 else OffsetAndTimestamp(place.offset, place.timestamp, place.leader_epoch)
+        for partition, place in found.items()
+    }
+
+
+async def partitions_for(engine: ConsumerEngine, topic: str, timeout_ms: int) -> Sequence[PartitionMetadata]:
+    """The partitions of a topic with leaders and replicas; empty if there is no such topic."""
+    known = engine.client.metadata.topic(topic)
+    if known is not None and known.partitions:
+        return known.partitions
+    topics = await _ask(engine, [topic], timeout_ms)
+    return topics.get(topic, ())
+
+
+async def list_topics(engine: ConsumerEngine, timeout_ms: int) -> dict[str, Sequence[PartitionMetadata]]:
+    """All topics with their partitions."""
+    return await _ask(engine, None, timeout_ms)
+
+
+def lag(engine: ConsumerEngine, partition: TopicPartition) -> int | None:
+    """How many offsets the position is behind what may be read; None before the first fetch."""
+    state = engine.subscription.state_of(partition)
+    end = state.last_stable_offset if engine.settings.reads_committed else state.high_watermark
+    return None if end < 0 or state.position is None else max(0, end - state.position.offset)
+
+
+async def _offsets_at(
+    engine: ConsumerEngine, partitions: Collection[TopicPartition], time: int, timeout_ms: int
+) -> dict[TopicPartition, int]:
+    until_ms = engine.client.now_ms() + timeout_ms
+    times = {TopicPartition(*each): time for each in partitions}
+    found = await engine.wait_for(engine.lookup.find(times, until_ms), until_ms, "looking offsets up")
+    return {partition: place.offset for partition, place in found.items()}
+
+
+async def _ask(
+    engine: ConsumerEngine, topics: Sequence[str] | None, timeout_ms: int
+) -> dict[str, Sequence[PartitionMetadata]]:
+    """Metadata of topics that the consumer may have nothing else to do with."""
+    request = MetadataRequest(
+        topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+        allow_auto_topic_creation=engine.settings.allow_auto_create_topics and topics is not None,
+    )
+    until_ms = engine.client.now_ms() + timeout_ms
+    reply = await engine.wait_for(engine.client.send_to_any(request, MetadataResponse), until_ms, "asking for metadata")
+    cache = MetadataCache(max_age_ms=0)
+    cache.update(reply, 0, wanted=None)
+    for topic in cache.topics.values():
+        if topic.error_code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION):
+            code = error_code_of(topic.error_code)
+            raise ApiError(code, f"topic {topic.name!r}: {code.text}")
+    return {topic.name: topic.partitions for topic in cache.topics.values() if not topic.error_code}

@@ -1,0 +1,277 @@
+"""The consumer for programs without an event loop of their own.
+
+    with Consumer({"bootstrap.servers": "localhost:9092", "group.id": "billing"}) as consumer:
+        consumer.subscribe(["orders"])
+        for record in consumer:
+            ...
+
+The same as `AsyncConsumer`, which says more about each call. Heartbeats and fetches run in a background thread, so a
+program that takes long over a record stays in its group. Listeners, callbacks, interceptors and deserializers are
+called in the thread that calls the consumer. It serves one thread at a time; only `wakeup` may come from another one.
+"""
+
+import re
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from tidelog.client.aio.background import BackgroundLoop
+from tidelog.client.aio.consumer import queries
+from tidelog.client.aio.consumer.async_commits import CommitCallback
+from tidelog.client.aio.consumer.caller_thread import CallerThread
+from tidelog.client.aio.consumer.consumer import CLOSE_TIMEOUT_S, Places, as_place, as_places
+from tidelog.client.aio.consumer.cursor import Cursor
+from tidelog.client.aio.consumer.engine import ConsumerEngine
+from tidelog.client.aio.consumer.errors import ConcurrentAccess
+from tidelog.client.aio.consumer.listeners import RebalanceListener
+from tidelog.client.aio.consumer.offset_reset import EARLIEST, LATEST
+from tidelog.client.aio.consumer.settings import load_consumer_settings
+from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, FetchedBatches, OffsetAndTimestamp
+from tidelog.client.aio.metadata import PartitionMetadata
+from tidelog.client.errors import ClientClosed
+from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+# Long enough to cost nothing, short enough that Ctrl-C is seen soon where a wait cannot be interrupted.
+_ITERATION_POLL_S = 1.0
+
+
+class Consumer:
+    """Reads records of topics, alone or as a member of a group."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        """Settings under Kafka's names: dotted in `config`, with underscores as keywords."""
+        self._settings = load_consumer_settings(config, settings)
+        self._loop = BackgroundLoop("tidelog-consumer")
+        self._caller = CallerThread(self._loop)
+        self._owner: int | None = None
+        self._depth = 0
+        self._is_closed = False
+        self._engine: ConsumerEngine = self._loop.run(self._make_engine())
+
+    async def _make_engine(self) -> ConsumerEngine:
+        return ConsumerEngine(self._settings, self._caller.invoke)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _serving(self) -> Iterator[ConsumerEngine]:
+        """One thread at a time; a listener that runs inside its call may call again."""
+        self._acquire()
+        try:
+            yield self._engine
+        finally:
+            self._release()
+
+    def _acquire(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("this consumer is closed")
+        thread = threading.get_ident()
+        if self._owner is not None and self._owner != thread:
+            raise ConcurrentAccess(f"a consumer serves one thread at a time, and thread {self._owner} is calling it")
+        self._owner = thread
+        self._depth += 1
+
+    def _release(self) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._owner = None
+
+    # What to read.
+
+    def subscribe(
+        self,
+        topics: Collection[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read topics, by name or all whose whole name matches `pattern`, as a member of the group."""
+        with self._serving() as engine:
+            if pattern is not None:
+                self._caller.run(engine.subscribe_pattern(pattern, listener))
+            else:
+                self._caller.run(engine.subscribe(topics, listener))
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions, without any group deciding about them."""
+        with self._serving() as engine:
+            self._caller.run(engine.assign(partitions))
+
+    def unsubscribe(self) -> None:
+        """Read nothing, and leave the group."""
+        with self._serving() as engine:
+            self._caller.run(engine.unsubscribe())
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to, or those the pattern matches now."""
+        return self._engine.subscription.topics
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return frozenset(self._engine.subscription.partitions)
+
+    # Reading.
+
+    def poll(self, timeout_s: float = 1.0) -> ConsumerRecords:
+        """Records as soon as there are some, at most max.poll.records; none when `timeout_s` has passed."""
+        self._acquire()
+        try:
+            return self._caller.run(self._engine.poll(int(timeout_s * 1000)))
+        finally:
+            self._release()
+
+    def poll_batches(self, timeout_s: float = 1.0) -> Sequence[FetchedBatches]:
+        """The same without decoding: whole record batches, for those who decode many records at once."""
+        with self._serving() as engine:
+            return self._caller.run(engine.poll_batches(int(timeout_s * 1000)))
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records one by one, for ever. What was not taken when the loop is left is read again."""
+        engine = self._engine
+        try:
+            while True:
+                records = self.poll(_ITERATION_POLL_S)
+                if records:
+                    engine.cursor = cursor = Cursor(records)
+                    yield from cursor
+        finally:
+            if engine.cursor is not None and not self._is_closed:
+                self._loop.run(_rewind(engine))
+
+    # Where to read.
+
+    def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
+        """The offset of the next record to be returned."""
+        with self._serving() as engine:
+            return self._caller.run(engine.position(partition, self._within(timeout_s)))
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Read from `offset` with the next poll."""
+        with self._serving() as engine:
+            self._caller.call(engine.seek, partition, as_place(offset))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read from the first record there is; all assigned partitions if none is named."""
+        with self._serving() as engine:
+            self._caller.call(engine.seek_by, partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read what comes from now on; all assigned partitions if none is named."""
+        with self._serving() as engine:
+            self._caller.call(engine.seek_by, partitions, LATEST)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these partitions until `resume`; they stay assigned."""
+        with self._serving() as engine:
+            self._caller.call(engine.pause, partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of these partitions again."""
+        with self._serving() as engine:
+            self._caller.call(engine.resume, partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return frozenset(state.topic_partition for state in self._engine.subscription if state.is_paused)
+
+    # Committing.
+
+    def commit(self, offsets: Places | None = None, timeout_s: float | None = None) -> None:
+        """Commit and wait: `offsets`, or all that polls have returned."""
+        with self._serving() as engine:
+            self._caller.run(engine.commit(as_places(offsets), self._within(timeout_s)))
+
+    def commit_async(self, offsets: Places | None = None, callback: CommitCallback | None = None) -> None:
+        """Commit and go on. `callback(offsets, error)` is called inside a later call of this consumer."""
+        with self._serving() as engine:
+            self._caller.call(engine.commit_async, as_places(offsets), callback)
+
+    def committed(
+        self, *partitions: TopicPartition, timeout_s: float | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed for these partitions; those without a commit are left out."""
+        with self._serving() as engine:
+            return self._caller.run(engine.committed(partitions, self._within(timeout_s)))
+
+    @property
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this is in its group, for a transactional producer that commits its offsets."""
+        return self._engine.demand_group().membership.metadata
+
+    def enforce_rebalance(self, reason: str = "enforced by the application") -> None:
+        """Have the group rebalance with the next poll."""
+        with self._serving() as engine:
+            self._caller.call(engine.demand_group().request_rejoin, reason)
+
+    # Asking.
+
+    def beginning_offsets(
+        self, *partitions: TopicPartition, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        with self._serving() as engine:
+            return self._caller.run(queries.beginning_offsets(engine, partitions, self._within(timeout_s)))
+
+    def end_offsets(self, *partitions: TopicPartition, timeout_s: float | None = None) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition that may be read."""
+        with self._serving() as engine:
+            return self._caller.run(queries.end_offsets(engine, partitions, self._within(timeout_s)))
+
+    def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time; None where there is none."""
+        with self._serving() as engine:
+            return self._caller.run(queries.offsets_for_times(engine, times_ms, self._within(timeout_s)))
+
+    def partitions_for(self, topic: str, timeout_s: float | None = None) -> Sequence[PartitionMetadata]:
+        """The partitions of a topic; empty if there is no such topic."""
+        with self._serving() as engine:
+            return self._caller.run(queries.partitions_for(engine, topic, self._within(timeout_s)))
+
+    def list_topics(self, timeout_s: float | None = None) -> dict[str, Sequence[PartitionMetadata]]:
+        """All topics that this consumer may read."""
+        with self._serving() as engine:
+            return self._caller.run(queries.list_topics(engine, self._within(timeout_s)))
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How far the position is behind the end; None before the first fetch has told."""
+        with self._serving() as engine:
+            return queries.lag(engine, partition)
+
+    # Ending.
+
+    def wakeup(self) -> None:
+        """End the call that waits, or the next one that would, with Woken. May be called from any thread."""
+        if not self._is_closed:
+            self._loop.call_soon(self._engine.wakeup)
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Commit if that is automatic, leave the group and end; within `timeout_s`. A second call does nothing."""
+        if self._is_closed:
+            return
+        with self._serving() as engine:
+            self._is_closed = True
+            try:
+                self._caller.run(engine.close(int(timeout_s * 1000)))
+            finally:
+                self._loop.close()
+
+    def _within(self, timeout_s: float | None) -> int:
+        return self._settings.default_api_timeout_ms if timeout_s is None else int(timeout_s * 1000)
+
+
+async def _rewind(engine: ConsumerEngine) -> None:
+    if engine.cursor is not None:
+        engine.rewind(engine.cursor)
