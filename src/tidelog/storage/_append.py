@@ -38,6 +38,9 @@ from tidelog.wire.errors import ApiError, ErrorCode
 if TYPE_CHECKING:
     from tidelog.storage.log import Log
 
+_EXPANDED_BYTES_MAX: Final = 32 << 20
+_EXPANSION_MAX: Final = 8
+"""How far a batch may expand where it must be looked at: producers limit it before compression, too, bombs do not."""
 _SEQUENCE_MASK: Final = 0x7FFF_FFFF
 _REFUSALS: Final[dict[type[Exception], ErrorCode]] = {
     CorruptRecordError: ErrorCode.CORRUPT_MESSAGE,
@@ -68,6 +71,7 @@ def rules_of(config: LogConfig) -> AppendRules:
         is_compacted="compact" in config.cleanup_policy,
         max_message_bytes=config.max_message_bytes,
         segment_bytes=config.segment_bytes,
+        decompressed_bytes_max=max(_EXPANDED_BYTES_MAX, _EXPANSION_MAX * config.max_message_bytes),
     )
 
 
