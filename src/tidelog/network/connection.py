@@ -45,6 +45,8 @@ HELD_BYTES_MAX: Final = 8 << 20
 
 _FIRST_BUFFER_BYTES: Final = 64 << 10
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
+_CHUNKS_PER_CALL_MAX: Final = 512
+_TCP_CORK: Final = getattr(socket, "TCP_CORK", 3)
 
 OUTPUT_IS_STUCK: Final = 1
 PIPELINE_IS_FULL: Final = 2
@@ -114,6 +116,7 @@ class Connection:
         "_position",
         "_recv_into",
         "_send",
+        "_sendmsg",
         "_slots",
         "_socket",
         "address",
@@ -138,6 +141,7 @@ class Connection:
         self._socket = client
         self._recv_into = client.recv_into
         self._send = client.send
+        self._sendmsg = client.sendmsg
         # The bytes that came and were not parsed yet: _buffer[_position:_filled].
         self._buffer: bytearray | None = None
         self._position = 0
@@ -346,7 +350,11 @@ class Connection:
     def _send_out(self) -> None:
         budget = SEND_BYTES_PER_TURN
         out = self._out
+        # A few bytes follow those of a file: corked, they leave with the last of the file instead of alone.
+        is_corked = len(out) > 1 and any(chunk.__class__ is not bytes for chunk in out)
         try:
+            if is_corked:
+                self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, 1)
             while out and budget > 0:
                 sent = self._send_bytes() if isinstance(out[0], bytes) else self._send_file()
                 if sent < 0:
@@ -357,6 +365,8 @@ class Connection:
         except OSError:
             self.close()
             return
+        if is_corked:
+            self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, 0)
         if out:
             self._pause(OUTPUT_IS_STUCK)
         elif self._paused & OUTPUT_IS_STUCK:
@@ -376,15 +386,15 @@ class Connection:
                 out.clear()
                 return sent
         else:
-            run: list[bytes] = []
+            run: list[bytes | memoryview] = []
             for chunk in out:
-                if not isinstance(chunk, bytes):
+                if not isinstance(chunk, bytes) or len(run) == _CHUNKS_PER_CALL_MAX:
                     break
                 run.append(chunk)
-            data = b"".join(run)
-            is_followed_by_file = len(run) < len(out)
-            size = len(data) - self._out_sent
-            sent = self._send(memoryview(data)[self._out_sent :], _MSG_MORE if is_followed_by_file else 0)
+            if self._out_sent:
+                run[0] = memoryview(first)[self._out_sent :]
+            size = sum(map(len, run))
+            sent = self._sendmsg(run, (), _MSG_MORE if len(run) < len(out) else 0)
         return self._consumed(sent, size)
 
     def _consumed(self, sent: int, size: int) -> int:

@@ -240,6 +240,9 @@ def _classic_name(data: Buffer, position: int) -> tuple[str, int]:
 
 # --- responses -------------------------------------------------------------------------------------------------------
 
+_COPIED_BYTES_MAX = 4096
+"""Records up to this size are copied next to the fields around them; a chunk of their own would cost more."""
+
 _pack_int = Struct(">i").pack
 _pack_head = Struct(">ii").pack
 _pack_v0 = Struct(">ihq").pack
@@ -313,11 +316,10 @@ def _encode_partition(reply: PartitionReply, version: int, out: list[Chunk], par
     if records is None:
         part += b"\x01" if is_flexible else b"\x00\x00\x00\x00"
     else:
-        is_inline = isinstance(records, bytes)
         length = len(records) if isinstance(records, bytes) else records.length
         part += _uvarint(length + 1) if is_flexible else _pack_int(length)
-        if is_inline:
-            part += records  # type: ignore[arg-type]
+        if isinstance(records, bytes) and length <= _COPIED_BYTES_MAX:
+            part += records
         else:
             out.append(bytes(part))
             out.append(records)

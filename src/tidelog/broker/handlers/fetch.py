@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_INLINE_BYTES_MAX: Final = 16 << 10
+_INLINE_BYTES_MAX: Final = 80 << 10
 _INLINE_RESPONSE_BYTES_MAX: Final = 128 << 10
 """What a response may hold in memory: a client may let hundreds of them wait and read none."""
 _MAGIC_2_FROM: Final = 4
