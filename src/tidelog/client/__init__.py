@@ -5,10 +5,11 @@
     RecordWriter     records in, batches out, partitioned as Kafka's own clients do
     RecordReader     records of chosen partitions from chosen offsets
 
-and, under asyncio or with a background thread, the consumer that applications use:
+and the clients that applications use, each under asyncio and, without `Async`, for programs without an event loop:
 
+    AsyncProducer    sends records, idempotently and in transactions
     AsyncConsumer    reads topics, alone or as a member of a group
-    Consumer         the same for programs without an event loop
+    AsyncAdmin       topics, settings, groups, transactions, the cluster
 
 Nothing is imported until it is asked for.
 """
@@ -16,50 +17,76 @@ Nothing is imported until it is asked for.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tidelog.client.admin import Admin
+    from tidelog.client.aio.admin.admin import AsyncAdmin
     from tidelog.client.aio.consumer.consumer import AsyncConsumer
     from tidelog.client.aio.consumer.listeners import RebalanceListener
     from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords
+    from tidelog.client.aio.producer.batch import RecordMetadata
+    from tidelog.client.aio.producer.delivery import Delivery
+    from tidelog.client.aio.producer.producer import AsyncProducer
+    from tidelog.client.aio.producer.record import ProducerRecord
+    from tidelog.client.aio.producer.transaction_state import TransactionHandle
     from tidelog.client.cluster import ClusterClient
     from tidelog.client.connection import Connection
     from tidelog.client.consumer import Consumer
     from tidelog.client.errors import BrokerUnavailable, ClientError, ConnectionLost, UnsupportedByBroker
+    from tidelog.client.producer import Producer
     from tidelog.client.reader import RecordReader
-    from tidelog.client.types import OffsetAndMetadata, TopicPartition
+    from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
     from tidelog.client.writer import RecordWriter
 
 __all__ = [
+    "Admin",
+    "AsyncAdmin",
     "AsyncConsumer",
+    "AsyncProducer",
     "BrokerUnavailable",
     "ClientError",
     "ClusterClient",
     "Connection",
     "ConnectionLost",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerRecord",
     "ConsumerRecords",
+    "Delivery",
     "OffsetAndMetadata",
+    "Producer",
+    "ProducerRecord",
     "RebalanceListener",
+    "RecordMetadata",
     "RecordReader",
     "RecordWriter",
     "TopicPartition",
+    "TransactionHandle",
     "UnsupportedByBroker",
 ]
 
 _HOMES = {
+    "Admin": "admin",
+    "AsyncAdmin": "aio.admin.admin",
     "AsyncConsumer": "aio.consumer.consumer",
+    "AsyncProducer": "aio.producer.producer",
     "BrokerUnavailable": "errors",
     "ClientError": "errors",
     "ClusterClient": "cluster",
     "Connection": "connection",
     "ConnectionLost": "errors",
     "Consumer": "consumer",
+    "ConsumerGroupMetadata": "types",
     "ConsumerRecord": "aio.consumer.types",
     "ConsumerRecords": "aio.consumer.types",
+    "Delivery": "aio.producer.delivery",
     "OffsetAndMetadata": "types",
+    "Producer": "producer",
+    "ProducerRecord": "aio.producer.record",
     "RebalanceListener": "aio.consumer.listeners",
+    "RecordMetadata": "aio.producer.batch",
     "RecordReader": "reader",
     "RecordWriter": "writer",
     "TopicPartition": "types",
+    "TransactionHandle": "aio.producer.transaction_state",
     "UnsupportedByBroker": "errors",
 }
 

@@ -27,6 +27,11 @@ class BackgroundLoop:
         """The loop, for `call_soon_threadsafe` on hot paths."""
         return self._loop
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still takes work."""
+        return self._thread.is_alive()
+
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` there and wait for it here. Interrupting the wait cancels the work."""
         if threading.current_thread() is self._thread:

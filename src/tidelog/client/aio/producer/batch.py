@@ -9,6 +9,7 @@ which is nothing but this batch and an index: no future is made unless somebody 
 """
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ from tidelog.records.compression import Codec
 from tidelog.wire.errors import ApiError
 
 _log = logging.getLogger("tidelog.client.producer")
+
+_registering = threading.Lock()
+"""Held while somebody registers with a batch, or a batch becomes done: the two may be in different threads."""
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -221,21 +225,21 @@ class ProducerBatch:
 
     def watch(self, watcher: Callable[["ProducerBatch"], object]) -> None:
         """Call `watcher` when the batch is done; at once if it is."""
-        if self.is_done:
-            watcher(self)
-        elif self.watchers is None:
-            self.watchers = [watcher]
-        else:
-            self.watchers.append(watcher)
+        with _registering:
+            if not self.is_done:
+                self.watchers = [*(self.watchers or ()), watcher]
+                return
+        watcher(self)
 
     def add_callback(self, index: int, callback: DeliveryCallback) -> None:
         """Call `callback` with the outcome of one record; at once if it is known."""
-        if self.is_done:
-            self._call(index, callback)
-        elif self.callbacks is None:
-            self.callbacks = [(index, callback)]
-        else:
-            self.callbacks.append((index, callback))
+        with _registering:
+            if not self.is_done:
+                if self.callbacks is None:
+                    self.callbacks = []
+                self.callbacks.append((index, callback))
+                return
+        self._call(index, callback)
 
     def metadata_of(self, index: int) -> RecordMetadata:
         """Where the record of this index is. The batch, or the part of it with this record, must not have failed."""
@@ -267,15 +271,17 @@ class ProducerBatch:
         raise IndexError(index)
 
     def _finish(self) -> None:
-        self.is_done = True
         records, self.records = self.records, []
         if records:
             # Deliveries may be kept for long; the records themselves must not be.
             self.timestamps = records[0][0] if self.has_one_timestamp else [record[0] for record in records]
-        callbacks, self.callbacks = self.callbacks, None
+            self.record_count = len(records)
+        with _registering:
+            self.is_done = True
+            callbacks, self.callbacks = self.callbacks, None
+            watchers, self.watchers = self.watchers, None
         for index, callback in callbacks or ():
             self._call(index, callback)
-        watchers, self.watchers = self.watchers, None
         for watcher in watchers or ():
             watcher(self)
 

@@ -1,11 +1,15 @@
 """Records as callers and interceptors see them, and the hooks that work on them before they are bytes."""
 
+import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from tidelog.client.aio.producer.batch import RecordMetadata
+from tidelog.client.aio.producer.batch import DeliveryCallback, RecordMetadata
+from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.producer.sink import GivenHeaders
 from tidelog.client.errors import ClientConfigError, SerializationFailed
+
+_log = logging.getLogger("tidelog.client.producer")
 
 
 class ProducerRecord(NamedTuple):
@@ -32,6 +36,55 @@ class ProducerInterceptor(Protocol):
 
 
 Serialize = Callable[[str, Any], bytes | None]
+
+
+class Hooks:
+    """Interceptors, then serializers."""
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        self._serialize_key = serializer_of(settings.key_serializer, "key")
+        self._serialize_value = serializer_of(settings.value_serializer, "value")
+        self._interceptors: tuple[ProducerInterceptor, ...] = tuple(
+            each() if isinstance(each, type) else each for each in settings.interceptor_classes
+        )
+        self.is_active = bool(self._interceptors or self._serialize_key or self._serialize_value)
+
+    def apply(
+        self, record: ProducerRecord, on_delivery: DeliveryCallback | None
+    ) -> tuple[ProducerRecord, DeliveryCallback | None]:
+        """The record in bytes, and whom to tell about it."""
+        for interceptor in self._interceptors:
+            try:
+                record = interceptor.on_send(record)
+            except Exception:
+                _log.exception("interceptor %r failed in on_send", interceptor)
+        if self._interceptors:
+            on_delivery = self._acknowledging(on_delivery)
+        try:
+            if self._serialize_key is not None:
+                record = record._replace(key=self._serialize_key(record.topic, record.key))
+            if self._serialize_value is not None:
+                record = record._replace(value=self._serialize_value(record.topic, record.value))
+        except SerializationFailed as error:
+            self.acknowledge(None, error)
+            raise
+        return record, on_delivery
+
+    def acknowledge(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        """Tell the interceptors what became of a record."""
+        for interceptor in self._interceptors:
+            try:
+                interceptor.on_acknowledgement(metadata, error)
+            except Exception:
+                _log.exception("interceptor %r failed in on_acknowledgement", interceptor)
+
+    def _acknowledging(self, on_delivery: DeliveryCallback | None) -> DeliveryCallback:
+        def tell(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            self.acknowledge(metadata, error)
+            if on_delivery is not None:
+                on_delivery(metadata, error)
+
+        return tell
 
 
 def serializer_of(given: Any, what: str) -> Serialize | None:

@@ -79,6 +79,16 @@ class Sender:
             self._is_scheduled = True
             self._loop.call_soon(self._turn)
 
+    def waker_for_threads(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+        """`wake` for other threads: they reach the loop once per turn, not once per batch."""
+
+        def wake() -> None:
+            if not self._is_scheduled:
+                self._is_scheduled = True
+                loop.call_soon_threadsafe(self._turn)
+
+        return wake
+
     def stop(self) -> None:
         """No more turns."""
         self._is_scheduled = True

@@ -33,6 +33,8 @@ class Missing(Enum):
 
     METADATA = "metadata"
     MEMORY = "memory"
+    TURN = "turn"
+    """A batch is full, and the sender should have its turn before the next is begun."""
 
 
 class RecordSink:
@@ -51,7 +53,7 @@ class RecordSink:
         self._settings = settings
         self._accumulator = accumulator
         self._pool = pool
-        self._on_work = on_work
+        self.on_work = on_work
         self._deliver = make_delivery
         self._own_partitioner = own_partitioner(settings.partitioner_class)
         self.takes_shortcuts = self._own_partitioner is None and not settings.partitioner_ignore_keys
@@ -106,6 +108,8 @@ class RecordSink:
         timestamp_ms: int | None,
         on_delivery: DeliveryCallback | None,
         now_ms: int,
+        *,
+        had_turn: bool = True,
     ) -> Any:
         """A delivery, or `Missing`. Raises SerializationFailed, RecordTooLarge or ValueError for what can never be."""
         record = (
@@ -122,13 +126,15 @@ class RecordSink:
             return Missing.METADATA
         batch = queue.open
         if batch is None or batch.size_bytes + size > batch.limit_bytes:
+            if batch is not None and not had_turn:
+                return Missing.TURN
             batch = self._accumulator.begin_batch(queue, size, now_ms)
             if batch is None:
                 return Missing.MEMORY
             lane.last_used_ms = now_ms
             if queue is lane.sticky:
                 lane.sticky_batch = batch
-            self._on_work()
+            self.on_work()
         index = len(batch.records)
         batch.records.append(record)
         batch.size_bytes += size
@@ -148,7 +154,7 @@ class RecordSink:
         if batch is None:
             return Missing.MEMORY
         lane.last_used_ms = now_ms
-        self._on_work()
+        self.on_work()
         return self._deliver(batch, 0)
 
     def _choose(

@@ -55,11 +55,10 @@ class Transactions:
         client: NetworkClient,
         book: SequenceBook,
         *,
-        transactional_id: str,
         on_change: Callable[[], None],
         joined: TransactionHandle | None = None,
     ) -> None:
-        self.transactional_id = transactional_id
+        self.transactional_id = joined.transactional_id if joined is not None else settings.transactional_id or ""
         self.status = TransactionState(State.UNINITIALIZED if joined is None else State.JOINED)
         self._settings = settings
         self._client = client
@@ -127,6 +126,11 @@ class Transactions:
             await self._init_producer_id(self._book.identity)
         self.status.advance(Event.ENDED)
         self._on_change()
+
+    @property
+    def can_abort(self) -> bool:
+        """Whether there is a transaction of ours that is not over."""
+        return self.status.state in (State.OPEN, State.COMMITTING, State.ABORTING, State.FAILED)
 
     @property
     def handle(self) -> TransactionHandle:

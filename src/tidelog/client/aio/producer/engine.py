@@ -1,0 +1,312 @@
+"""The parts of a producer put together, and everything that has to wait: metadata, memory, flushes, the end.
+
+`AsyncProducer` and `Producer` are two faces of this. The asyncio one calls it from its loop. The blocking one puts
+records in from any thread, under the lock it gave, and everything else runs in the loop.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any
+
+from tidelog.client.aio.network import NetworkClient
+from tidelog.client.aio.producer.accumulator import Accumulator, Lane
+from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch
+from tidelog.client.aio.producer.buffer_pool import BufferPool
+from tidelog.client.aio.producer.delivery import Delivery, batch_done
+from tidelog.client.aio.producer.partitioners import choose_sticky
+from tidelog.client.aio.producer.record import ProducerRecord
+from tidelog.client.aio.producer.sender import Sender
+from tidelog.client.aio.producer.sequences import SequenceBook
+from tidelog.client.aio.producer.settings import ProducerSettings
+from tidelog.client.aio.producer.sink import Missing, RecordSink
+from tidelog.client.aio.producer.transaction_state import State, TransactionHandle
+from tidelog.client.aio.producer.transactions import Transactions
+from tidelog.client.aio.reactions import error_code_of, reaction_to
+from tidelog.client.errors import BufferExhausted, ClientClosed, ClientError, DeadlinePassed, TransactionFailed
+from tidelog.wire.errors import ApiError
+
+_log = logging.getLogger("tidelog.client.producer")
+
+
+class ProducerEngine:
+    """A running producer. Made in the loop it belongs to; `start` it first."""
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        *,
+        joining: TransactionHandle | None = None,
+        lock: AbstractContextManager[Any] | None = None,
+        make_delivery: Callable[[ProducerBatch, int], Any] = Delivery,
+    ) -> None:
+        self.settings = settings
+        self.is_closed = False
+        self._loop = asyncio.get_running_loop()
+        self._lock = nullcontext() if lock is None else lock
+        self._topics: dict[str, None] = {}
+        self._memory_waiters: deque[asyncio.Future[None]] = deque()
+        self._client = NetworkClient(
+            settings,
+            in_flight_max=settings.max_in_flight_requests_per_connection,
+            topics_wanted=lambda: list(self._topics),
+            may_create_topics=settings.allow_auto_create_topics,
+        )
+        is_transactional = settings.transactional_id is not None or joining is not None
+        book = SequenceBook(is_transactional=is_transactional) if settings.enable_idempotence else None
+        self._pool = BufferPool(settings.buffer_memory, settings.batch_size)
+        self._accumulator = Accumulator(settings, self._pool, book)
+        self._sender = Sender(settings, self._client, self._accumulator, book, self._lock, self._memory_freed)
+        on_work = self._sender.wake if lock is None else self._sender.waker_for_threads(self._loop)
+        self.sink = RecordSink(settings, self._accumulator, self._pool, on_work=on_work, make_delivery=make_delivery)
+        self.transactions: Transactions | None = None
+        if is_transactional and book is not None:
+            self.transactions = Transactions(
+                settings, self._client, book, on_change=self._transaction_changed, joined=joining
+            )
+            self._sender.transactions = self.transactions
+
+    # Life.
+
+    async def start(self) -> None:
+        """Reach the cluster. Raises BrokerUnavailable when none of the bootstrap servers answers."""
+        self._client.on_metadata(self._learn)
+        try:
+            await self._client.start(self.settings.max_block_ms)
+        except BaseException:
+            await self._client.close()
+            raise
+
+    async def close(self, timeout_ms: int | None) -> None:
+        """Finish within `timeout_ms`: an open transaction is aborted, everything else is sent. Then let go."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.sink.gate = {}
+        limit_ms = self.settings.delivery_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            if limit_ms:
+                async with asyncio.timeout(limit_ms / 1000):
+                    await self._finish()
+        except TimeoutError:
+            _log.warning(
+                "%d batches were not stored within %d ms of close", len(self._accumulator.incomplete), limit_ms
+            )
+        finally:
+            self._sender.fail_all(ClientClosed("the producer was closed before these records were stored"))
+            self._sender.stop()
+            self._memory_freed()
+            await self._client.close()
+
+    async def _finish(self) -> None:
+        if self.can_abort:
+            with suppress(ClientError, ApiError):
+                await self.abort()
+        self._accumulator.is_closing = True
+        self._sender.wake()
+        await self._all_done()
+
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """Send everything now, and return when all that was taken before this call is stored or given up."""
+        self._accumulator.is_flushing += 1
+        self._sender.wake()
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._all_done()
+        except TimeoutError:
+            raise DeadlinePassed(f"not everything was stored within {timeout_ms} ms") from None
+        finally:
+            self._accumulator.is_flushing -= 1
+
+    async def _all_done(self) -> None:
+        with self._lock:
+            batches = list(self._accumulator.incomplete)
+        for batch in batches:
+            await batch_done(batch)
+
+    # Transactions.
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        assert self.transactions is not None
+        self.transactions.begin()
+        self._accumulator.leave_transaction()
+
+    async def commit(self) -> None:
+        """Store everything, then end the transaction."""
+        assert self.transactions is not None
+        await self.transactions.end(is_commit=True, settle=self.flush)
+
+    async def abort(self) -> None:
+        """Drop what was not sent, wait for what was, then end the transaction."""
+        assert self.transactions is not None
+        await self.transactions.end(is_commit=False, settle=self._settle_abort)
+
+    async def _settle_abort(self) -> None:
+        dropped = TransactionFailed("the transaction was aborted before this record was sent")
+        self._sender.fail_all(dropped, only_unsent=True)
+        await self.flush()
+
+    @property
+    def can_abort(self) -> bool:
+        """Whether there is a transaction of ours to abort."""
+        return self.transactions is not None and self.transactions.can_abort
+
+    def _transaction_changed(self) -> None:
+        """Sending is allowed in an open transaction only; the hot path learns it from an empty gate."""
+        if self.transactions is not None and self.transactions.status.state not in (State.OPEN, State.JOINED):
+            self.sink.gate = {}
+        self._sender.wake()
+
+    # The way of a record that the short one (`sink.append`) did not take.
+
+    def take_nowait(self, record: ProducerRecord, on_delivery: DeliveryCallback | None) -> Any:
+        """A delivery, or None if the record would have to wait. The lock, if there is one, is held by the caller."""
+        self.check_may_send()
+        lane = self._lane(record.topic)
+        if lane is None:
+            return None
+        delivery = self.sink.place(lane, *record[1:], on_delivery, self._client.now_ms())
+        if isinstance(delivery, Missing):
+            return None
+        self._open_gate(lane)
+        return delivery
+
+    async def take(self, record: ProducerRecord, on_delivery: DeliveryCallback | None) -> Any:
+        """A delivery, after waiting for whatever the record needs."""
+        place = self.sink.place
+        now_ms = self._client.now_ms
+        return await self._place_waiting(
+            record.topic,
+            lambda lane, had_turn: place(lane, *record[1:], on_delivery, now_ms(), had_turn=had_turn),
+        )
+
+    async def take_batch(
+        self, topic: str, partition: int, data: bytes | bytearray | memoryview, record_count: int
+    ) -> Any:
+        """The delivery of a whole encoded batch, after waiting for whatever it needs."""
+        return await self._place_waiting(
+            topic,
+            lambda lane, _: self.sink.place_batch(lane, partition, data, record_count, self._client.now_ms()),
+        )
+
+    async def _place_waiting(self, topic: str, place: Callable[[Lane, bool], Any]) -> Any:
+        """Try, and wait for what is missing, until max.block.ms have passed."""
+        deadline_ms = self._client.now_ms() + self.settings.max_block_ms
+        had_turn = False
+        while True:
+            with self._lock:
+                self.check_may_send()
+                lane = self._lane(topic)
+                delivery = Missing.METADATA if lane is None else place(lane, had_turn)
+                if lane is not None and not isinstance(delivery, Missing):
+                    self._open_gate(lane)
+                    return delivery
+            if lane is None:
+                await self.lane(topic, deadline_ms)
+            elif delivery is Missing.TURN:
+                # A caller that does nothing but send must let the loop run, once per batch: when the batch is full.
+                await asyncio.sleep(0)
+                had_turn = True
+            elif delivery is Missing.METADATA:
+                known = f"{lane.topic!r} has {lane.partition_count} partitions"
+                await self._refresh(f"other metadata: {known}", deadline_ms, is_repeated=True)
+            else:
+                await self._await_memory(deadline_ms)
+
+    def check_may_send(self) -> None:
+        """Raise unless records may be sent now."""
+        if self.is_closed:
+            raise ClientClosed("the producer is closed")
+        if self._sender.fatal is not None:
+            raise self._sender.fatal
+        if self.transactions is not None:
+            self.transactions.status.check_may_send()
+
+    # Metadata.
+
+    async def lane(self, topic: str, deadline_ms: int | None = None) -> Lane:
+        """The lane of a topic, once its partitions are known."""
+        if deadline_ms is None:
+            deadline_ms = self._client.now_ms() + self.settings.max_block_ms
+        known = self._client.metadata.topic(topic)
+        while True:
+            lane = self._lane(topic)
+            if lane is not None:
+                return lane
+            if known is not None and known.error_code and not reaction_to(known.error_code).is_retriable:
+                code = error_code_of(known.error_code)
+                raise ApiError(code, f"topic {topic!r}: {code.text}")
+            await self._refresh(f"metadata of topic {topic!r}", deadline_ms, is_repeated=known is not None)
+            known = self._client.metadata.topic(topic)
+
+    def _lane(self, topic: str) -> Lane | None:
+        if topic not in self._topics:
+            self._topics[topic] = None
+            if topic in self._accumulator.lanes:
+                self._client.request_refresh()  # it was forgotten for a while
+        lane = self._accumulator.lanes.get(topic)
+        return lane if lane is not None and lane.partition_count else None
+
+    def _open_gate(self, lane: Lane) -> None:
+        """Let the next records of this topic take the short way."""
+        if self.sink.takes_shortcuts:
+            if lane.sticky is None:
+                lane.sticky = choose_sticky(lane, is_adaptive=False)
+            self.sink.gate[lane.topic] = lane
+
+    async def _refresh(self, what: str, deadline_ms: int, *, is_repeated: bool) -> None:
+        left_ms = deadline_ms - self._client.now_ms()
+        if is_repeated:
+            pause_ms = max(min(self.settings.retry_backoff_ms, left_ms), 0)
+            await asyncio.sleep(pause_ms / 1000)
+            left_ms -= pause_ms
+        if left_ms <= 0:
+            raise DeadlinePassed(f"no {what} within max.block.ms={self.settings.max_block_ms}")
+        await self._client.refresh(left_ms)
+
+    def _learn(self) -> None:
+        metadata = self._client.metadata
+        with self._lock:
+            self._forget_idle()
+            for topic in metadata.topics.values():
+                if not topic.error_code and topic.name in self._topics:
+                    lane = self._accumulator.learn(topic, metadata)
+                    if lane.sticky is not None and lane.sticky.partition >= lane.partition_count:
+                        lane.sticky = choose_sticky(lane, is_adaptive=False)
+        self._sender.wake()
+
+    def _forget_idle(self) -> None:
+        """Ask no more for topics that were not sent to for metadata.max.idle.ms; their sequences are kept."""
+        horizon_ms = self._client.now_ms() - self.settings.metadata_max_idle_ms
+        for topic, lane in self._accumulator.lanes.items():
+            if lane.last_used_ms and lane.last_used_ms < horizon_ms and not any(q.batches for q in lane.queues):
+                self._topics.pop(topic, None)
+                self.sink.gate.pop(topic, None)
+
+    # Memory.
+
+    async def _await_memory(self, deadline_ms: int) -> None:
+        """Wait for some to be given back. While anybody waits, every batch is due."""
+        left_ms = deadline_ms - self._client.now_ms()
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._memory_waiters.append(waiter)
+        self._pool.waiting += 1
+        self._sender.wake()
+        try:
+            async with asyncio.timeout(max(left_ms, 0) / 1000):
+                await waiter
+        except TimeoutError:
+            raise BufferExhausted(
+                f"no room among {self._pool.total_bytes} bytes within max.block.ms={self.settings.max_block_ms}"
+            ) from None
+        finally:
+            self._pool.waiting -= 1
+
+    def _memory_freed(self) -> None:
+        waiters, self._memory_waiters = self._memory_waiters, deque()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

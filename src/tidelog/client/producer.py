@@ -1,0 +1,181 @@
+"""The producer for programs without an event loop: the same calls, blocking, safe to share between threads.
+
+    with Producer(bootstrap_servers="localhost:9092") as producer:
+        producer.send("topic", b"value", key=b"key")                 # blocks only for metadata and memory
+        print(producer.send("topic", b"value").result(timeout=10))   # blocks until it is stored
+
+The asyncio producer runs on a loop in a thread of its own. Records do not travel through that loop one by one: they are
+put into batches by the calling thread, under a lock that the sender takes once per turn.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from tidelog.client.aio.background import BackgroundLoop
+from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, RecordMetadata
+from tidelog.client.aio.producer.producer import AsyncProducer
+from tidelog.client.aio.producer.record import ProducerRecord
+from tidelog.client.aio.producer.sink import GivenHeaders
+from tidelog.client.aio.producer.transaction_state import TransactionHandle
+from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+
+class BlockingDelivery:
+    """The outcome of one `send`, as a `concurrent.futures.Future` tells it."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: ProducerBatch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._batch.is_done
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait up to `timeout` seconds; where the record is. Raises why it was not stored, or TimeoutError."""
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return self._batch.metadata_of(self._index)
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Wait up to `timeout` seconds; why the record was not stored, if it was not."""
+        if not self._batch.is_done:
+            done = threading.Event()
+            self._batch.watch(lambda _: done.set())
+            if not done.wait(timeout):
+                raise TimeoutError(f"the record is still under way after {timeout} s")
+        return self._batch.error_of(self._index)
+
+    def add_done_callback(self, callback: Callable[["BlockingDelivery"], object]) -> None:
+        """Call `callback` with this delivery, in the client's thread, when the outcome is known; at once if it is."""
+        self._batch.add_callback(self._index, lambda _metadata, _error: callback(self))
+
+
+class Producer:
+    """Sends records. Settings are Kafka's, as a dict with dots or as keywords with underscores."""
+
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, *, joining: TransactionHandle | None = None, **settings: Any
+    ) -> None:
+        """Reaches the cluster; raises BrokerUnavailable when none of the bootstrap servers answers."""
+        self._lock = threading.RLock()
+        self._async = AsyncProducer(config, joining=joining, **settings)
+        self._hooks = self._async.hooks
+        self._background = BackgroundLoop("tidelog-producer")
+        try:
+            self._engine = self._background.run(self._async.start_for_threads(self._lock, BlockingDelivery))
+        except BaseException:
+            self._background.close()
+            raise
+        self._append = self._engine.sink.append
+
+    def close(self, timeout: float | None = None) -> None:
+        """Send what waits, within `timeout` seconds, then let go; what is not stored by then fails."""
+        if not self._background.is_alive:
+            return
+        try:
+            self._background.run(self._async.close(None if timeout is None else int(timeout * 1000)))
+        finally:
+            self._background.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Sending.
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: GivenHeaders = None,
+        timestamp_ms: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> BlockingDelivery:
+        """Take a record; returns when there is room for it. Blocks up to max.block.ms for metadata and memory."""
+        if not self._hooks.is_active:
+            with self._lock:
+                taken = self._append(topic, value, key, partition, headers, timestamp_ms, on_delivery)
+            if taken is not None:
+                return taken  # type: ignore[no-any-return]
+        record = ProducerRecord(topic, value, key, partition, headers, timestamp_ms)
+        if self._hooks.is_active:
+            record, on_delivery = self._hooks.apply(record, on_delivery)
+        with self._lock:
+            taken = self._append(*record, on_delivery) or self._engine.take_nowait(record, on_delivery)
+        if taken is None:
+            taken = self._background.run(self._engine.take(record, on_delivery))
+        return taken  # type: ignore[no-any-return]
+
+    def append_batch(
+        self, topic: str, partition: int, data: bytes | bytearray | memoryview, record_count: int
+    ) -> BlockingDelivery:
+        """Send a whole record batch of magic 2 that was built elsewhere; its producer fields are filled in here."""
+        taken: BlockingDelivery = self._background.run(self._engine.take_batch(topic, partition, data, record_count))
+        return taken
+
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has; blocks for metadata up to max.block.ms."""
+        return self._background.run(self._async.partitions_for(topic))
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything now, and return when all that was sent before this call is stored or given up."""
+        self._background.run(self._async.flush(None if timeout is None else int(timeout * 1000)))
+
+    # Transactions.
+
+    def init_transactions(self) -> None:
+        """Claim the transactional id: finish what its former holder left open, and fence that one."""
+        self._background.run(self._async.init_transactions())
+
+    def begin(self) -> None:
+        """Open a transaction. Everything sent from now on is in it."""
+        self._background.run(self._async.begin())
+
+    def commit(self) -> None:
+        """Store everything and make it visible. Raises TransactionFailed if that is not possible; then abort."""
+        self._background.run(self._async.commit())
+
+    def abort(self) -> None:
+        """Undo the transaction."""
+        self._background.run(self._async.abort())
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata | str
+    ) -> None:
+        """Commit consumed offsets with the transaction."""
+        self._background.run(self._async.send_offsets_to_transaction(offsets, group))
+
+    def add_partitions_to_transaction(self, partitions: Iterable[TopicPartition]) -> None:
+        """Bring in partitions that other processes will write to in this transaction."""
+        self._background.run(self._async.add_partitions_to_transaction(partitions))
+
+    @property
+    def transaction_handle(self) -> TransactionHandle:
+        """The open transaction, to be handed to other processes; see `AsyncProducer.transaction_handle`."""
+        return self._async.transaction_handle
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """`with producer.transaction():` begins, commits at the end, and aborts if the block raises."""
+        self.begin()
+        try:
+            yield self
+            self.commit()
+        except BaseException:
+            if self._engine.can_abort:
+                self.abort()
+            raise
