@@ -65,7 +65,7 @@ class Flusher:
 
     async def _flush(self, log: Log, callbacks: list[Callable[[], None]]) -> None:
         try:
-            while callbacks:
+            while callbacks and not log.is_deleted:
                 job = log.prepare_flush()
                 await self._pool.run(job.run)
                 log.complete_flush(job, self._clock.wall_ms())
@@ -73,7 +73,9 @@ class Flusher:
                     callback()
                 callbacks, self._running[log] = self._running[log], []
         except LogDirFailure as failure:
-            self._on_failure(failure)
+            # The files of a topic that is deleted meanwhile are renamed and removed under the sync.
+            if not log.is_deleted:
+                self._on_failure(failure)
         finally:
             del self._running[log]
 

@@ -83,7 +83,7 @@ class Partition:
     ) -> LogAppendInfo:
         """Stage records on the leader's log; raises ApiError for what the producer must be told."""
         if not self.is_leader:
-            raise self._not_here()
+            raise self.absence()
         if acks == -1:
             needed = self.log.config.min_insync_replicas
             if len(self.isr) < needed:
@@ -110,7 +110,7 @@ class Partition:
     def check_readable(self, current_leader_epoch: int) -> None:
         """Raise unless this broker leads and the client's idea of the epoch is ours."""
         if not self.is_leader:
-            raise self._not_here()
+            raise self.absence()
         if current_leader_epoch not in (-1, self.leader_epoch):
             code = (
                 ErrorCode.FENCED_LEADER_EPOCH
@@ -123,7 +123,8 @@ class Partition:
                 f"the request says {current_leader_epoch}",
             )
 
-    def _not_here(self) -> ApiError:
+    def absence(self) -> ApiError:
+        """What to tell who wants something of a partition that is not led here, or no more."""
         if self.is_offline:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self.topic}-{self.index} is offline")
         return ApiError(

@@ -28,10 +28,10 @@ class Appended(NamedTuple):
 Respond = Callable[[list[Appended]], None]
 
 
-def offline_reply(reply: PartitionReply) -> PartitionReply:
-    """The write was refused by the disk: what was staged is not there, whatever was promised before."""
-    message = "the log directory is offline"
-    return PartitionReply(reply.partition_index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=message)
+def lost_reply(partition: Partition) -> PartitionReply:
+    """The disk refused the write, or the topic was deleted: what was staged is not there, whatever was promised."""
+    error = partition.absence()
+    return PartitionReply(partition.index, error.code, error_message=error.message)
 
 
 class PendingProduce:
@@ -51,9 +51,9 @@ class PendingProduce:
         return [entry.partition.key for entry in self.appended if entry.partition is not None]
 
     def is_satisfied(self) -> bool:
-        """Has every partition reached what this request waits for? A partition that failed has nothing to wait for."""
+        """Has every partition reached what this request waits for? One that is gone has nothing to wait for."""
         for _, partition, _, required_offset in self.appended:
-            if partition is None or partition.is_offline:
+            if partition is None or not partition.is_leader:
                 continue
             log = partition.log
             reached = log.high_watermark if self.acks == -1 else log.durable_end_offset
@@ -66,15 +66,15 @@ class PendingProduce:
         appended = self.appended
         for position, entry in enumerate(appended):
             partition = entry.partition
-            if partition is not None and partition.is_offline:
-                appended[position] = entry._replace(reply=offline_reply(entry.reply))
+            if partition is not None and not partition.is_leader:
+                appended[position] = entry._replace(reply=lost_reply(partition))
         self.respond(appended)
 
     def time_out(self) -> None:
         """The deadline passed: partitions that are not there yet are answered so; they may still get there."""
         for position, entry in enumerate(self.appended):
             partition = entry.partition
-            if partition is None or partition.is_offline:
+            if partition is None or not partition.is_leader:
                 continue
             if partition.log.high_watermark < entry.required_offset:
                 reply = PartitionReply(entry.reply.partition_index, ErrorCode.REQUEST_TIMED_OUT)
@@ -113,12 +113,12 @@ class SingleProduce:
         partition = self._partition
         log = partition.log
         reached = log.high_watermark if self.acks == -1 else log.durable_end_offset
-        return reached > self._info[1] or partition.is_offline
+        return reached > self._info[1] or not partition.is_leader
 
     def complete(self) -> None:
         partition = self._partition
-        if partition.is_offline:
-            self._refuse(offline_reply(PartitionReply(partition.index, 0)))
+        if not partition.is_leader:
+            self._refuse(lost_reply(partition))
             return
         info = self._info
         single = partition.single_reply

@@ -24,20 +24,14 @@ _sync_data: Final = getattr(os, "fdatasync", os.fsync)
 class FlushJob:
     """Files to sync. `run` may be called on any thread; the log must not be closed meanwhile."""
 
-    __slots__ = ("_epochs", "_files", "_parent_directory", "_paths", "generation", "up_to")
+    __slots__ = ("_epochs", "_files", "_log", "_paths", "generation", "up_to")
 
     def __init__(
-        self,
-        up_to: int,
-        generation: int,
-        parent_directory: str,
-        files: list[OpenFile],
-        paths: list[str],
-        epochs: tuple[str, bytes] | None,
+        self, log: "Log", up_to: int, files: list[OpenFile], paths: list[str], epochs: tuple[str, bytes] | None
     ) -> None:
         self.up_to = up_to
-        self.generation = generation
-        self._parent_directory = parent_directory
+        self.generation = log.generation
+        self._log = log
         self._files = files
         self._paths = paths
         self._epochs = epochs
@@ -52,13 +46,14 @@ class FlushJob:
             if self._epochs is not None:
                 self._write_epochs(*self._epochs)
         except OSError as error:
-            raise LogDirFailure(self._parent_directory, error) from error
+            raise LogDirFailure(self._log.parent_directory, error) from error
 
-    @staticmethod
-    def _write_epochs(path: str, content: bytes) -> None:
-        # The log may have been deleted since, and its directory renamed: nobody will miss the file.
-        with contextlib.suppress(FileNotFoundError):
-            write_atomically(path, content)
+    def _write_epochs(self, path: str, content: bytes) -> None:
+        # The log may have been deleted since, and its directory renamed: nobody will miss the file. But there may be a
+        # new log of that name by now, which must not get it.
+        if not self._log.is_deleted:
+            with contextlib.suppress(FileNotFoundError):
+                write_atomically(path, content)
 
 
 def prepare_flush(log: "Log", up_to: int | None = None) -> FlushJob:
@@ -83,7 +78,7 @@ def prepare_flush(log: "Log", up_to: int | None = None) -> FlushJob:
             epochs = log.leader_epochs.path, log.leader_epochs.encode()
     except OSError as error:
         raise log.fail(error) from error
-    return FlushJob(end_offset, log.generation, log.parent_directory, files, paths, epochs)
+    return FlushJob(log, end_offset, files, paths, epochs)
 
 
 def _paths_to_trust(log: "Log", segment: Segment) -> list[str]:

@@ -97,6 +97,7 @@ def rename_for_delete(log: "Log") -> str:
         os.rename(log.directory, directory)
     except OSError as error:
         raise log.fail(error) from error
+    log.is_deleted = True
     log.directory = directory
     log.producer_state.move_to(directory)
     log.leader_epochs.directory = directory

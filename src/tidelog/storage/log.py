@@ -80,6 +80,7 @@ class Log:
         "generation",
         "high_watermark",
         "is_being_cleaned",
+        "is_deleted",
         "is_flush_due",
         "known_positions",
         "last_flush_ms",
@@ -147,6 +148,8 @@ class Log:
         """Below this compaction has left one record of each key; -1 when the log has never been compacted."""
         self.is_being_cleaned = False
         """The cleaner has a job on this log: its segments must not be deleted meanwhile."""
+        self.is_deleted = False
+        """Its directory bears another name and will be removed: nothing of it needs to be synced any more."""
         self.update_config(config)
 
     create = staticmethod(_lifecycle.create_log)
