@@ -169,7 +169,12 @@ class LogCleaner:
         return None if cleaning is None else cleaning.progress
 
     def request(self, log: Log) -> None:
-        """Clean a log now, whatever its share of dirty records; what is in its active segment as well."""
+        """Clean a log now, whatever its share of dirty records; what is in its active segment as well.
+
+        RuntimeError where this broker does not clean at all.
+        """
+        if not self._config.is_enabled or self._config.threads == 0:
+            raise RuntimeError("this broker cleans no logs: log.cleaner.enable is false or log.cleaner.threads is 0")
         key = log.topic, log.partition
         log.roll(self._clock.wall_ms())
         self.uncleanable.pop(key, None)
@@ -181,7 +186,7 @@ class LogCleaner:
 
     def look(self) -> None:
         """Look for the dirtiest logs if a worker is free: among all when a round is due, else among urgent ones."""
-        if self._is_stopped or self._is_scanning or len(self._running) >= max(self._config.threads, 1):
+        if self._is_stopped or self._is_scanning or len(self._running) >= self._config.threads:
             return
         for key in self.requests.waiting():
             self._begin_requested(key)
@@ -270,8 +275,7 @@ class LogCleaner:
     def _begin(self, candidate: Candidate) -> None:
         """Give a job to a free worker, if there is one."""
         busy = {cleaning.worker for cleaning in self._running.values()}
-        threads = max(self._config.threads, 1)
-        free = next((number for number in range(threads) if number not in busy), None)
+        free = next((number for number in range(self._config.threads) if number not in busy), None)
         if free is None:
             return
         while len(self._workers) <= free:

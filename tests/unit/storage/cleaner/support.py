@@ -229,9 +229,9 @@ class InlineWorker:
         return event
 
     def finish(self) -> None:
-        """Report everything."""
-        while self._events:
-            self.step()
+        """Report the rest of the job; what the cleaner begins thereupon is left for the next call."""
+        while self._events and not isinstance(self.step(), JobDone | JobFailed):
+            pass
 
     def say(self, event: Event) -> None:
         """Report something that did not happen."""
