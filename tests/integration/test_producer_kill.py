@@ -1,0 +1,99 @@
+"""The broker dies and comes back while our producer writes: nothing is lost, nothing is stored twice, order is kept."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.client_support import SECONDS, read_all, run
+from tidelog.client import AsyncProducer, Producer
+from tidelog.client.errors import DeadlinePassed
+from tidelog.testing import Broker
+
+COUNT = 12_000
+
+
+def _crash(broker: Broker) -> None:
+    broker.kill()
+    broker.start()
+
+
+def _stop_and_start(broker: Broker) -> None:
+    broker.restart()
+
+
+def _freeze(broker: Broker) -> None:
+    """Long enough that requests time out, are sent again, and the first ones are then answered after all."""
+    broker.pause()
+    threading.Event().wait(1.5)
+    broker.resume()
+
+
+@pytest.mark.parametrize("mishap", [_crash, _stop_and_start, _freeze])
+def test_every_record_is_stored_once_and_in_order(mishap: Callable[[Broker], None]) -> None:
+    """Retries carry the sequence of the first attempt, so the log takes each batch once whatever was answered."""
+    with Broker(process=True) as broker:
+        broker.create_topic("topic", 3)
+
+        async def work() -> None:
+            async with AsyncProducer(
+                bootstrap_servers=broker.bootstrap_servers, batch_size=500, request_timeout_ms=1000
+            ) as producer:
+                mishaps = None
+                for number in range(COUNT):
+                    if number % 4000 == 2000:
+                        if mishaps is not None:
+                            await mishaps
+                        mishaps = asyncio.create_task(asyncio.to_thread(mishap, broker))
+                    await producer.send("topic", str(number).encode(), partition=number % 3)
+                    if number % 100 == 0:
+                        await asyncio.sleep(0.001)
+                assert mishaps is not None
+                await mishaps
+                await producer.flush(timeout_ms=60_000)
+
+        run(work())
+        found = read_all(broker.bootstrap_servers, "topic", 3)
+        for partition in range(3):
+            stored = [int(message.value()) for message in found if message.partition() == partition]
+            assert stored == list(range(partition, COUNT, 3))
+
+
+def test_the_blocking_producer_survives_a_crash_as_well() -> None:
+    with Broker(process=True) as broker:
+        broker.create_topic("topic")
+        with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=2, batch_size=2000) as producer:
+            crashing = threading.Thread(target=_crash, args=(broker,))
+            deliveries = []
+            for number in range(COUNT):
+                deliveries.append(producer.send("topic", str(number).encode()))
+                if number == COUNT // 3:
+                    crashing.start()
+            crashing.join()
+            offsets = [delivery.result(SECONDS).offset for delivery in deliveries]
+        stored = [int(message.value()) for message in read_all(broker.bootstrap_servers, "topic")]
+        assert stored == list(range(COUNT))
+        # A batch that was stored before the crash and sent again may be told its offset or, if it is too long ago, not.
+        assert all(offset in (number, -1) for number, offset in enumerate(offsets))
+
+
+def test_records_for_a_broker_that_stays_away_are_given_up_in_time() -> None:
+    with Broker(process=True) as broker:
+        broker.create_topic("topic")
+
+        async def work() -> None:
+            async with AsyncProducer(
+                bootstrap_servers=broker.bootstrap_servers, delivery_timeout_ms=1500, request_timeout_ms=500
+            ) as producer:
+                await producer.send_and_wait("topic", b"first")
+                broker.kill()
+                delivery = await producer.send("topic", b"never")
+                started = asyncio.get_running_loop().time()
+                with pytest.raises(DeadlinePassed, match=r"delivery\.timeout\.ms=1500"):
+                    await delivery
+                assert 1.4 < asyncio.get_running_loop().time() - started < 5
+                broker.start()
+                assert (await producer.send_and_wait("topic", b"again")).offset == 1
+
+        run(work())
