@@ -85,7 +85,8 @@ class Partition:
         if not self.is_leader:
             raise self.absence()
         if acks == -1:
-            needed = self.log.config.min_insync_replicas
+            # More than there are replicas cannot be asked for: a topic with one replica is written to all the same.
+            needed = min(self.log.config.min_insync_replicas, len(self.replicas))
             if len(self.isr) < needed:
                 raise ApiError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
