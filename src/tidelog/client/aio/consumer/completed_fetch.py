@@ -56,6 +56,7 @@ class CompletedFetch:
         "_decoding",
         "_end",
         "_error",
+        "_last",
         "_position",
         "_reader",
         "_rows",
@@ -80,7 +81,7 @@ class CompletedFetch:
         self._decoding = decoding
         self._aborted = None if aborted is None else AbortedFilter(aborted)
         self._position = 0
-        self._end, self.end_offset = _whole_batches(data, fetch_offset)
+        self._last, self._end, self.end_offset = _whole_batches(data, fetch_offset)
         self._reader: tuple[RowReader, BatchHeader] | None = None
         self._rows: deque[ConsumerRecord] = deque()
         """Decoded and not taken: records of an old format, or those from one that a deserializer refused on."""
@@ -127,8 +128,7 @@ class CompletedFetch:
         start = self._position
         if self._reader is not None:
             start -= self._reader[1].size_bytes
-        if self._decoding.check_crcs:
-            self._check_all(start)
+        self._check_all(start)
         aborted = () if self._aborted is None else self._aborted.remaining()
         taken = FetchedBatches(
             topic, partition, view[start : self._end], self.next_offset, self.end_offset, tuple(aborted)
@@ -137,6 +137,7 @@ class CompletedFetch:
         self._rows.clear()
         self._position = self._end
         self.next_offset = self.end_offset
+        self.next_epoch = read_header(self._data, self._last).partition_leader_epoch
         return taken
 
     def _read(self, rows: list[ConsumerRecord], limit: int) -> None:
@@ -167,8 +168,7 @@ class CompletedFetch:
             self._position = after
             return
         header = read_header(data, position)
-        if self._decoding.check_crcs and not check_crc(data, position, header):
-            raise CorruptRecordError(f"{self.topic_partition}: the batch at offset {header.base_offset} fails its CRC")
+        self._check_crc(position, header)
         self._position = after
         if self._is_hidden(header):
             self.next_offset = max(self.next_offset, header.next_offset)
@@ -212,6 +212,10 @@ class CompletedFetch:
                 break
         return made
 
+    def _check_crc(self, position: int, header: BatchHeader) -> None:
+        if self._decoding.check_crcs and not check_crc(self._data, position, header):
+            raise CorruptRecordError(f"{self.topic_partition}: the batch at offset {header.base_offset} fails its CRC")
+
     def _check_all(self, start: int) -> None:
         position = start
         while position < self._end:
@@ -220,10 +224,7 @@ class CompletedFetch:
                 raise CorruptRecordError(
                     f"{self.topic_partition}: batches of magic {header.magic} cannot be handed out"
                 )
-            if not check_crc(self._data, position, header):
-                raise CorruptRecordError(
-                    f"{self.topic_partition}: the batch at offset {header.base_offset} fails its CRC"
-                )
+            self._check_crc(position, header)
             position += header.size_bytes
 
 
@@ -241,8 +242,8 @@ def _deserialize(row: ConsumerRecord, decoding: Decoding) -> ConsumerRecord:
     return ConsumerRecord(topic, partition, offset, timestamp, key, value, headers, timestamp_type, leader_epoch)
 
 
-def _whole_batches(data: Buffer, fetch_offset: int) -> tuple[int, int]:
-    """Where the last whole batch ends, in bytes and in offsets. Brokers may cut off what does not fit."""
+def _whole_batches(data: Buffer, fetch_offset: int) -> tuple[int, int, int]:
+    """Where the last whole batch begins, where it ends, and the offset after it. Brokers may cut off what follows."""
     position = last = 0
     size = len(data)
     while position + MAGIC_POSITION < size:
@@ -253,8 +254,8 @@ def _whole_batches(data: Buffer, fetch_offset: int) -> tuple[int, int]:
         last = position
         position = after
     if not position:
-        return 0, fetch_offset
+        return 0, 0, fetch_offset
     offset: int = _OFFSET_AND_LENGTH.unpack_from(data, last)[0]
     if data[last + MAGIC_POSITION] >= MAGIC and position - last >= LAST_OFFSET_DELTA_POSITION + _INT32.size:
         offset += _INT32.unpack_from(data, last + LAST_OFFSET_DELTA_POSITION)[0]
-    return position, max(offset + 1, fetch_offset)
+    return last, position, max(offset + 1, fetch_offset)

@@ -1,0 +1,55 @@
+import pytest
+
+from tidelog.client.aio.consumer.settings import load_consumer_settings
+from tidelog.client.errors import ClientConfigError
+
+AT = {"bootstrap.servers": "localhost:9092"}
+
+
+def load(**more):
+    return load_consumer_settings(AT, more)
+
+
+def test_defaults_are_kafkas():
+    settings = load(group_id="g")
+    assert settings.max_poll_records == 500
+    assert settings.max_poll_interval_ms == 300_000
+    assert settings.session_timeout_ms == 45_000
+    assert settings.heartbeat_interval_ms == 3_000
+    assert settings.auto_commit_interval_ms == 5_000
+    assert settings.fetch_max_wait_ms == 500
+    assert settings.fetch_max_bytes == 52_428_800
+    assert settings.max_partition_fetch_bytes == 1_048_576
+    assert settings.partition_assignment_strategy == ("range", "cooperative-sticky")
+    assert settings.auto_offset_reset == "latest"
+    assert settings.isolation_level == "read_uncommitted"
+
+
+def test_commits_are_automatic_in_a_group_unless_told_otherwise():
+    assert load(group_id="g").commits_automatically
+    assert not load(group_id="g", enable_auto_commit=False).commits_automatically
+    assert not load(group_id="g", enable_auto_commit="false").commits_automatically
+    assert not load().commits_automatically
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"enable_auto_commit": True}, "needs a group.id"),
+        ({"group_id": ""}, "group.id=''"),
+        ({"group_id": "g", "group_instance_id": ""}, "group.instance.id=''"),
+        ({"heartbeat_interval_ms": 45_000}, "must be lower than"),
+        ({"auto_offset_reset": "somewhere"}, "auto.offset.reset='somewhere'"),
+        ({"partition_assignment_strategy": "fair"}, "'fair' is not known"),
+        ({"isolation_level": "serializable"}, "isolation.level"),
+        ({"max_poll_records": 0}, "max.poll.records"),
+        ({"max_pol_records": 5}, "did you mean 'max.poll.records'"),
+    ],
+)
+def test_mistakes_are_named(settings, said):
+    with pytest.raises(ClientConfigError, match=said):
+        load(**settings)
+
+
+def test_strategies_may_be_text_names_or_objects():
+    assert load(partition_assignment_strategy="sticky,range").partition_assignment_strategy == ("sticky", "range")
