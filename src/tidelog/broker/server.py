@@ -30,6 +30,7 @@ from tidelog.broker.topic_service import TopicService
 from tidelog.broker.transaction_coordinator import TransactionCoordinator
 from tidelog.config import BrokerConfig, LogConfig, settings_without_effect
 from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
+from tidelog.metadata.errors import StoreError
 from tidelog.metadata.image import BrokerImage
 from tidelog.metadata.loading import load_image
 from tidelog.metadata.producer_ids import ProducerIdAllocator
@@ -239,6 +240,7 @@ class Server:
     def _on_directory_gone(self, failure: LogDirFailure) -> None:
         gone = self._node.log_manager.handle_log_dir_failure(failure.directory, failure.cause)
         self._node.cleaning.abort_in(failure.directory)
+        self._node.topics.show_offline(gone.partitions)
         if gone.is_last and self._failed is not None and not self._failed.done():
             logger.critical("every log directory has failed: the broker stops")
             self._failed.set_result(failure)
@@ -264,7 +266,11 @@ class Server:
         await node.cleaning.stop()
         await node.flusher.drain()
         node.log_manager.close()
-        node.store.close()
+        try:
+            node.store.close()
+        except StoreError as error:
+            # Everything in it is durable already; only tidying up may fail on a full disk.
+            logger.error("the metadata could not be closed in order: %s", error)
         node.background.close()
         logger.info("broker %d has stopped", node.broker_id)
 

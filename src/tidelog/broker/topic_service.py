@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tidelog.broker.metadata_errors import metadata_errors_told
 from tidelog.config import ConfigError, LogConfig, topic_config
 from tidelog.metadata import topics as topic_plans
 from tidelog.metadata.configs import ConfigEntity, read_overrides
@@ -47,6 +48,7 @@ class TopicService:
 
     # --- changes that clients ask for ---
 
+    @metadata_errors_told()
     def create(
         self,
         name: str,
@@ -101,6 +103,7 @@ class TopicService:
         factor = min(replication_factor, len(self._node.image.broker_ids()))
         return self.create(name, partition_count, factor, None, overrides)
 
+    @metadata_errors_told()
     def add_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
     ) -> None:
@@ -122,6 +125,7 @@ class TopicService:
         node.image.set_topic(topic)
         self._open_partitions(topic, added, self.config_of(name))
 
+    @metadata_errors_told()
     def delete(self, name: str) -> bytes:
         """Delete a topic and return the id it had; raises ApiError."""
         node = self._node
@@ -198,14 +202,20 @@ class TopicService:
             topic_plans.delete_topic(node.store, name)
         if is_unclean:
             begin_new_epochs(node.store, node.image, node.broker_id, self._controller_epoch)
-        for topic in node.image.topics():
-            self._open_partitions(topic, topic.partitions, None)
+        for topic in list(node.image.topics()):
+            self._open_partitions(topic, topic.partitions, None, is_new=False)
 
     def _open_partitions(
-        self, topic: TopicImage, partitions: Sequence[PartitionImage], config: LogConfig | None
+        self,
+        topic: TopicImage,
+        partitions: Sequence[PartitionImage],
+        config: LogConfig | None,
+        *,
+        is_new: bool = True,
     ) -> None:
+        """Open the logs of partitions; those that are not new may lie in a directory that is offline."""
         node = self._node
-        for partition in partitions:
+        for partition in list(partitions):
             if node.broker_id not in partition.replicas:
                 continue
             try:
@@ -213,12 +223,15 @@ class TopicService:
                 if log is None or log.topic_id != topic.topic_id:
                     # Also where the log does not know its topic's id: a crash may have come before it was written.
                     config = config or self.config_of(topic.name)
-                    log = node.log_manager.get_or_create_log(topic.name, partition.index, topic.topic_id, config)
+                    log = node.log_manager.get_or_create_log(
+                        topic.name, partition.index, topic.topic_id, config, is_new=is_new
+                    )
             except LogDirFailure as failure:
                 node.replica_manager.fail_log_dir(failure)
+                self._stays_offline(topic.name, partition.index, failure)
                 continue
             except ApiError as error:
-                logger.error("%s-%d stays offline: %s", topic.name, partition.index, error)
+                self._stays_offline(topic.name, partition.index, error)
                 continue
             # A finished segment is synced soon, so that a crash need not read it again.
             log.on_rolled = node.flusher.flush
@@ -227,6 +240,28 @@ class TopicService:
                 hosted.make_leader(partition.leader_epoch, partition.replicas, partition.isr)
                 for listener in self._leadership_listeners:
                     listener(hosted)
+
+    def _stays_offline(self, name: str, index: int, why: Exception) -> None:
+        logger.error("%s-%d stays offline: %s", name, index, why)
+        self._node.replica_manager.add_offline(name, index)
+        self.show_offline([(name, index)])
+
+    def show_offline(self, keys: Iterable[tuple[str, int]]) -> None:
+        """The disk of these partitions failed: whoever asks for metadata sees that their replicas here are offline."""
+        image = self._node.image
+        for name, index in keys:
+            partition = image.partition(name, index)
+            if partition is not None:
+                failed = PartitionImage(
+                    index,
+                    partition.leader_id,
+                    partition.leader_epoch,
+                    partition.replicas,
+                    partition.isr,
+                    (self._node.broker_id,),
+                    partition.state_version,
+                )
+                image.set_partition(name, failed)
 
     def adopt_found(self) -> None:
         """An empty tree and logs on disk: the data of another broker moves in, topic ids and all.

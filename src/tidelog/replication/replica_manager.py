@@ -62,6 +62,7 @@ class ReplicaManager:
         self._clock = clock
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._by_wire_name: dict[tuple[bytes, int], Partition] = {}
+        self._without_log: set[tuple[str, int]] = set()
         self._dirty: list[Partition] = []
         self._pending: list[Produce] = []
         self._on_log_dir_failure = on_log_dir_failure
@@ -77,12 +78,17 @@ class ReplicaManager:
 
     def remove_partition(self, topic: str, index: int) -> Partition | None:
         """Forget a partition; whoever waits for it is answered with what is true then."""
+        self._without_log.discard((topic, index))
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
             del self._by_wire_name[partition.topic_bytes, index]
             partition.is_leader = False
             self._complete_waiting(partition.key)
         return partition
+
+    def add_offline(self, topic: str, index: int) -> None:
+        """A partition of this broker whose log is in a directory that could not even be opened."""
+        self._without_log.add((topic, index))
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
@@ -95,6 +101,8 @@ class ReplicaManager:
         """The partition, or the error a client gets who asks for it."""
         partition = self._partitions.get((topic, index))
         if partition is None:
+            if (topic, index) in self._without_log:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic}-{index} is offline")
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker does not host {topic}-{index}")
         return partition
 
