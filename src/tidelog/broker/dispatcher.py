@@ -14,7 +14,9 @@ from struct import Struct, error
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.context import Context
+from tidelog.broker.metadata_errors import storage_error
 from tidelog.broker.routes import Message, Route, request_name
+from tidelog.metadata.errors import StoreUnavailableError
 from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ApiError, ErrorCode, WireError
@@ -127,6 +129,8 @@ class Dispatcher:
         if isinstance(cause, LogDirFailure):
             self._node.replica_manager.fail_log_dir(cause)
             cause = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(cause))
+        elif isinstance(cause, StoreUnavailableError):
+            cause = storage_error(cause)
         elif not isinstance(cause, ApiError):
             logger.error("%s failed", route.api_key.name, exc_info=cause)
             cause = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -18,6 +18,7 @@ from tidelog.broker.handlers._config_resources import (
     topic_entity,
 )
 from tidelog.broker.handlers._loggers import change_logger, check_logger_change
+from tidelog.broker.metadata_errors import metadata_errors_told
 from tidelog.config.errors import ConfigError, InvalidValueError, UnknownSettingError
 from tidelog.config.updates import broker_list_default, checked_topic, topic_list_default, updated_layers
 from tidelog.metadata.configs import (
@@ -101,12 +102,14 @@ def _check(resource: _Resource, counts: Counter[tuple[int, str]], null_names: Se
         raise invalid("Error due to duplicate config keys")
 
 
+@metadata_errors_told()
 def _replace(node: Node, resource: replacing.AlterConfigsResource, validate_only: bool) -> None:
     target = _target(node, resource.resource_type, resource.resource_name)
     overrides = {each.name: each.value for each in resource.configs if each.value is not None}
     replace_overrides(node.store, target.entity, overrides, target.validate, validate_only=validate_only)
 
 
+@metadata_errors_told()
 def _alter(node: Node, resource: incremental.AlterConfigsResource, validate_only: bool) -> None:
     alterations = [Alteration(each.config_operation, each.name, each.value) for each in resource.configs]
     if resource.resource_type == ResourceType.BROKER_LOGGER:
