@@ -98,6 +98,13 @@ def varlong_at(data: Bytes, position: Int, end: Int) -> tuple[Int, Int]:
 
 
 @kernel
+def copy(source: Bytes, start: Int, end: Int, target: Bytes, position: Int) -> None:
+    """Copy source[start:end] to `position`. A loop: assigning slices takes the compiler seconds, and is no faster."""
+    for index in range(end - start):
+        target[position + index] = source[start + index]
+
+
+@kernel
 def put_varint(data: Bytes, position: Int, value: Int) -> Int:
     """Write a varint of up to 64 bits; the position after it."""
     rest = np.uint64((value << 1) ^ (value >> 63))

@@ -10,6 +10,7 @@ right. At the first other one it stops, and the caller deals with that batch; so
 import numpy as np
 
 from tidelog.records.kernels._bytes import (
+    copy,
     int16_at,
     int32_at,
     int64_at,
@@ -71,6 +72,13 @@ def find(table: Words, slots: Int, low: np.uint64, high: np.uint64) -> Int:
         slot += 1
         if slot == slots:
             slot = 0
+
+
+@kernel
+def latest_offset(data: Bytes, start: Int, end: Int, table: Words, secret: Words) -> Int:
+    """The last offset of the key data[start:end]; -1 when it is not in the map."""
+    low, high = siphash(data, start, end, secret[0], secret[1])
+    return np.int64(table[find(table, len(table) // SLOT_WORDS, low, high) + 2]) - 1
 
 
 @kernel
@@ -167,7 +175,6 @@ def select_records(
     kept: Numbers,
 ) -> Int:
     """Find what stays of the records in data[position:limit]: a row of `scratch` for each, `kept` for all of them."""
-    slots = len(table) // SLOT_WORDS
     count = batch[COUNT]
     has_horizon = batch[HAS_HORIZON] != 0
     may_drop_tombstones = has_horizon and batch[NOW_MS] >= batch[BASE_TIMESTAMP]
@@ -186,9 +193,7 @@ def select_records(
                 continue
             if value_bytes < 0 and may_drop_tombstones:
                 continue
-            low, high = siphash(data, key, key + key_bytes, secret[0], secret[1])
-            # A key that is not there has a free slot, whose zero stands for an offset before all others.
-            if np.uint64(offset + 1) < table[find(table, slots, low, high) + 2]:
+            if offset < latest_offset(data, key, key + key_bytes, table, secret):
                 continue
         timestamp = batch[MAX_TIMESTAMP] if batch[IS_LOG_APPEND_TIME] else batch[BASE_TIMESTAMP] + delta
         scratch[found, REST] = rest
@@ -229,7 +234,7 @@ def write_records(data: Bytes, scratch: Numbers, kept: Numbers, out: Bytes, posi
         out[position] = 0
         position = put_varint(out, position + 1, delta)
         position = put_varint(out, position, offset_delta)
-        out[position : position + end - rest] = data[rest:end]
+        copy(data, rest, end, out, position)
         position += end - rest
     return position
 
@@ -306,7 +311,7 @@ def rewrite_run(
         if select_records(window, start, position + size, batch, table, state, secret, scratch, kept) < 0:
             break
         if kept[IS_UNCHANGED] and count:
-            out[used : used + size] = window[position : position + size]
+            copy(window, position, position + size, out, used)
             written, max_timestamp = size, batch[MAX_TIMESTAMP]
         elif kept[KEPT]:
             written = _write_batch(window, position, batch, scratch, kept, out, used)
@@ -338,7 +343,7 @@ def _write_batch(
     window: Bytes, position: Int, batch: Numbers, scratch: Numbers, kept: Numbers, out: Bytes, start: Int
 ) -> Int:
     """The batch at `position` with the selected records, at `start` of `out`; its size."""
-    out[start : start + _HEADER_BYTES] = window[position : position + _HEADER_BYTES]
+    copy(window, position, position + _HEADER_BYTES, out, start)
     end = write_records(window, scratch, kept, out, start + _HEADER_BYTES)
     size = end - start
     attributes = int16_at(window, position + 21)

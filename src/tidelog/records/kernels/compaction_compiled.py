@@ -16,7 +16,6 @@ from tidelog.records.compression import Buffer
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.kernels import _compaction as kernels
 from tidelog.records.kernels._compile import Bytes
-from tidelog.records.kernels._hashing import siphash
 from tidelog.records.kernels.compaction import NO_OFFSET, Counts, Filtered, IndexEntry, Rules, Sink
 
 SLOT_BYTES: Final = 8 * kernels.SLOT_WORDS
@@ -144,9 +143,8 @@ class CompiledCompactor:
             return False
         if record.value is None and may_drop_tombstone:
             return False
-        low, high = siphash(self._load(record.key), 0, len(record.key), self._secret[0], self._secret[1])
-        word = kernels.find(self._table, len(self._table) // kernels.SLOT_WORDS, low, high)
-        return bool(record.offset + 1 >= int(self._table[word + 2]))
+        key = self._load(record.key)
+        return bool(record.offset >= kernels.latest_offset(key, 0, len(record.key), self._table, self._secret))
 
     def utilization(self) -> float:
         return float(self._state[kernels.KEYS]) / self._slots_allowed
