@@ -202,15 +202,16 @@ def _recompress(
     view: memoryview, header: BatchHeader, rules: AppendRules, codec: Codec, place: _Place
 ) -> ValidatedRecords:
     """Store the records with another codec. Their bytes stay the same, so they are looked at and not taken apart."""
+    if header.is_log_append_time:
+        # Its records say one time and the batch another, which holds: as CreateTime each must say it itself.
+        return _write_anew(view, header, rules, codec, place)
     data = record_data(view, 0, header, rules.decompressed_bytes_max)
     try:
         max_timestamp = _check_records(_entries_of_batch(data, header), header, rules, place.now_ms)
     except _UnevenOffsetsError:
         if header.record_count > _RENUMBERED_MAX:
             raise
-        decoded = list(iterate_records(view, limit_bytes=rules.decompressed_bytes_max))
-        max_timestamp = _check_records(_entries_of_records(decoded), header, rules, place.now_ms)
-        return _rebuild(decoded, header, rules, codec, max_timestamp, place)
+        return _write_anew(view, header, rules, codec, place)
     log_append_time = NO_TIMESTAMP
     attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | codec
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -227,6 +228,15 @@ def _recompress(
     return ValidatedRecords(
         batch, place.base_offset, last_offset, max_timestamp, last_offset, header.record_count, log_append_time
     )
+
+
+def _write_anew(
+    view: memoryview, header: BatchHeader, rules: AppendRules, codec: Codec, place: _Place
+) -> ValidatedRecords:
+    """Take the records apart and write each anew."""
+    decoded = list(iterate_records(view, limit_bytes=rules.decompressed_bytes_max))
+    max_timestamp = _check_records(_entries_of_records(decoded), header, rules, place.now_ms)
+    return _rebuild(decoded, header, rules, codec, max_timestamp, place)
 
 
 def _convert(records: Buffer, rules: AppendRules, place: _Place) -> ValidatedRecords:
