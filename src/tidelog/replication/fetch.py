@@ -67,6 +67,8 @@ def read_partitions(
             if topic is None:
                 raise ApiError(entry.error)
             partition = source.partition(topic, fetch.partition_index)
+            if _is_another_topic(partition, entry.topic_key):
+                raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
             reply = _read(partition, fetch, parameters, min(fetch.max_bytes, bytes_left), is_first)
         except ApiError as error:
             reply = PartitionReply(fetch.partition_index, error.code)
@@ -85,6 +87,11 @@ def read_partitions(
             has_error = True
         replies.append(reply)
     return replies, bytes_read, has_error
+
+
+def _is_another_topic(partition: Partition, key: TopicKey) -> bool:
+    """A topic asked for by its id was deleted, and another one bears its name now."""
+    return partition.topic_id != key and isinstance(key, bytes)
 
 
 def _read(
@@ -171,6 +178,8 @@ class DelayedFetch(DelayedOperation):
             try:
                 partition = self._source.partition(entry.topic, entry.fetch.partition_index)
                 partition.check_readable(entry.fetch.current_leader_epoch)
+                if _is_another_topic(partition, entry.topic_key):
+                    return True
             except ApiError:
                 return True
             log = partition.log

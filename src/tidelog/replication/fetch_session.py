@@ -203,8 +203,9 @@ class FetchSessionCache:
 def _wanted_of(session: FetchSession, resolve: ResolveTopic) -> list[Wanted]:
     wanted = []
     for (topic_key, _), cached in session.partitions.items():
-        # A topic that was unknown, or was deleted and made anew, is looked up again each time.
-        cached.topic = _name(topic_key, resolve)
+        # Once known, a name stays with the session: of a topic that is gone its readers are told by that name.
+        if cached.topic is None:
+            cached.topic = _name(topic_key, resolve)
         wanted.append(_wanted(topic_key, cached.topic, cached.fetch))
     return wanted
 
