@@ -195,7 +195,8 @@ def start_offset(client: RawClient, topic: str, partition: int) -> int:
 def offset_for_timestamp(client: RawClient, topic: str, partition: int, timestamp: int) -> int:
     """The first offset at or after a time."""
     asked = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-    request = messages.ListOffsetsRequest(topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[asked])])
+    topics = [list_offsets.ListOffsetsTopic(name=topic, partitions=[asked])]
+    request = messages.ListOffsetsRequest(replica_id=-1, topics=topics)
     found = client.call(request, 5).topics[0].partitions[0]
     assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code)
     return int(found.offset)
