@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
+from tidelog.testing._settings import setting_text
+
 if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
     from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
 
 IS_KAFKA = os.environ.get("TIDELOG_COMPAT_TARGET") == "kafka"
@@ -38,10 +42,10 @@ class ApacheKafka:
             pytest.skip(reason)
         self._home = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         root = {"zookeeper.connect": f"{_zookeeper().connect_string}/{self._home.name}"}
-        settings = {name: str(value).lower() for name, value in (config or {}).items()}
-        if "listeners" in settings:
-            settings.update((name, str(value)) for name, value in (config or {}).items())
+        settings = {name: setting_text(value) for name, value in (config or {}).items()}
         self._kafka: KafkaBroker = apache_kafka.KafkaBroker(self._home, _zookeeper(), {**root, **settings})
+        if "listeners" in settings:
+            self._kafka.port = int(settings["listeners"].split(",")[0].rpartition(":")[2])
 
     def __enter__(self) -> Self:
         self._kafka.start()
@@ -53,8 +57,11 @@ class ApacheKafka:
         self._kafka.kill()
 
     def restart(self) -> None:
+        """Stop it in order, start it again, and wait until what it had has leaders again."""
+        before = self._partition_counts()
         self._kafka.stop()
         self._kafka.start()
+        self._wait_for(before)
 
     @property
     def host(self) -> str:
@@ -74,17 +81,40 @@ class ApacheKafka:
 
     def create_topic(self, name: str, partitions: int = 1, *, config: Mapping[str, object] | None = None) -> None:
         """Create a topic and wait until every partition has a leader, which takes Kafka a moment longer than us."""
-        from confluent_kafka.admin import AdminClient, NewTopic
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import NewTopic
 
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         settings = {key: str(value) for key, value in (config or {}).items()}
-        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(20)
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            described = admin.list_topics(timeout=10).topics.get(name)
-            leaders = [] if described is None else [each.leader for each in described.partitions.values()]
-            if len(leaders) == partitions and min(leaders) >= 0:
-                return
+        admin = self._admin()
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(20)
+            except KafkaException as error:
+                # A deleted topic is in the way until the controller has cleared it away.
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                break
+        self._wait_for({name: partitions})
+
+    def _admin(self) -> "AdminClient":
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    def _partition_counts(self) -> dict[str, int]:
+        """The topics, each with the number of its partitions that have a leader."""
+        return {
+            topic.topic: sum(partition.leader >= 0 for partition in topic.partitions.values())
+            for topic in self._admin().list_topics(timeout=10).topics.values()
+        }
+
+    def _wait_for(self, counts: Mapping[str, int]) -> None:
+        deadline = time.monotonic() + 30
+        while not counts.items() <= self._partition_counts().items():
+            assert time.monotonic() < deadline, f"{counts} are not all there"
             time.sleep(0.01)
 
 

@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.compat.clients.batches import batch, numbered, read
 from tests.compat.clients.brokers import Broker
-from tests.compat.clients.raw import RawConnection, produce
+from tests.compat.clients.raw import RawConnection, fetch_request, produce
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
 from tidelog.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
@@ -140,12 +140,41 @@ def test_a_waiting_session_wakes(session: Session, broker: Broker, topic_name: s
 
 
 def test_a_deleted_topic_is_told(session: Session, servers: str, topic_name: str) -> None:
-    """By id the client learns that it was this topic, and not one that bears its name now."""
+    """The session knows which topic its id stood for, so this is no unknown id."""
     admin = AdminClient({"bootstrap.servers": servers})
     admin.delete_topics([topic_name])[topic_name].result(10)
     codes = {partition.error_code for partition in partitions(session.fetch()).values()}
-    by_id = "topic_id" in session._named
-    assert codes == {ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_a_topic_that_bears_the_name_now_is_not_taken_for_the_old_one(
+    session: Session, broker: Broker, connection: RawConnection, servers: str, topic_name: str
+) -> None:
+    """By id a client learns that it was another topic; by name it cannot."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic_name])[topic_name].result(10)
+    broker.create_topic(topic_name, 3)
+    produce(connection, topic_name, batch(numbered(1)), partition=0)
+    answer = partitions(session.fetch({0: 0}))[0]
+    assert answer.error_code == (ErrorCode.INCONSISTENT_TOPIC_ID if "topic_id" in session._named else 0)
+
+
+def test_a_fetch_that_waits_is_not_given_records_of_another_topic(
+    broker: Broker, connection: RawConnection, servers: str, topic: str
+) -> None:
+    """Its topic is deleted and made anew while it waits."""
+    known = topic_id(connection, topic)
+    connection.send(fetch_request(known, 0, max_wait_ms=15_000), 13)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic])[topic].result(10)
+    response = connection.receive(FetchResponse, 13)
+    told = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert partitions(response)[0].error_code in told
+    broker.create_topic(topic)
+    produce(connection, topic, batch(numbered(1)))
+    session = Session(connection, known, 13)
+    session.epoch = NO_SESSION
+    assert partitions(session.fetch({0: 0}))[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_an_unknown_id_is_told(connection: RawConnection) -> None:

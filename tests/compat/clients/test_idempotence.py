@@ -7,6 +7,7 @@ import pytest
 from tests.compat.clients.batches import batch, numbered
 from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import Driver
+from tests.compat.clients.drivers.types import DEADLINE_S
 from tests.compat.clients.raw import RawConnection, fetch, produce
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
@@ -35,7 +36,11 @@ class Producer:
 
 
 def new_producer_id(connection: RawConnection, version: int = 4) -> int:
-    response = connection.call(InitProducerIdRequest(transactional_id=None), version, InitProducerIdResponse)
+    request = InitProducerIdRequest(transactional_id=None)
+    deadline = time.monotonic() + DEADLINE_S
+    response = connection.call(request, version, InitProducerIdResponse)
+    while response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and time.monotonic() < deadline:
+        response = connection.call(request, version, InitProducerIdResponse)
     assert (response.error_code, response.producer_epoch) == (0, 0)
     return response.producer_id
 
@@ -60,6 +65,7 @@ def test_an_id_without_an_epoch_is_refused(connection: RawConnection) -> None:
     request = InitProducerIdRequest(transactional_id=None, producer_id=5, producer_epoch=-1)
     response = connection.call(request, 4, InitProducerIdResponse)
     assert (response.error_code, response.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+    assert response.producer_epoch == -1
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])

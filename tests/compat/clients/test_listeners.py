@@ -9,7 +9,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from tests.compat.clients.batches import numbered
-from tests.compat.clients.brokers import Broker
+from tests.compat.clients.brokers import Broker, ours_alone
 from tests.compat.clients.drivers import Driver
 from tests.compat.clients.raw import RawConnection, fetch_request
 from tidelog.wire.messages import FetchResponse, MetadataRequest, MetadataResponse
@@ -36,7 +36,7 @@ def broker(ports: dict[str, int]) -> Iterator[Broker]:
         "advertised.listeners": f"INTERNAL://broker-1.Internal.example:9092,EXTERNAL://203.0.113.7:19092,"
         f"LOCAL://127.0.0.1:{ports['LOCAL']}",
         "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT,LOCAL:PLAINTEXT",
-        "inter.broker.listener.name": "INTERNAL",
+        "inter.broker.listener.name": "LOCAL",
     }
     with Broker(config) as running:
         yield running
@@ -61,10 +61,11 @@ def test_clients_work_by_any_listener_they_can_reach(client: Driver, ports: dict
     assert len(client.consume(servers, topic_name, 3)) == 3
 
 
+@ours_alone
 def test_silent_connections_block_nobody(
     client: Driver, broker: Broker, topic_name: str, ports: dict[str, int]
 ) -> None:
-    """Nor do those that announce a request and never send it."""
+    """Nor do those that announce a request and never send it, for which Kafka sets its heap aside."""
     rude = [socket.create_connection(("127.0.0.1", ports["LOCAL"])) for _ in range(50)]
     try:
         for position, each in enumerate(rude):
@@ -84,8 +85,9 @@ def test_idle_connections_are_closed_after_their_time() -> None:
         assert 0.2 < time.monotonic() - started < 10
 
 
+@ours_alone
 def test_a_connection_that_waits_for_records_is_not_idle(topic_name: str) -> None:
-    """Its fetch lasts longer than the limit; it is the broker that owes the next word."""
+    """Its fetch lasts longer than the limit, but it is the broker that owes the next word; Kafka hangs up."""
     with Broker({"connections.max.idle.ms": 200}) as broker:
         broker.create_topic(topic_name)
         with RawConnection(broker) as connection:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.compat.clients.batches import batch, numbered
-from tests.compat.clients.brokers import Broker
+from tests.compat.clients.brokers import Broker, ours_alone
 from tests.compat.clients.conftest import MakeTopic
 from tests.compat.clients.drivers import Driver
 from tests.compat.clients.raw import HungUp, RawConnection, fetch, produce, produce_request
@@ -12,11 +12,14 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
     MetadataRequest,
     MetadataResponse,
     ProduceRequest,
     ProduceResponse,
 )
+from tidelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
 from tidelog.wire.messages.metadata import MetadataRequestTopic
 from tidelog.wire.messages.produce import PartitionProduceData, TopicProduceData
 
@@ -100,12 +103,28 @@ def test_impossible_acks_are_refused(acks: int, broker: Broker, topic: str) -> N
         assert fetch(connection, topic, 0).high_watermark == 0
 
 
-def test_acks_all_needs_the_in_sync_replicas_that_the_topic_asks_for(broker: Broker, make_topic: MakeTopic) -> None:
-    """`min.insync.replicas` holds for acks=all alone."""
+def test_a_lone_replica_is_enough_however_many_are_asked_for(broker: Broker, make_topic: MakeTopic) -> None:
+    """`min.insync.replicas` asks for no more replicas than the partition has."""
     topic = make_topic(**{"min.insync.replicas": 2})
     with RawConnection(broker) as connection:
-        assert produce(connection, topic, batch(numbered(1)), acks=-1).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-        assert produce(connection, topic, batch(numbered(1)), acks=1).error_code == 0
+        assert produce(connection, topic, batch(numbered(1)), acks=-1).error_code == 0
+
+
+def test_acks_all_needs_the_in_sync_replicas_that_the_topic_asks_for(broker: Broker, topic_name: str) -> None:
+    """Of two replicas one is not there. `min.insync.replicas` holds for acks=all alone."""
+    with RawConnection(broker) as connection:
+        (node,) = connection.call(MetadataRequest(topics=[]), 9, MetadataResponse).brokers
+        topic = CreatableTopic(
+            name=topic_name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[node.node_id, node.node_id + 1])],
+            configs=[CreatableTopicConfig(name="min.insync.replicas", value="2")],
+        )
+        created = connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 5, CreateTopicsResponse)
+        assert created.topics[0].error_code == 0
+        assert produce(connection, topic_name, batch(numbered(1)), acks=-1).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert produce(connection, topic_name, batch(numbered(1)), acks=1).error_code == 0
 
 
 def test_acks_0_is_not_answered(broker: Broker, topic: str) -> None:
@@ -136,7 +155,8 @@ def test_acks_0_keeps_what_is_right(broker: Broker, topic: str) -> None:
         assert fetch(connection, topic, 0, max_wait_ms=10_000, min_bytes=1).high_watermark == 2
 
 
-def test_one_partitions_refusal_leaves_the_others_alone(broker: Broker, topic: str) -> None:
+def test_one_partitions_refusal_leaves_the_others_alone(broker: Broker, topic: str, make_topic: MakeTopic) -> None:
+    other = make_topic()
     damaged = bytearray(batch(numbered(2)))
     damaged[-1] ^= 0xFF
     data = [
@@ -146,23 +166,23 @@ def test_one_partitions_refusal_leaves_the_others_alone(broker: Broker, topic: s
             partition_data=[
                 PartitionProduceData(index=9, records=batch(numbered(2))),
                 PartitionProduceData(index=0, records=batch(numbered(2))),
-                PartitionProduceData(index=0, records=bytes(damaged)),
             ],
         ),
+        TopicProduceData(name=other, partition_data=[PartitionProduceData(index=0, records=bytes(damaged))]),
     ]
     with RawConnection(broker) as connection:
         response = connection.call(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data), 9, ProduceResponse)
-    answers = [
-        (entry.name, partition.index, partition.error_code)
+    answers = {
+        (entry.name, partition.index): partition.error_code
         for entry in response.responses
         for partition in entry.partition_responses
-    ]
-    assert answers == [
-        ("missing", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (topic, 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (topic, 0, ErrorCode.NONE),
-        (topic, 0, ErrorCode.CORRUPT_MESSAGE),
-    ]
+    }
+    assert answers == {
+        ("missing", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        (topic, 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        (topic, 0): ErrorCode.NONE,
+        (other, 0): ErrorCode.CORRUPT_MESSAGE,
+    }
 
 
 @pytest.mark.parametrize("version", range(3, 12))
@@ -176,7 +196,9 @@ def test_every_version_of_produce_says_the_same(version: int, broker: Broker, to
     assert (refused.error_code, refused.base_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-@pytest.mark.parametrize("records", [None, b"", b"\0" * 10, batch(numbered(1)) * 2, batch(numbered(1))[:-1]])
+@pytest.mark.parametrize(
+    "records", [pytest.param(None, marks=ours_alone), b"", b"\0" * 10, batch(numbered(1)) * 2, batch(numbered(1))[:-1]]
+)
 def test_anything_but_one_batch_is_refused(records: bytes | None, broker: Broker, topic: str) -> None:
     with RawConnection(broker) as connection:
         assert produce(connection, topic, records).error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
