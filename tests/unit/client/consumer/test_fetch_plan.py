@@ -24,8 +24,8 @@ class World:
             state.seek(Position(0))
         self.buffer = FetchBuffer(self.subscription)
 
-    def plan(self, busy=(), now_ms=0):
-        return plan_fetches(self.subscription, self.buffer, self.metadata, busy, now_ms, 1000)
+    def plan(self, under_way=(), now_ms=0):
+        return plan_fetches(self.subscription, self.buffer, self.metadata, under_way, now_ms, 1000)
 
     def nodes(self, **arguments):
         return {node: sorted(wanted) for node, wanted in self.plan(**arguments).by_node.items()}
@@ -43,8 +43,11 @@ def test_every_leader_is_asked_for_its_partitions():
     assert world.plan().by_node[2][T2] == FetchTarget(topic_id("t"), 0, 4, 1000)
 
 
-def test_a_broker_with_a_request_under_way_is_left_alone():
-    assert World().nodes(busy={1}) == {2: [T2]}
+def test_what_is_under_way_is_not_asked_for_again():
+    world = World()
+    assert world.nodes(under_way={(T0, 0), (T1, 0)}) == {2: [T2]}
+    world.state(T0).seek(Position(50))
+    assert world.nodes(under_way={(T0, 0), (T1, 0)}) == {1: [T0], 2: [T2]}, "but from elsewhere it is"
 
 
 def test_paused_partitions_and_those_without_position_are_left_out():

@@ -9,6 +9,7 @@ the position of no partition moves while it changes hands.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from tidelog.client.aio.backoff import Backoff
@@ -32,6 +33,7 @@ from tidelog.wire.messages import JoinGroupResponse, LeaveGroupResponse, SyncGro
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
 # A coordinator that holds JoinGroup back answers at the rebalance timeout at the latest; the rest is for the way.
 _JOIN_GRACE_MS: Final = 5000
+_METADATA_WAIT_MS: Final = 300
 
 Invoke = Callable[..., Awaitable[None]]
 """Calls a function of the application's with arguments: in the loop, or in the thread that called the consumer."""
@@ -309,8 +311,9 @@ class GroupCoordinator:
         subscriptions = read_subscriptions(joined.members)
         self._subscription.add_group_topics(topic for each in subscriptions.values() for topic in each.topics)
         metadata = self._client.metadata
-        if any(metadata.topic(topic) is None for topic in self._subscription.group_topics):
-            await self._client.refresh()
+        while any(metadata.topic(topic) is None for topic in self._subscription.group_topics):
+            with suppress(DeadlinePassed):
+                await self._client.refresh(_METADATA_WAIT_MS)
         self._snapshot = snapshot_of(metadata, self._subscription.group_topics)
         if joined.skip_assignment:
             return {}

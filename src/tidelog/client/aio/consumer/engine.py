@@ -284,7 +284,7 @@ class ConsumerEngine:
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Return records of these again."""
         for partition in partitions:
-            self.subscription.state_of(partition).is_paused = False
+            self.subscription.state_of(partition).resume()
         self._fetcher.send()
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -1,6 +1,6 @@
 """Which partitions to fetch from which broker now. Pure; `Fetcher` carries it out."""
 
-from collections.abc import Collection
+from collections.abc import Container
 from typing import NamedTuple
 
 from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
@@ -22,17 +22,18 @@ def plan_fetches(
     subscription: SubscriptionState,
     buffer: FetchBuffer,
     metadata: MetadataCache,
-    busy_nodes: Collection[int],
+    under_way: Container[tuple[TopicPartition, int]],
     now_ms: int,
     partition_bytes_max: int,
 ) -> FetchPlan:
-    """All partitions that may be read, by broker, without brokers that are busy or whose partitions hold enough.
+    """All partitions that may be read, by broker, without what is `under_way`: (partition, offset).
 
-    A broker is asked for all its partitions or for none. If those with enough were left out and the others had nothing
-    new, the request would wait at the broker for fetch.max.wait.ms while what is here runs out.
+    A broker is asked for all its partitions or for none: it waits as long as one of them holds enough. If that one were
+    left out and the others had nothing new, the request would wait at the broker for fetch.max.wait.ms while what is
+    here runs out.
     """
     by_node: dict[int, dict[TopicPartition, FetchTarget]] = {}
-    held: set[int] = set(busy_nodes)
+    held: set[int] = set()
     needs_metadata = False
     for partition, state in subscription.partitions.items():
         if not state.is_fetchable or state.retry_at_ms > now_ms:
@@ -44,7 +45,7 @@ def plan_fetches(
             offset = buffer.next_offset(state)
             if offset is None:
                 held.add(node_id)
-            else:
+            elif (partition, offset) not in under_way:
                 topic_id = metadata.topic_id(partition.topic)
                 target = FetchTarget(topic_id, offset, state.leader.epoch, partition_bytes_max)
                 by_node.setdefault(node_id, {})[partition] = target

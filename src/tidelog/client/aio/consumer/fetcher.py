@@ -1,4 +1,7 @@
-"""Keeps fetches under way: one request at a time to each broker that has something to give.
+"""Keeps fetches under way: one request to each broker that has something to give, and in a hurry a second one.
+
+A request that finds nothing new waits at the broker. If meanwhile a partition is sought, resumed or assigned, it need
+not wait with it: a second lane, a connection and a session of its own, carries the fetch of that partition.
 
 Replies go into the `FetchBuffer`; what a reply says besides records goes into the partition's state. Errors that a new
 look at the cluster or another offset can cure are cured here; others are put into the buffer for `poll` to raise.
@@ -9,7 +12,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tidelog.client.aio.connection import BrokerConnection
 from tidelog.client.aio.consumer.completed_fetch import CompletedFetch, Decoding
 from tidelog.client.aio.consumer.errors import OffsetOutOfRange
 from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
@@ -27,6 +29,12 @@ from tidelog.wire.messages import FetchRequest, FetchResponse
 from tidelog.wire.messages.fetch import PartitionData
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
+# Apart from the default channel, where metadata and offsets are asked for: those must not wait behind a fetch either.
+_FIRST_LANE: Final = 2
+_SECOND_LANE: Final = 3
+
+Lane = tuple[int, int]
+"""A broker and a channel to it."""
 
 
 class Fetcher:
@@ -47,40 +55,49 @@ class Fetcher:
         self._buffer = buffer
         self._decoding = decoding
         self._notify = notify
-        self._sessions: dict[int, FetchSession] = {}
-        self._busy: set[int] = set()
+        self._sessions: dict[Lane, FetchSession] = {}
+        self._under_way: dict[Lane, Mapping[TopicPartition, FetchTarget]] = {}
+        self._seen_restarts = 0
         self._is_closed = False
 
     def send(self) -> None:
-        """Ask every idle broker for what is wanted from it. Call it whenever that may have changed."""
-        if self._is_closed or len(self._busy) >= len(self._client.metadata.nodes):
+        """Ask brokers for what is wanted from them. Call it whenever that may have changed."""
+        restarts = self._subscription.tracker.restarts
+        is_urgent = restarts != self._seen_restarts
+        if self._is_closed or (not is_urgent and len(self._under_way) >= len(self._client.metadata.nodes)):
             return
+        self._seen_restarts = restarts
+        under_way = {
+            (partition, target.offset) for wanted in self._under_way.values() for partition, target in wanted.items()
+        }
         plan = plan_fetches(
             self._subscription,
             self._buffer,
             self._client.metadata,
-            self._busy,
+            under_way,
             self._client.now_ms(),
             self._settings.max_partition_fetch_bytes,
         )
         if plan.needs_metadata:
             self._client.request_refresh()
         for node_id, wanted in plan.by_node.items():
-            connection = self._client.ready_connection(node_id, self.send)
-            if connection is not None:
-                self._send_to(node_id, connection, wanted)
+            self._send_to(node_id, wanted, is_urgent)
 
     def close(self) -> None:
         """Send nothing more; replies that still come are dropped."""
         self._is_closed = True
 
-    def _send_to(
-        self, node_id: int, connection: BrokerConnection, wanted: Mapping[TopicPartition, FetchTarget]
-    ) -> None:
+    def _send_to(self, node_id: int, wanted: Mapping[TopicPartition, FetchTarget], is_urgent: bool) -> None:
+        lane = (node_id, _FIRST_LANE)
+        if lane in self._under_way:
+            lane = (node_id, _SECOND_LANE)
+            if not is_urgent or lane in self._under_way:
+                return
+        connection = self._client.ready_connection(node_id, self._on_connection, lane[1])
+        if connection is None:
+            return
         settings = self._settings
-        session = self._sessions.get(node_id)
-        if session is None:
-            session = self._sessions[node_id] = FetchSession()
+        session = self._sessions.setdefault(lane, FetchSession())
         request = FetchRequest(
             max_wait_ms=settings.fetch_max_wait_ms,
             min_bytes=settings.fetch_min_bytes,
@@ -94,22 +111,27 @@ class Fetcher:
         except ClientError:
             session.fail()
             raise
-        self._busy.add(node_id)
-        reply.add_done_callback(lambda done: self._answered(node_id, session, wanted, done))
+        self._under_way[lane] = wanted
+        reply.add_done_callback(lambda done: self._answered(lane, session, wanted, done))
+
+    def _on_connection(self) -> None:
+        """A connection that was not ready may be now; what was urgent then still is."""
+        self._seen_restarts = -1
+        self.send()
 
     def _answered(
         self,
-        node_id: int,
+        lane: Lane,
         session: FetchSession,
         wanted: Mapping[TopicPartition, FetchTarget],
         done: "asyncio.Future[FetchResponse]",
     ) -> None:
-        self._busy.discard(node_id)
+        del self._under_way[lane]
         error = None if done.cancelled() else done.exception()
         if self._is_closed:
             return
         if done.cancelled() or error is not None:
-            _LOG.info("fetch from broker %d failed: %s", node_id, error)
+            _LOG.info("fetch from broker %d failed: %s", lane[0], error)
             session.fail()
             self._prefer_nobody(wanted)
             self._client.request_refresh()

@@ -7,6 +7,7 @@ Lookups for the application (`beginning_offsets`, `offsets_for_times`, …) are 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from tidelog.client.aio.consumer.errors import LogTruncated
@@ -35,6 +36,7 @@ from tidelog.wire.messages.offset_for_leader_epoch import (
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
 _CONSUMER: Final = -1
 _UNKNOWN: Final = -1
+_METADATA_WAIT_MS: Final = 300
 
 
 class FoundOffset(NamedTuple):
@@ -88,8 +90,9 @@ class OffsetLookup:
     async def _know(self, topics: Collection[str], until_ms: int) -> None:
         """Have metadata of `topics`, which need not be subscribed to."""
         if any(self._client.metadata.topic(topic) is None for topic in topics):
-            with self._subscription.also_knowing(topics):
-                await self._client.refresh(max(0, until_ms - self._client.now_ms()))
+            with self._subscription.also_knowing(topics), suppress(DeadlinePassed):
+                # A short wait, because the caller repeats: an answer to an earlier question may know nothing of them.
+                await self._client.refresh(min(_METADATA_WAIT_MS, max(0, until_ms - self._client.now_ms())))
 
     async def _ask_leaders(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
         """One round of questions. Raises what a leader refused, once all have answered."""

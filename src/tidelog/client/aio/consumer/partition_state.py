@@ -51,6 +51,18 @@ class Leader(NamedTuple):
     epoch: int = NO_EPOCH
 
 
+class Tracker:
+    """What the states of one consumer tell their owner, so that nobody has to look through all partitions."""
+
+    __slots__ = ("restarts", "unsettled")
+
+    def __init__(self) -> None:
+        self.unsettled: dict[TopicPartition, PartitionState] = {}
+        """Those that are not FETCHING."""
+        self.restarts = 0
+        """Rises whenever a partition may be fetched from elsewhere than a fetch under way expects."""
+
+
 class PartitionState:
     """What a consumer knows of one partition it reads."""
 
@@ -68,15 +80,14 @@ class PartitionState:
         "retry_at_ms",
         "state",
         "topic_partition",
-        "unsettled",
+        "tracker",
     )
 
-    def __init__(self, topic_partition: TopicPartition, unsettled: "dict[TopicPartition, PartitionState]") -> None:
+    def __init__(self, topic_partition: TopicPartition, tracker: Tracker) -> None:
         self.topic_partition = topic_partition
         self.state = FetchState.INITIALIZING
-        self.unsettled = unsettled
-        """Where this state registers while it is not FETCHING, so that nobody has to look through all partitions."""
-        unsettled[topic_partition] = self
+        self.tracker = tracker
+        tracker.unsettled[topic_partition] = self
         self.position: Position | None = None
         self.leader = Leader()
         self.reset: OffsetReset | None = None
@@ -100,6 +111,11 @@ class PartitionState:
     def has_position(self) -> bool:
         """Whether `position` means something, validated or not."""
         return self.state is FetchState.FETCHING or self.state is FetchState.AWAIT_VALIDATION
+
+    def resume(self) -> None:
+        """Return records again."""
+        self.is_paused = False
+        self.tracker.restarts += 1
 
     def seek(self, position: Position) -> None:
         """Read from `position`, of which nobody has to be asked."""
@@ -177,9 +193,10 @@ class PartitionState:
         assert state in TRANSITIONS[self.state], f"{self.topic_partition}: {self.state} cannot become {state}"
         self.state = state
         if state is FetchState.FETCHING:
-            self.unsettled.pop(self.topic_partition, None)
+            self.tracker.unsettled.pop(self.topic_partition, None)
+            self.tracker.restarts += 1
         else:
-            self.unsettled[self.topic_partition] = self
+            self.tracker.unsettled[self.topic_partition] = self
 
     def _forget_answers(self) -> None:
         self.retry_at_ms = 0

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidelog.client.aio.consumer.offset_reset import OffsetReset
-from tidelog.client.aio.consumer.partition_state import FetchState, Leader, PartitionState, Position
+from tidelog.client.aio.consumer.partition_state import FetchState, Leader, PartitionState, Position, Tracker
 from tidelog.client.errors import IllegalState
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 
@@ -41,7 +41,7 @@ class SubscriptionState:
         self.listener: RebalanceListener | None = None
         self.partitions: dict[TopicPartition, PartitionState] = {}
         """The assignment. Replaced as a whole, never changed in place."""
-        self._unsettled: dict[TopicPartition, PartitionState] = {}
+        self.tracker = Tracker()
         self.group_topics: frozenset[str] = frozenset()
         """As the leader: the topics of all members."""
         self._passing_topics: list[Collection[str]] = []
@@ -96,8 +96,8 @@ class SubscriptionState:
     def _set_assignment(self, partitions: Collection[TopicPartition]) -> None:
         before = self.partitions
         for gone in before.keys() - set(partitions):
-            self._unsettled.pop(gone, None)
-        self.partitions = {each: before.get(each) or PartitionState(each, self._unsettled) for each in partitions}
+            self.tracker.unsettled.pop(gone, None)
+        self.partitions = {each: before.get(each) or PartitionState(each, self.tracker) for each in partitions}
 
     # Asking what is read.
 
@@ -159,20 +159,20 @@ class SubscriptionState:
     @property
     def has_all_positions(self) -> bool:
         """Whether every partition can be fetched from, pauses aside."""
-        return not self._unsettled
+        return not self.tracker.unsettled
 
     def in_state(self, wanted: FetchState, now_ms: int | None = None) -> list[PartitionState]:
         """Partitions in a state other than FETCHING; with a time, only those about which somebody may be asked now."""
         assert wanted is not FetchState.FETCHING, "those that are fetched from are not kept apart"
         return [
             state
-            for state in self._unsettled.values()
+            for state in self.tracker.unsettled.values()
             if state.state is wanted and (now_ms is None or state.retry_at_ms <= now_ms)
         ]
 
     def next_retry_ms(self) -> int | None:
         """When a position may be asked about again; None if nothing is held back."""
-        return min((state.retry_at_ms for state in self._unsettled.values() if state.retry_at_ms), default=None)
+        return min((state.retry_at_ms for state in self.tracker.unsettled.values() if state.retry_at_ms), default=None)
 
     def reset_initializing(self, asked: Collection[TopicPartition]) -> list[TopicPartition]:
         """Apply the policy where nothing was committed; returns those for which there is no policy either."""
