@@ -16,6 +16,16 @@ Result = TypeVar("Result")
 SECONDS = 20.0
 """How long anything may take that takes a moment."""
 
+QUICK = {
+    "broker.address.family": "v4",
+    "fetch.error.backoff.ms": 5,
+    "fetch.wait.max.ms": 10,
+    "log_level": 0,
+    "reconnect.backoff.ms": 5,
+    "topic.metadata.refresh.fast.interval.ms": 10,
+}
+"""librdkafka's defaults wait where a test need not."""
+
 _numbers = itertools.count(1)
 
 
@@ -54,7 +64,7 @@ def read_all(
             "enable.partition.eof": True,
             "isolation.level": isolation,
             "auto.offset.reset": "earliest",
-            "log_level": 0,
+            **QUICK,
         }
     )
     try:
@@ -85,7 +95,7 @@ def values(messages: list[Message]) -> list[bytes | None]:
 
 def committed_offset(servers: str, group: str, where: tuple[str, int]) -> int:
     """What a group has committed for a partition, as confluent-kafka reads it; -1001 for nothing."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "log_level": 0})
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, **QUICK})
     try:
         (found,) = consumer.committed([TopicPartition(*where)], timeout=SECONDS)
     finally:

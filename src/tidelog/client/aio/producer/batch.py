@@ -262,6 +262,13 @@ class ProducerBatch:
             return self.error
         return self.error.of_record(index)
 
+    def attempts_of(self, index: int) -> int:
+        """How often the record of this index was sent."""
+        if self.parts is not None:
+            part, index = self._part_of(index)
+            return self.attempts + 1 + part.attempts_of(index)
+        return self.attempts + (1 if self.is_sealed else 0)
+
     def _part_of(self, index: int) -> tuple["ProducerBatch", int]:
         assert self.parts is not None
         for part in self.parts:

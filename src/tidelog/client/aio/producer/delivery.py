@@ -56,6 +56,11 @@ class Delivery:
             raise asyncio.InvalidStateError("the record is still under way")
         return self._batch.error_of(self._index)
 
+    @property
+    def attempts(self) -> int:
+        """How often the record was sent, so far."""
+        return self._batch.attempts_of(self._index)
+
     def add_done_callback(self, callback: Callable[["Delivery"], object]) -> None:
         """Call `callback` with this delivery when the outcome is known; at once if it is."""
         self._batch.add_callback(self._index, lambda _metadata, _error: callback(self))

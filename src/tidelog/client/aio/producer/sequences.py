@@ -126,8 +126,11 @@ class SequenceBook:
             return not partition.in_flight or partition.in_flight[0] is first
         if partition.unresolved_after is not None:
             return False
-        # A batch of the new epoch must not overtake those of the old one.
-        return not partition.in_flight or partition.identity == self.identity
+        if not partition.in_flight:
+            return True
+        # A batch of the new epoch must not overtake those of the old one. And a broker that knows nothing of a producer
+        # takes any sequence: until it has stored the first batch, a second one could slip in before it.
+        return partition.identity == self.identity and partition.last_acked != NO_SEQUENCE
 
     def assign(self, partition: PartitionSequences, batch: ProducerBatch) -> None:
         """Number a batch that is drained for the first time."""
