@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 from tests.integration.raw_client import RawClient, records_of
-from tidelog.records.batch import BatchHeader, iterate_batches, iterate_records
+from tidelog.records.batch import BatchHeader, Record, iterate_batches, iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
@@ -44,11 +44,15 @@ class Fetched(NamedTuple):
 
     code: ErrorCode
     batches: list[BatchHeader]
-    values: list[bytes | None]
-    """Of all data records, whether their transactions were aborted or not."""
+    records: list[Record]
+    """All data records, whether their transactions were aborted or not."""
     aborted: list[tuple[int, int]]
     high_watermark: int
     last_stable_offset: int
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in self.records]
 
 
 class Rpc:
@@ -229,7 +233,7 @@ class Rpc:
             ErrorCode(answer.error_code),
             [header for _, header in batches],
             [
-                record.value
+                record
                 for position, header in batches
                 if not header.is_control
                 for record in iterate_records(data, position)
@@ -239,13 +243,23 @@ class Rpc:
             answer.last_stable_offset,
         )
 
+    def poll(self, topic: str, partition: int, position: int) -> tuple[list[tuple[int, bytes]], int]:
+        """What a read-committed consumer gets at `position`, with offsets, and the position after it."""
+        fetched = self.fetch(topic, partition, position)
+        if fetched.code is not ErrorCode.NONE or not fetched.batches:
+            return [], position
+        found = [
+            (record.offset, record.value or b"") for record in _without_aborted(fetched) if record.offset >= position
+        ]
+        return found, fetched.batches[-1].next_offset
+
     def read(self, topic: str, partition: int = 0, *, isolation: int = READ_COMMITTED) -> list[bytes | None]:
         """The values that a consumer would see: aborted ones left out, as every client does it."""
         fetched = self.fetch(topic, partition, isolation=isolation)
         assert fetched.code is ErrorCode.NONE
         if isolation == READ_UNCOMMITTED:
             return fetched.values
-        return _without_aborted(fetched)
+        return [record.value for record in _without_aborted(fetched)]
 
     def end_offset(self, topic: str, partition: int = 0, *, isolation: int = READ_UNCOMMITTED) -> int:
         asked = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=-1)
@@ -352,11 +366,11 @@ def _codes(topics: Sequence[Any]) -> dict[TopicPartition, ErrorCode]:
     }
 
 
-def _without_aborted(fetched: Fetched) -> list[bytes | None]:
+def _without_aborted(fetched: Fetched) -> list[Record]:
     """The rule of read-committed consumers: a producer's batches are left out from the offset listed to its marker."""
     aborted = sorted(fetched.aborted, key=lambda entry: entry[1])
     skipped: set[int] = set()
-    values: list[bytes | None] = []
+    records: list[Record] = []
     taken = 0
     for header in fetched.batches:
         while aborted and aborted[0][1] <= header.base_offset:
@@ -365,9 +379,9 @@ def _without_aborted(fetched: Fetched) -> list[bytes | None]:
             skipped.discard(header.producer_id)
             continue
         if not (header.is_transactional and header.producer_id in skipped):
-            values += fetched.values[taken : taken + header.record_count]
+            records += fetched.records[taken : taken + header.record_count]
         taken += header.record_count
-    return values
+    return records
 
 
 def until(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
