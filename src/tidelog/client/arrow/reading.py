@@ -1,0 +1,77 @@
+"""Fetched batches to Arrow: called by `poll_arrow` of both consumers, and by whoever has batches from elsewhere.
+
+Markers are left out, and with read_committed what was aborted, as `poll` does it. Batches that are not compressed are
+decoded in runs, without a step of Python for each.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from tidelog.client.aio.consumer.aborted import AbortedFilter
+from tidelog.client.aio.consumer.types import FetchedBatches
+from tidelog.client.arrow.schema import record_batches, schema_of, wanted_by
+from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header, record_data
+from tidelog.records.errors import CorruptRecordError
+from tidelog.records.kernels.arrow_decode import COLUMN_BYTES_MAX, Columns, Decoder, PlainDecoder, Wanted
+
+__all__ = ["decode_columns", "make_decoder", "to_table"]
+
+
+def to_table(fetched: Sequence[FetchedBatches], columns: Sequence[str] | None = None) -> pa.Table:
+    """The records of `fetched`, a chunk or more for each. Raises CorruptRecordError."""
+    schema = schema_of(columns)
+    decoder = make_decoder(wanted_by(schema))
+    batches = [
+        batch
+        for each in fetched
+        for decoded in decode_columns(each, decoder)
+        for batch in record_batches(decoded, each.topic, each.partition, schema)
+    ]
+    return pa.Table.from_batches(batches, schema)
+
+
+def make_decoder(wanted: Wanted) -> Decoder:
+    """The fast decoder where Numba is installed, else the plain one."""
+    try:
+        from tidelog.records.kernels.arrow_decode_compiled import CompiledDecoder
+    except ImportError:
+        return PlainDecoder(wanted)
+    return CompiledDecoder(wanted)
+
+
+def decode_columns(fetched: FetchedBatches, decoder: Decoder, bytes_max: int = COLUMN_BYTES_MAX) -> Iterator[Columns]:
+    """The records of `fetched` that are to be seen; several times columns if one cannot hold `bytes_max` bytes."""
+    data, first_offset = fetched.data, fetched.first_offset
+    aborted = AbortedFilter(fetched.aborted) if fetched.aborted else None
+    position, stop = 0, len(data)
+    while position < stop:
+        if decoder.count and decoder.data_bytes + stop - position > bytes_max:
+            yield decoder.take()
+        position = decoder.add_run(data, position, first_offset, sees_transactions=aborted is None)
+        if position < stop:
+            header = _checked_header(data, position)
+            if not _is_hidden(header, first_offset, aborted):
+                records = record_data(data, position, header)
+                if decoder.count and decoder.data_bytes + len(records) > bytes_max:
+                    yield decoder.take()
+                decoder.add_records(records, header, first_offset)
+            position += header.size_bytes
+    if decoder.count:
+        yield decoder.take()
+
+
+def _checked_header(data: memoryview, position: int) -> BatchHeader:
+    header = read_header(data, position)
+    if header.batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES or header.size_bytes > len(data) - position:
+        raise CorruptRecordError(f"batch of {header.size_bytes} bytes at byte {position} of {len(data)} is not whole")
+    return header
+
+
+def _is_hidden(header: BatchHeader, first_offset: int, aborted: AbortedFilter | None) -> bool:
+    """Whether an application shall not see the batch."""
+    if header.is_control:
+        if aborted is not None:
+            aborted.pass_marker(header)
+        return True
+    return (aborted is not None and aborted.covers(header)) or header.next_offset <= first_offset
