@@ -100,6 +100,8 @@ class Dispatcher:
             )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            # It may wait for long, a JoinGroup for all other members: it must not stand in their way.
+            slot.park()
             return
         self._answer(route, slot, version, header.correlation_id, response)
 

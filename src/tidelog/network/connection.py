@@ -305,10 +305,21 @@ class Connection:
                 out.extend(reply)  # type: ignore[arg-type]
         if out and not self._paused & OUTPUT_IS_STUCK:
             self._send_out()
+        if slots:
+            self._wait_in_line()
         if self._paused & PIPELINE_IS_FULL and len(slots) < SLOTS_MAX // 2:
             self._resume(PIPELINE_IS_FULL)
         if self._held_bytes:
             self._release_held()
+
+    def _wait_in_line(self) -> None:
+        """The next reply is not there yet. Those behind it are, and their requests are over, though not yet told."""
+        for slot in self._slots:
+            if slot.reply is not None:
+                slot.park()
+        if not self._out:
+            # Nothing is sent that would show whether the peer is still there.
+            self._read_on()
 
     def _send_only_reply(self) -> bool:
         """The usual case at little cost: one reply, all of it in memory, and a socket with room for it."""
