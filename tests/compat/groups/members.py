@@ -218,7 +218,8 @@ class KafkaPythonMember(Member):
         )
         try:
             while not self.is_stopped:
-                records = consumer.poll(timeout_ms=int(POLL_S * 1000))
+                # A poll that ends between SyncGroup and its reply loses the assignment in this client, so it gets time.
+                records = consumer.poll(timeout_ms=300)
                 self.note(part.partition for part in consumer.assignment())
                 self.read(record.value for part in records.values() for record in part)
                 if records:

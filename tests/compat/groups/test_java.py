@@ -1,0 +1,84 @@
+"""Kafka's own tools in groups on our broker, and Kafka's own formatters on our `__consumer_offsets`."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import apache_kafka
+from tests.compat.groups.conftest import PARTITIONS, Produce
+from tests.compat.groups.members import ConfluentMember, Readings, running, share, wait_until
+from tidelog.testing import Broker
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)]
+
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+OFFSETS_FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
+GROUPS_FORMATTER = "org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter"
+
+
+@pytest.fixture(autouse=True)
+def jars() -> None:
+    reason = apache_kafka.unavailable_reason()
+    if reason is not None:
+        pytest.skip(reason)
+
+
+def console_consumer(broker: Broker, topic: str, *options: str) -> str:
+    arguments = ("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, *options)
+    return apache_kafka.run_tool(CONSOLE_CONSUMER, *arguments)
+
+
+def consumer_groups(broker: Broker, *options: str) -> str:
+    return apache_kafka.run_tool(CONSUMER_GROUPS, "--bootstrap-server", broker.bootstrap_servers, *options)
+
+
+def test_a_java_consumer_shares_a_group_with_librdkafka(broker: Broker, topic: str, produce: Produce) -> None:
+    """Java reads what it is assigned, commits and leaves; librdkafka reads the rest and then everything."""
+    readings = Readings()
+    member = ConfluentMember(broker.bootstrap_servers, topic, topic, readings, "librdkafka")
+    with running(member):
+        wait_until(lambda: share([member], PARTITIONS), "librdkafka has all partitions")
+        produced = produce(600)
+        output = console_consumer(
+            broker,
+            topic,
+            "--group",
+            topic,
+            "--timeout-ms",
+            "4000",
+            "--consumer-property",
+            "partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor",
+        )
+        assert len(member.assignments) >= 3, "it shared while Java was there"
+        wait_until(lambda: share([member], PARTITIONS), "librdkafka has all partitions again")
+        readings.wait_for(set(produced) - {line.encode() for line in output.splitlines()})
+
+
+def test_kafkas_tools_describe_reset_and_delete_our_groups(broker: Broker, topic: str, produce: Produce) -> None:
+    readings = Readings()
+    with running(ConfluentMember(broker.bootstrap_servers, topic, topic, readings, "m")):
+        readings.wait_for(produce(60))
+        output = consumer_groups(broker, "--describe", "--group", topic)
+        assert output.count("/127.0.0.1") == PARTITIONS
+    assert topic in consumer_groups(broker, "--list", "--state", "Empty")
+    consumer_groups(broker, "--reset-offsets", "--to-offset", "3", "--topic", topic, "--group", topic, "--execute")
+    output = consumer_groups(broker, "--describe", "--group", topic)
+    lags = [line.split()[5] for line in output.splitlines() if line.startswith(topic)]
+    assert lags == ["7"] * PARTITIONS
+    assert "successful" in consumer_groups(broker, "--delete", "--group", topic)
+
+
+def test_kafkas_formatters_read_our_records(broker: Broker, topic: str, produce: Produce) -> None:
+    readings = Readings()
+    member = ConfluentMember(broker.bootstrap_servers, topic, topic, readings, "formatted", instance_id="the-instance")
+    with running(member):
+        readings.wait_for(produce(60))
+    options = ("--from-beginning", "--timeout-ms", "2000", "--consumer-property", "exclude.internal.topics=false")
+    offsets = console_consumer(broker, "__consumer_offsets", "--formatter", OFFSETS_FORMATTER, *options)
+    for partition in range(PARTITIONS):
+        assert f'"topic":"{topic}","partition":{partition}' in offsets
+    assert '"offset":10,"leaderEpoch":0' in offsets
+    groups = console_consumer(broker, "__consumer_offsets", "--formatter", GROUPS_FORMATTER, *options)
+    assert f'"group":"{topic}"' in groups
+    assert '"groupInstanceId":"the-instance"' in groups
