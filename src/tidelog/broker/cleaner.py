@@ -10,6 +10,7 @@ The core itself is imported a second after the start, when it looks around for t
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tidelog.storage.errors import LogDirFailure
     from tidelog.storage.log_manager import LogManager
     from tidelog.timing import Clock, Scheduler
+
+logger = logging.getLogger(__name__)
 
 _MODULE: Final = "tidelog.storage.cleaner.worker"
 _FIRST_LOOK_MS: Final = 1000
@@ -99,6 +102,10 @@ class CleanerService:
             await process.wait_closed()
 
 
+class _WorkerLostError(Exception):
+    """The process has ended, or talks nonsense."""
+
+
 class WorkerProcess:
     """A `Worker` that is a process of its own, while there is need for it."""
 
@@ -131,27 +138,42 @@ class WorkerProcess:
             await asyncio.gather(*self._ending, return_exceptions=True)
 
     async def _converse(self, job: CleanJob, on_event: Callable[[Event], None], on_lost: Callable[[str], None]) -> None:
+        """Give the job to the process and pass its events on, up to the last. Whatever goes wrong costs the job."""
+        try:
+            await self._pass_on(job, on_event)
+        except Exception as error:
+            if not isinstance(error, _WorkerLostError):
+                logger.exception("cleaning %s failed", job.name)
+            self._conversation = None
+            self._end(kill=True)
+            on_lost(f"the cleaner's worker failed: {error}")
+
+    async def _pass_on(self, job: CleanJob, on_event: Callable[[Event], None]) -> None:
         from tidelog.storage.cleaner.jobs import JobDone, JobFailed, decode_event, encode_job
 
+        process = self._process
+        if process is None or process.returncode is not None:
+            process = await self._spawn()
+        assert process.stdin is not None, "the process was started with pipes"
+        assert process.stdout is not None, "the process was started with pipes"
         try:
-            process = self._process or await self._spawn()
-            assert process.stdin is not None, "the process was started with pipes"
-            assert process.stdout is not None, "the process was started with pipes"
             process.stdin.write(encode_job(job))
-            while line := await process.stdout.readline():
+        except RuntimeError as error:
+            # What uvloop has to say of a pipe whose other end is gone.
+            raise _WorkerLostError(str(error)) from error
+        while line := await process.stdout.readline():
+            try:
                 event = decode_event(line)
-                if isinstance(event, JobDone | JobFailed):
-                    self._conversation = None
-                    self._rest()
-                on_event(event)
-                if self._conversation is not asyncio.current_task():
-                    return
-            why = f"the cleaner's worker ended with code {await process.wait()}"
-        except (OSError, ValueError) as error:
-            why = f"the cleaner's worker failed: {error}"
-        self._conversation = None
-        self._end(kill=True, on_gone=_nothing)
-        on_lost(why)
+            except ValueError as error:
+                raise _WorkerLostError(str(error)) from error
+            is_last = isinstance(event, JobDone | JobFailed)
+            if is_last:
+                self._conversation = None
+                self._rest()
+            on_event(event)
+            if is_last or self._conversation is not asyncio.current_task():
+                return
+        raise _WorkerLostError(f"it ended with code {await process.wait()}")
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         self._process = await asyncio.create_subprocess_exec(

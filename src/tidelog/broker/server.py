@@ -24,6 +24,7 @@ from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.handlers import handlers
 from tidelog.broker.identity import establish_identity
 from tidelog.broker.node import Node
+from tidelog.broker.own_apis import own_handlers
 from tidelog.broker.settings import load_dynamic_layers, network_limits
 from tidelog.broker.timer_driver import TimerDriver
 from tidelog.broker.topic_service import TopicService
@@ -181,7 +182,7 @@ class Server:
         """Take the ports early, so that a port in use is said before minutes of recovery; accept nobody yet."""
         node = self._node
         node.routes = handlers()
-        self._dispatcher = Dispatcher(node, node.routes)
+        self._dispatcher = Dispatcher(node, {**node.routes, **own_handlers()})
         node.socket_server = SocketServer(
             loop, network_limits(node.config), self._dispatcher.dispatch, self._end_turn, self._clock.wall_ms
         )

@@ -1,16 +1,17 @@
-"""`tidelog topic`: make, list, describe, change and remove topics."""
+"""`tidelog topic`: make, list, describe, change, compact and remove topics."""
 
 import typer
 
 from tidelog.cli._verbs import noun, verb
-from tidelog.cli.topic import alter, create, delete, describe, list_
+from tidelog.cli.topic import alter, compact, create, delete, describe, list_
 
 
 def register(application: typer.Typer) -> None:
     """Add the noun and its verbs."""
-    topic = noun(application, "topic", "Make, list, describe, change and remove topics.")
+    topic = noun(application, "topic", "Make, list, describe, change, compact and remove topics.")
     verb(topic, "create", create.create, create.EXAMPLE)
     verb(topic, "list", list_.list_topics, list_.EXAMPLE)
     verb(topic, "describe", describe.describe, describe.EXAMPLE)
     verb(topic, "alter", alter.alter, alter.EXAMPLE)
+    verb(topic, "compact", compact.compact, compact.EXAMPLE)
     verb(topic, "delete", delete.delete, delete.EXAMPLE)

@@ -38,6 +38,7 @@ _COMPILED: Final = "tidelog.records.kernels.compaction_compiled"
 _WORTH_KERNELS_BYTES: Final = 4 * 1024 * 1024
 """Below this, plain Python is done before the kernels are loaded."""
 
+_KERNEL_SOURCES: Final = ("_bytes.py", "_compaction.py", "_compile.py", "_hashing.py")
 _NICENESS: Final = 10
 _PROGRESS_MS: Final = 200
 
@@ -75,8 +76,8 @@ def _send(output: BinaryIO, event: Event) -> None:
 def do(job: CleanJob, is_wanted: Callable[[], bool], report: Callable[[Event], None]) -> Iterator[Event]:
     """The events of one job. Progress is reported from within, between two of them."""
     started = time.monotonic()
-    pace = _Pacer(job, is_wanted, report)
     try:
+        pace = _Pacer(job, is_wanted, report)
         compactor, engine = new_compactor(job)
         yield from clean(job, compactor, pace, lambda: round((time.monotonic() - started) * 1000), engine)
     except (CorruptRecordError, CorruptIndexError, SegmentTooLargeError) as error:
@@ -124,8 +125,8 @@ def kernel_cache_directory() -> str:
     from tempfile import gettempdir
 
     digest = blake2b(digest_size=8)
-    for path in sorted(Path(__file__).parents[2].joinpath("records", "kernels").glob("*.py")):
-        digest.update(path.read_bytes())
+    for name in _KERNEL_SOURCES:
+        digest.update(Path(__file__).parents[2].joinpath("records", "kernels", name).read_bytes())
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     for base in (home, os.path.join(gettempdir(), f"tidelog-{os.getuid()}")):
         directory = os.path.join(base, "tidelog", f"kernels-{digest.hexdigest()}")

@@ -1,0 +1,76 @@
+"""CompactTopics, an API of our own: have partitions compacted now, and ask how far that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.own_messages import (
+    CompactedPartition,
+    CompactedTopic,
+    CompactTopicsRequest,
+    CompactTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+    from tidelog.broker.node import Node
+
+
+def handle(request: CompactTopicsRequest, context: Context) -> CompactTopicsResponse:
+    """Ask the cleaner for each partition of this broker, unless only the state is wanted; then tell the state."""
+    return CompactTopicsResponse(
+        topics=[
+            CompactedTopic(
+                name=topic.name,
+                partitions=[
+                    _compact(context.node, topic.name, index, only_status=request.only_status)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _compact(node: Node, topic: str, index: int, *, only_status: bool) -> CompactedPartition:
+    try:
+        if not only_status:
+            _request(node, topic, index)
+        return _status(node, topic, index)
+    except ApiError as error:
+        return CompactedPartition(partition_index=index, error_code=error.code, error_message=error.message)
+
+
+def _request(node: Node, topic: str, index: int) -> None:
+    log = node.log_manager.get_log(topic, index)
+    if log is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"broker {node.broker_id} holds no partition {topic}-{index}"
+        )
+    if not log.config.is_compacted:
+        policy = ",".join(log.config.cleanup_policy)
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"topic {topic} is not compacted: its cleanup.policy is {policy or 'empty'}"
+        )
+    try:
+        node.cleaning.core().request(log)
+    except RuntimeError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _status(node: Node, topic: str, index: int) -> CompactedPartition:
+    cleaner = node.cleaning.core()
+    request = cleaner.requests.get((topic, index))
+    if request is None:
+        return CompactedPartition(partition_index=index)
+    progress = cleaner.progress_of((topic, index))
+    return CompactedPartition(
+        partition_index=index,
+        state=request.state.value,
+        error_message=request.message or None,
+        bytes_before=request.bytes_before,
+        bytes_after=request.bytes_after,
+        bytes_done=progress.bytes_done if progress else 0,
+        bytes_total=progress.bytes_total if progress else 0,
+    )
