@@ -1,0 +1,189 @@
+"""Connections beside a naive model: however bytes arrive and whenever answers come, frames and replies stay in order.
+
+The event loop is a list of callbacks that the test runs when it likes, over a pair of connected sockets.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.network.connection import Connection, Slot
+from tidelog.network.limits import NetworkLimits
+from tidelog.network.socket_server import SocketServer
+
+
+class HandLoop:
+    """As much of an event loop as the network room uses, turned by hand."""
+
+    def __init__(self) -> None:
+        self.readers: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
+        self.writers: dict[int, Callable[..., None]] = {}
+        self._soon: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+
+    def add_reader(self, fd: int, callback: Callable[..., None], *args: Any) -> None:
+        self.readers[fd] = callback, args
+
+    def remove_reader(self, fd: int) -> bool:
+        return self.readers.pop(fd, None) is not None
+
+    def add_writer(self, fd: int, callback: Callable[..., None]) -> None:
+        self.writers[fd] = callback
+
+    def remove_writer(self, fd: int) -> bool:
+        return self.writers.pop(fd, None) is not None
+
+    def call_soon(self, callback: Callable[..., None], *args: Any) -> None:
+        self._soon.append((callback, args))
+
+    def turn(self) -> None:
+        """One turn: whoever can read reads, whoever can write writes, then what was asked for soon."""
+        for callback, args in list(self.readers.values()):
+            callback(*args)
+        for callback in list(self.writers.values()):
+            callback()
+        for _ in range(len(self._soon)):
+            callback, args = self._soon.popleft()
+            callback(*args)
+
+
+class Peers:
+    """A client and a server that keeps a view of every request, as the log does until the end of a turn."""
+
+    def __init__(self, limits: NetworkLimits) -> None:
+        self.loop = HandLoop()
+        self.waiting: list[tuple[Slot, bytes]] = []
+        self.seen: list[bytes] = []
+        self.held: list[tuple[memoryview, bytes]] = []
+        self.server = SocketServer(self.loop, limits, self._dispatch, lambda: None, lambda: 0)  # type: ignore[arg-type]
+        self.client, inner = socket.socketpair()
+        self.client.setblocking(False)
+        # A pair of Unix sockets has no TCP options to set.
+        self.connection = Connection(self.server, _without_blocking(inner), "PLAINTEXT", "here")
+        self.server.quotas.try_admit("PLAINTEXT", "here")
+        self.server.connections[self.connection.fd] = self.connection
+        self.server.start_reading(self.connection)
+        self.received = bytearray()
+
+    def _dispatch(self, connection: Connection, slot: Slot, data: bytearray, start: int, stop: int) -> None:
+        request = bytes(data[start:stop])
+        self.seen.append(request)
+        self.held.append((memoryview(data)[start:stop], request))
+        self.waiting.append((slot, request))
+
+    def check_held(self) -> None:
+        """Nobody may have written over a request that is still looked at."""
+        for view, request in self.held:
+            assert view == request
+
+    def let_go(self) -> None:
+        for view, _ in self.held:
+            view.release()
+        self.held.clear()
+
+    def send(self, data: bytes) -> int:
+        try:
+            return self.client.send(data)
+        except BlockingIOError:
+            return 0
+
+    def receive(self) -> None:
+        try:
+            while chunk := self.client.recv(1 << 16):
+                self.received += chunk
+        except BlockingIOError:
+            return
+
+    def close(self) -> None:
+        self.let_go()
+        self.server.close()
+        self.client.close()
+
+
+def _without_blocking(inner: socket.socket) -> socket.socket:
+    inner.setblocking(False)
+    return inner
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+sizes = st.one_of(st.integers(0, 40), st.integers(0, 5000), st.sampled_from([65_536, 70_000, 200_000, 300_000]))
+payloads = st.builds(lambda size, seed: bytes((seed + n) & 0xFF for n in range(256)) * (size // 256 + 1), sizes, sizes)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    requests=st.lists(st.tuples(payloads, sizes), max_size=12),
+    chunks=st.lists(st.integers(1, 300_000), min_size=1, max_size=20),
+    order=st.randoms(use_true_random=False),
+    limit=st.sampled_from([1, 3, 500]),
+)
+def test_frames_and_replies_keep_their_order(
+    requests: list[tuple[bytes, int]], chunks: list[int], order: Any, limit: int
+) -> None:
+    """Split anywhere, answered in any order and late, with few or many requests allowed at once."""
+    payload_list = [payload[:size] for payload, size in requests]
+    stream = b"".join(map(framed, payload_list))
+    with closing(Peers(NetworkLimits(queued_requests_max=limit))) as peers:
+        _exchange(peers, stream, chunks, order)
+        assert peers.seen == payload_list
+        assert bytes(peers.received) == stream
+    assert peers.server.channel.queued_requests == peers.server.channel.queued_bytes == 0
+    assert not peers.loop.readers
+
+
+def _exchange(peers: Peers, stream: bytes, chunks: list[int], order: Any) -> None:
+    """Send everything in pieces, answer in any order, until as much has come back."""
+    position = turns = 0
+    while len(peers.received) < len(stream):
+        turns += 1
+        assert turns < 5000, "no progress"
+        if position < len(stream):
+            position += peers.send(stream[position : position + chunks[turns % len(chunks)]])
+        peers.loop.turn()
+        peers.check_held()
+        if peers.waiting and order.random() < 0.7:
+            slot, request = peers.waiting.pop(order.randrange(len(peers.waiting)))
+            slot.fill(framed(request))
+        if order.random() < 0.5:
+            peers.let_go()
+        peers.receive()
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    junk=st.lists(st.binary(max_size=300), max_size=10),
+    answers=st.lists(st.booleans(), min_size=1, max_size=20),
+)
+def test_whatever_bytes_come_nothing_is_left_behind(junk: list[bytes], answers: list[bool]) -> None:
+    """Random bytes are frames, too short, too long or none. Once the client is gone, so is everything of it."""
+    with closing(Peers(NetworkLimits(request_bytes_max=200, queued_requests_max=4))) as peers:
+        for turn, data in enumerate(junk):
+            try:
+                peers.send(data)
+            except OSError:
+                break
+            peers.loop.turn()
+            if peers.waiting and answers[turn % len(answers)]:
+                slot, _ = peers.waiting.pop()
+                slot.fill(b"answer")
+        peers.client.close()
+        for _ in range(3):
+            peers.loop.turn()
+        for slot, _ in peers.waiting:
+            slot.fill(b"late")
+        for _ in range(3):
+            peers.loop.turn()
+        assert peers.connection.is_closed
+        assert not peers.server.connections
+        assert peers.server.channel.queued_requests == peers.server.channel.queued_bytes == 0
+        assert peers.server.quotas.total == 0
