@@ -1,73 +1,38 @@
 """The group coordinator's edge: between handlers, the cores of `groups` and `coordination`, and the offsets topic.
 
 Handlers call it with an operation for a group; it finds the shard, lets the runtime decide, and gives the reply now or
-as a future. Partitions of `__consumer_offsets` that this broker leads are loaded in slices of a few milliseconds, so
-that everybody else is served meanwhile. The cores are imported at their first use: a broker without groups starts
-sooner.
+as a future. The cores are imported at their first use: a broker without groups starts sooner.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tidelog.broker.coordinators import Reply, ShardLoader
 from tidelog.timing import Timer
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
-    from tidelog.coordination import CoordinatorRuntime, Decision, Loading, Respond
+    from tidelog.coordination import CoordinatorRuntime, Decision, Respond
     from tidelog.groups import GroupShard
     from tidelog.network.connection import Slot
     from tidelog.replication.partition import Partition
 
-logger = logging.getLogger(__name__)
-
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-_SLICE_SECONDS: Final = 0.004
-"""How long a load may keep the loop to itself."""
 _REFUSALS: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
 }
-"""Beside those of the runtime: what a commit is told when the log refuses it."""
+"""Beside those of the runtime: what a commit, or the end of a transaction, is told when the log refuses it."""
 
 T = TypeVar("T")
 Operation = Callable[["GroupShard", "Respond", int], "Decision[Any]"]
-
-
-class Reply:
-    """Takes the outcome of one request; `result` is there at once or a future."""
-
-    __slots__ = ("_future", "_outcome", "_shape")
-
-    def __init__(self, shape: Callable[[Any], Any]) -> None:
-        self._shape = shape
-        self._outcome: Any = None
-        self._future: asyncio.Future[Any] | None = None
-
-    def __call__(self, outcome: Any) -> None:
-        shaped = self._shape(outcome)
-        if self._future is None:
-            self._outcome = shaped
-        elif not self._future.done():
-            self._future.set_result(shaped)
-
-    @property
-    def is_there(self) -> bool:
-        return self._outcome is not None
-
-    def result(self) -> Any:
-        if self._outcome is not None:
-            return self._outcome
-        self._future = asyncio.get_running_loop().create_future()
-        return self._future
 
 
 class GroupCoordinator:
@@ -77,8 +42,7 @@ class GroupCoordinator:
         self._node = node
         self._timer = timer
         self._built: CoordinatorRuntime[GroupShard] | None = None
-        self._to_load: deque[tuple[Loading[GroupShard], Partition]] = deque()
-        self._loader: asyncio.Task[None] | None = None
+        self._loader: ShardLoader | None = None
         self._is_stopped = False
 
     @property
@@ -196,52 +160,15 @@ class GroupCoordinator:
         """This broker leads a partition from now on; if it is one of ours, its groups are loaded."""
         if partition.topic != OFFSETS_TOPIC:
             return
-        loading = self.runtime.begin_load(partition.index)
-        if partition.log.log_start_offset == partition.log.log_end_offset:
-            self.runtime.finish_load(loading)
-            return
-        self._to_load.append((loading, partition))
         if self._loader is None:
-            self._loader = asyncio.get_running_loop().create_task(self._load_all())
-
-    async def _load_all(self) -> None:
-        while self._to_load:
-            loading, partition = self._to_load.popleft()
-            try:
-                await self._load(loading, partition)
-            except Exception:
-                # Half a partition would answer that offsets do not exist, and consumers would start over.
-                logger.exception("%s-%d cannot be loaded: its groups are not served", OFFSETS_TOPIC, partition.index)
-                self.runtime.unload(partition.index)
-        self._loader = None
-
-    async def _load(self, loading: Loading[GroupShard], partition: Partition) -> None:
-        log = partition.log
-        began = pause_at = monotonic()
-        offset, end_offset = log.log_start_offset, log.written_end_offset
-        buffer_bytes = self._node.config.offsets_load_buffer_size
-        while offset < end_offset and not loading.is_cancelled:
-            piece = log.read(offset, buffer_bytes, end_offset, True).slice
-            if piece is None:
-                break
-            data = await self._node.background.run(piece.read)
-            pause_at = monotonic() + _SLICE_SECONDS
-            for next_offset in loading.replay(data):
-                offset = next_offset
-                if monotonic() >= pause_at:
-                    await asyncio.sleep(0)
-                    if loading.is_cancelled:
-                        return
-                    pause_at = monotonic() + _SLICE_SECONDS
-        self.runtime.finish_load(loading)
-        self._node.socket_server.wake()
-        logger.info("loaded %s-%d in %.0f ms", OFFSETS_TOPIC, partition.index, (monotonic() - began) * 1000)
+            self._loader = ShardLoader(self._node, self.runtime, self._node.config.offsets_load_buffer_size)
+        self._loader.load(partition)
 
     def stop(self) -> None:
         """Answer everybody who waits; from here on groups are somebody else's, or wait for the next start."""
         self._is_stopped = True
         if self._loader is not None:
-            self._loader.cancel()
+            self._loader.stop()
         if self._built is not None:
             self._built.unload_all()
 
