@@ -105,7 +105,9 @@ async def polling_until(
             assert time.monotonic() < deadline, "the condition did not come true"
             came.extend(await consumer.poll(0.05))
 
-    await asyncio.gather(*map(poll, consumers))
+    async with asyncio.TaskGroup() as tasks:
+        for consumer in consumers:
+            tasks.create_task(poll(consumer))
     return came
 
 

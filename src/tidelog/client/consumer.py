@@ -15,7 +15,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelog.client.aio.background import BackgroundLoop
 from tidelog.client.aio.consumer import queries
@@ -30,8 +30,12 @@ from tidelog.client.aio.consumer.offset_reset import EARLIEST, LATEST
 from tidelog.client.aio.consumer.settings import load_consumer_settings
 from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, FetchedBatches, OffsetAndTimestamp
 from tidelog.client.aio.metadata import PartitionMetadata
+from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from pyarrow import Table
 
 # Long enough to cost nothing, short enough that Ctrl-C is seen soon where a wait cannot be interrupted.
 _ITERATION_POLL_S = 1.0
@@ -47,6 +51,7 @@ class Consumer:
         self._caller = CallerThread(self._loop)
         self._owner: int | None = None
         self._depth = 0
+        self._is_closing = False
         self._is_closed = False
         self._engine: ConsumerEngine = self._loop.run(self._make_engine())
 
@@ -134,6 +139,21 @@ class Consumer:
         """The same without decoding: whole record batches, for those who decode many records at once."""
         with self._serving() as engine:
             return self._caller.run(engine.poll_batches(int(timeout_s * 1000)))
+
+    def poll_arrow(self, timeout_s: float = 1.0, columns: Sequence[str] | None = None) -> "Table":
+        """The same as an Arrow table; only `columns` if given. Needs `tidelog[arrow]`.
+
+        Columns are those of `tidelog.client.arrow.schema`. Deserializers and interceptors are not called. What
+        cannot be decoded is not passed over: the positions are left where they were.
+        """
+        reading = load("reading")
+        with self._serving() as engine:
+            fetched = self._caller.run(engine.poll_batches(int(timeout_s * 1000)))
+            try:
+                return reading.to_table(fetched, columns)
+            except BaseException:
+                self._caller.call(reading.put_back, engine, fetched)
+                raise
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Records one by one, for ever. What was not taken when the loop is left is read again."""
@@ -246,9 +266,8 @@ class Consumer:
             return self._caller.run(queries.list_topics(engine, self._within(timeout_s)))
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How far the position is behind the end; None before the first fetch has told."""
-        with self._serving() as engine:
-            return queries.lag(engine, partition)
+        """How far the position is behind the end; None while that is not known yet. Anybody may ask."""
+        return queries.lag(self._engine, partition)
 
     # Ending.
 
@@ -259,13 +278,14 @@ class Consumer:
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Commit if that is automatic, leave the group and end; within `timeout_s`. A second call does nothing."""
-        if self._is_closed:
+        if self._is_closing:
             return
         with self._serving() as engine:
-            self._is_closed = True
+            self._is_closing = True
             try:
                 self._caller.run(engine.close(int(timeout_s * 1000)))
             finally:
+                self._is_closed = True
                 self._loop.close()
 
     def _within(self, timeout_s: float | None) -> int:

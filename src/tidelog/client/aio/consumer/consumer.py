@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelog.client.aio.consumer import queries
 from tidelog.client.aio.consumer.async_commits import CommitCallback
@@ -30,8 +30,12 @@ from tidelog.client.aio.consumer.types import (
     OffsetAndTimestamp,
 )
 from tidelog.client.aio.metadata import PartitionMetadata
+from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from pyarrow import Table
 
 Places = Mapping[TopicPartition, OffsetAndMetadata | int]
 """Offsets to commit: the next one to read, with or without metadata."""
@@ -49,6 +53,7 @@ class AsyncConsumer:
         self._engine = ConsumerEngine(self._settings)
         self._owner: asyncio.Task[Any] | None = None
         self._depth = 0
+        self._is_closing = False
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -126,6 +131,22 @@ class AsyncConsumer:
         with self._serving() as engine:
             await asyncio.sleep(0)
             return await engine.poll_batches(int(timeout_s * 1000))
+
+    async def poll_arrow(self, timeout_s: float = 1.0, columns: Sequence[str] | None = None) -> "Table":
+        """The same as an Arrow table, decoded in a thread; only `columns` if given. Needs `tidelog[arrow]`.
+
+        Columns are those of `tidelog.client.arrow.schema`. Deserializers and interceptors are not called. What
+        cannot be decoded is not passed over: the positions are left where they were.
+        """
+        reading = load("reading")
+        with self._serving() as engine:
+            await asyncio.sleep(0)
+            fetched = await engine.poll_batches(int(timeout_s * 1000))
+            try:
+                return await asyncio.to_thread(reading.to_table, fetched, columns)
+            except BaseException:
+                reading.put_back(engine, fetched)
+                raise
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Records one by one, for ever. What was not taken when the loop is left is read again."""
@@ -242,9 +263,8 @@ class AsyncConsumer:
             return await queries.list_topics(engine, self._within(timeout_s))
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How far the position is behind the end; None before the first fetch has told."""
-        with self._serving() as engine:
-            return queries.lag(engine, partition)
+        """How far the position is behind the end; None while that is not known yet. Anybody may ask."""
+        return queries.lag(self._engine, partition)
 
     # Ending.
 
@@ -254,11 +274,14 @@ class AsyncConsumer:
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Commit if that is automatic, leave the group and end; within `timeout_s`. A second call does nothing."""
-        if self._is_closed:
+        if self._is_closing:
             return
         with self._serving() as engine:
-            self._is_closed = True
-            await engine.close(int(timeout_s * 1000))
+            self._is_closing = True
+            try:
+                await engine.close(int(timeout_s * 1000))
+            finally:
+                self._is_closed = True
 
     def _within(self, timeout_s: float | None) -> int:
         return self._settings.default_api_timeout_ms if timeout_s is None else int(timeout_s * 1000)

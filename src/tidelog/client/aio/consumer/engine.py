@@ -52,6 +52,7 @@ class ConsumerEngine:
 
     def __init__(self, settings: ConsumerSettings, invoke: Invoke = call_here) -> None:
         self.settings = settings
+        self._loop = asyncio.get_running_loop()
         self.signal = Signal()
         self.subscription = SubscriptionState(parse_offset_reset(settings.auto_offset_reset))
         self.client = NetworkClient(
@@ -349,6 +350,11 @@ class ConsumerEngine:
         finally:
             task.cancel()
         raise DeadlinePassed(f"{what} did not finish in time")
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call `function` in the loop; may itself be called from any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
 
     def wakeup(self) -> None:
         """End the call that waits, or the next one that would, with Woken."""

@@ -1,4 +1,10 @@
-"""The way to a group's coordinator: found when needed, forgotten when it fails."""
+"""The way to a group's coordinator: found when needed, forgotten when it fails.
+
+Requests leave in the order in which they were asked, also when they all had to wait for the coordinator to be found: a
+commit must never overtake an earlier one.
+"""
+
+import asyncio
 
 from tidelog.client.aio.connection import Response
 from tidelog.client.aio.coordinators import CoordinatorType
@@ -10,10 +16,11 @@ from tidelog.wire.schema import Message
 class GroupLink:
     """Asks whoever coordinates one group. Its connection is apart from that of fetches, which may wait long."""
 
-    __slots__ = ("_client", "group_id")
+    __slots__ = ("_client", "_turn", "group_id")
 
     def __init__(self, client: NetworkClient, group_id: str) -> None:
         self._client = client
+        self._turn = asyncio.Lock()
         self.group_id = group_id
 
     async def ask(
@@ -25,11 +32,12 @@ class GroupLink:
         at_most: int | None = None,
     ) -> Response:
         """One request to the coordinator. An answer that says it is not the one does not reach this class: `forget`."""
-        node = await self._client.find_coordinator(CoordinatorType.GROUP, self.group_id)
         try:
-            return await self._client.send(
-                node.node_id, request, response, timeout_ms=timeout_ms, at_most=at_most, channel=COORDINATOR_CHANNEL
-            )
+            async with self._turn:
+                node = await self._client.find_coordinator(CoordinatorType.GROUP, self.group_id)
+                connection = await self._client.link(node.node_id, COORDINATOR_CHANNEL).acquire()
+                reply = connection.send(request, response, timeout_ms=timeout_ms, at_most=at_most)
+            return await reply
         except BrokerUnavailable:
             self.forget()
             raise

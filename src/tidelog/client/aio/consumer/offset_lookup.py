@@ -185,6 +185,25 @@ class OffsetLookup:
                 state.seek(Position(place.offset))
         self._notify()
 
+    def start_finding_end(self, state: PartitionState) -> None:
+        """Learn where a partition ends. A fetch tells, too, but not again what its session has told before."""
+        if not state.is_end_asked:
+            state.is_end_asked = True
+            self._client.spawn(self._find_end(state))
+
+    async def _find_end(self, state: PartitionState) -> None:
+        try:
+            found = await self._ask_leaders({state.topic_partition: LATEST_TIMESTAMP})
+        except (ApiError, ClientError):
+            found = {}
+        state.is_end_asked = False
+        place = found.get(state.topic_partition)
+        if place is not None:
+            if self._settings.reads_committed:
+                state.last_stable_offset = max(state.last_stable_offset, place.offset)
+            else:
+                state.high_watermark = max(state.high_watermark, place.offset)
+
     def start_validations(self) -> None:
         """Ask the new leaders of partitions whether their positions still fit, unless somebody is asking already."""
         self._raise_failure()

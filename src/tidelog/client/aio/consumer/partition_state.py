@@ -68,6 +68,7 @@ class PartitionState:
 
     __slots__ = (
         "high_watermark",
+        "is_end_asked",
         "is_paused",
         "is_revocation_pending",
         "last_stable_offset",
@@ -96,6 +97,8 @@ class PartitionState:
         """No request about this position before then: one is under way, or one failed."""
         self.is_paused = False
         self.is_revocation_pending = False
+        self.is_end_asked = False
+        """Whether somebody is asking where the partition ends."""
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1

@@ -58,9 +58,11 @@ async def list_topics(engine: ConsumerEngine, timeout_ms: int) -> dict[str, Sequ
 
 
 def lag(engine: ConsumerEngine, partition: TopicPartition) -> int | None:
-    """How many offsets the position is behind what may be read; None before the first fetch."""
+    """How many offsets the position is behind what may be read; None while that is being asked for."""
     state = engine.subscription.state_of(partition)
     end = state.last_stable_offset if engine.settings.reads_committed else state.high_watermark
+    if end < 0:
+        engine.call_soon(lambda: engine.lookup.start_finding_end(state))
     return None if end < 0 or state.position is None else max(0, end - state.position.offset)
 
 
