@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelog.client.aio.background import BackgroundLoop
 from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, RecordMetadata
@@ -20,7 +20,13 @@ from tidelog.client.aio.producer.producer import AsyncProducer
 from tidelog.client.aio.producer.record import ProducerRecord
 from tidelog.client.aio.producer.sink import GivenHeaders
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
+from tidelog.client.arrow import load
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch, Table
+
+    from tidelog.client.arrow.deliveries import BlockingTableDelivery
 
 
 class BlockingDelivery:
@@ -126,6 +132,30 @@ class Producer:
         """Send a whole record batch of magic 2 that was built elsewhere; its producer fields are filled in here."""
         taken: BlockingDelivery = self._background.run(self._engine.take_batch(topic, partition, data, record_count))
         return taken
+
+    def send_arrow(
+        self,
+        table: "Table | RecordBatch",
+        topic: str,
+        *,
+        key: str | None = "key",
+        value: str | None = "value",
+        partition: int | str | None = None,
+        timestamp: int | str | None = None,
+        headers: str | None = None,
+    ) -> "BlockingTableDelivery":
+        """Send the rows of an Arrow table, in order; returns when all are taken. Needs `tidelog[arrow]`.
+
+        The arguments name columns: `key` and `value` of bytes or text, `partition` of numbers, `timestamp` of times or
+        milliseconds, `headers` of lists of key and value. `partition` and `timestamp` may also be the same for all
+        rows. Without partition the key decides. Serializers and interceptors are not called.
+        """
+        sending, writing = load("sending"), load("writing")
+        meaning = writing.Meaning(key, value, partition, timestamp, headers)
+        delivery: BlockingTableDelivery = sending.send_from_thread(
+            self._background, self._engine, table, topic, meaning
+        )
+        return delivery
 
     def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has; blocks for metadata up to max.block.ms."""

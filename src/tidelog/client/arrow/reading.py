@@ -9,13 +9,15 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from tidelog.client.aio.consumer.aborted import AbortedFilter
+from tidelog.client.aio.consumer.engine import ConsumerEngine
 from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow.schema import record_batches, schema_of, wanted_by
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header, record_data
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.kernels.arrow_decode import COLUMN_BYTES_MAX, Columns, Decoder, PlainDecoder, Wanted
 
-__all__ = ["decode_columns", "make_decoder", "to_table"]
+__all__ = ["decode_columns", "make_decoder", "put_back", "to_table"]
 
 
 def to_table(fetched: Sequence[FetchedBatches], columns: Sequence[str] | None = None) -> pa.Table:
@@ -29,6 +31,12 @@ def to_table(fetched: Sequence[FetchedBatches], columns: Sequence[str] | None = 
         for batch in record_batches(decoded, each.topic, each.partition, schema)
     ]
     return pa.Table.from_batches(batches, schema)
+
+
+def put_back(engine: ConsumerEngine, fetched: Sequence[FetchedBatches]) -> None:
+    """Have `fetched` fetched again: called when it could not be decoded. What was fetched first is put back last."""
+    for each in reversed(fetched):
+        engine.seek(TopicPartition(each.topic, each.partition), OffsetAndMetadata(each.first_offset))
 
 
 def make_decoder(wanted: Wanted) -> Decoder:

@@ -10,7 +10,7 @@ This is the face; `ProducerEngine` is what it shows.
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, RecordMetadata
 from tidelog.client.aio.producer.delivery import Delivery
@@ -20,8 +20,14 @@ from tidelog.client.aio.producer.settings import load_producer_settings
 from tidelog.client.aio.producer.sink import GivenHeaders
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.aio.producer.transactions import Transactions
+from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed, ClientConfigError, IllegalState
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch, Table
+
+    from tidelog.client.arrow.deliveries import TableDelivery
 
 
 class AsyncProducer:
@@ -167,6 +173,28 @@ class AsyncProducer:
         """
         taken: Delivery = await self._running().take_batch(topic, partition, data, record_count)
         return taken
+
+    async def send_arrow(
+        self,
+        table: "Table | RecordBatch",
+        topic: str,
+        *,
+        key: str | None = "key",
+        value: str | None = "value",
+        partition: int | str | None = None,
+        timestamp: int | str | None = None,
+        headers: str | None = None,
+    ) -> "TableDelivery":
+        """Send the rows of an Arrow table, in order; returns when all are taken. Needs `tidelog[arrow]`.
+
+        The arguments name columns: `key` and `value` of bytes or text, `partition` of numbers, `timestamp` of times or
+        milliseconds, `headers` of lists of key and value. `partition` and `timestamp` may also be the same for all
+        rows. Without partition the key decides. Serializers and interceptors are not called.
+        """
+        sending, writing = load("sending"), load("writing")
+        meaning = writing.Meaning(key, value, partition, timestamp, headers)
+        delivery: TableDelivery = await sending.send_in_loop(self._running(), table, topic, meaning)
+        return delivery
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has; waits for metadata up to max.block.ms."""

@@ -1,0 +1,229 @@
+"""The kernels behind `arrow_encode_compiled`: partitions of keys, and rows of Arrow columns into record batches.
+
+Positions of keys and values come from Arrow and are checked once by `check_positions`; the caller makes the output
+large enough for the worst case, so nothing is checked while batches are written.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.records.kernels._arrow_copy import copy_bytes
+from tidelog.records.kernels._bytes import put_int16, put_int32, put_int64, put_varint, uint32_at, varint_bytes
+from tidelog.records.kernels._compile import Bytes, Int, Numbers, kernel
+
+_HEADER_BYTES: Final = 61
+_PREFIX_BYTES: Final = 12
+_MAGIC: Final = 2
+_RECORD_OVERHEAD_BYTES: Final = 13
+
+_SEED: Final = 0x9747B28C
+_MULTIPLIER: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+
+
+class Column(NamedTuple):
+    """A column of bytes as Arrow lays it out; `bits` is empty if nothing is null, `positions` if everything is."""
+
+    positions: NDArray[np.int32]
+    data: Bytes
+    bits: Bytes
+    first_bit: Int
+
+
+@kernel
+def check_positions(positions: Any, data_bytes: Int) -> bool:
+    """Whether positions rise, and stay within the data."""
+    previous = np.int64(0)
+    for position in positions:
+        if position < previous or position > data_bytes:
+            return False
+        previous = np.int64(position)
+    return True
+
+
+@kernel
+def _size(positions: Any, bits: Bytes, first_bit: Int, row: Int) -> Int:
+    """The bytes of a row of a column, -1 for null."""
+    if len(positions) == 0:
+        return np.int64(-1)
+    bit = first_bit + row
+    if len(bits) and not (bits[bit >> 3] >> (bit & 7)) & 1:
+        return np.int64(-1)
+    return np.int64(positions[row + 1]) - np.int64(positions[row])
+
+
+@kernel
+def murmur2(data: Bytes, start: Int, size: Int) -> Int:
+    """Kafka's 32-bit murmur2, unsigned. Products of two 32-bit numbers, the multiplier among them, fit 63 bits."""
+    value = np.int64(_SEED) ^ size
+    words = size >> 2
+    for index in range(words):
+        at = start + 4 * index
+        swapped = uint32_at(data, at)
+        word = (swapped >> 24) | ((swapped >> 8) & 0xFF00) | ((swapped << 8) & 0xFF0000) | ((swapped & 0xFF) << 24)
+        mixed = word * _MULTIPLIER & _MASK
+        mixed = (mixed ^ (mixed >> 24)) * _MULTIPLIER & _MASK
+        value = (value * _MULTIPLIER & _MASK) ^ mixed
+    rest = size & 3
+    if rest:
+        at = start + 4 * words
+        tail = np.int64(0)
+        for index in range(rest):
+            tail |= np.int64(data[at + index]) << (8 * index)
+        value = (value ^ tail) * _MULTIPLIER & _MASK
+    value ^= value >> 13
+    value = value * _MULTIPLIER & _MASK
+    return value ^ (value >> 15)
+
+
+@kernel
+def choose_partitions(
+    keys: Column,
+    values: Column,
+    count: Int,
+    partition_count: Int,
+    first: Int,
+    sticky_bytes: Int,
+    ignores_keys: bool,
+    partitions: Numbers,
+) -> Int:
+    """The partition of every row, by its key or sticky without one; the sticky partition that comes next."""
+    used = np.int64(0)
+    key_positions, key_data, key_bits, first_key_bit = keys.positions, keys.data, keys.bits, keys.first_bit
+    value_positions, value_bits, first_value_bit = values.positions, values.bits, values.first_bit
+    for row in range(count):
+        key_size = _size(key_positions, key_bits, first_key_bit, row)
+        if key_size >= 0 and not ignores_keys:
+            partitions[row] = (murmur2(key_data, key_positions[row], key_size) & 0x7FFFFFFF) % partition_count
+            continue
+        if used >= sticky_bytes:
+            first += 1
+            used = np.int64(0)
+        partitions[row] = first % partition_count
+        value_size = _size(value_positions, value_bits, first_value_bit, row)
+        used += max(key_size, 0) + max(value_size, 0) + _RECORD_OVERHEAD_BYTES
+    return first + 1
+
+
+@kernel
+def group_rows(partitions: Numbers, partition_count: Int, starts: Numbers, order: Numbers) -> None:
+    """Row numbers in order of their partitions; those of partition p are from starts[p] to starts[p + 1]."""
+    for partition in partitions:
+        starts[partition + 1] += 1
+    for partition in range(partition_count):
+        starts[partition + 1] += starts[partition]
+    places = starts.copy()
+    for row in range(len(partitions)):
+        partition = partitions[row]
+        order[places[partition]] = row
+        places[partition] += 1
+
+
+@kernel
+def _seal(out: Bytes, start: Int, end: Int, count: Int, base_timestamp: Int, max_timestamp: Int) -> None:
+    """The header of a batch, but its checksum, and without a producer."""
+    put_int64(out, start, 0)
+    put_int32(out, start + 8, end - start - _PREFIX_BYTES)
+    put_int32(out, start + 12, -1)
+    out[start + 16] = _MAGIC
+    put_int32(out, start + 17, 0)
+    put_int16(out, start + 21, 0)
+    put_int32(out, start + 23, count - 1)
+    put_int64(out, start + 27, base_timestamp)
+    put_int64(out, start + 35, max_timestamp)
+    put_int64(out, start + 43, -1)
+    put_int16(out, start + 51, -1)
+    put_int32(out, start + 53, -1)
+    put_int32(out, start + 57, count)
+
+
+@kernel
+def _body_bytes(timestamp_delta: Int, offset_delta: Int, key_size: Int, value_size: Int, header_size: Int) -> Int:
+    return (
+        1
+        + varint_bytes(timestamp_delta)
+        + varint_bytes(offset_delta)
+        + varint_bytes(key_size)
+        + max(key_size, 0)
+        + varint_bytes(value_size)
+        + max(value_size, 0)
+        + max(header_size, 1)
+    )
+
+
+@kernel
+def encode_rows(
+    order: Numbers,
+    starts: Numbers,
+    limit_bytes: Int,
+    keys: Column,
+    values: Column,
+    headers: Column,
+    timestamps: Numbers,
+    out: Bytes,
+    batches: Numbers,
+) -> Int:
+    """Write the batches of all partitions; how many there are. A row of `batches`: partition, start, end, records."""
+    # Every array that is taken out of a column is counted as one more reference: done once, not per record.
+    key_positions, key_data, key_bits, first_key_bit = keys.positions, keys.data, keys.bits, keys.first_bit
+    value_positions, value_data, value_bits, first_value_bit = (
+        values.positions,
+        values.data,
+        values.bits,
+        values.first_bit,
+    )
+    header_positions, header_data, header_bits = headers.positions, headers.data, headers.bits
+    made = np.int64(0)
+    position = np.int64(0)
+    for partition in range(len(starts) - 1):
+        start = position
+        count = base_timestamp = max_timestamp = np.int64(0)
+        for index in range(starts[partition], starts[partition + 1]):
+            row = order[index]
+            timestamp = timestamps[row]
+            key_size = _size(key_positions, key_bits, first_key_bit, row)
+            value_size = _size(value_positions, value_bits, first_value_bit, row)
+            header_size = _size(header_positions, header_bits, headers.first_bit, row)
+            size = _body_bytes(timestamp - base_timestamp, count, key_size, value_size, header_size)
+            if count and position - start + size + varint_bytes(size) > limit_bytes:
+                _seal(out, start, position, count, base_timestamp, max_timestamp)
+                batches[made, 0], batches[made, 1], batches[made, 2], batches[made, 3] = (
+                    partition,
+                    start,
+                    position,
+                    count,
+                )
+                made += 1
+                start = position
+                count = np.int64(0)
+            if not count:
+                base_timestamp = max_timestamp = timestamp
+                position = start + _HEADER_BYTES
+                size = _body_bytes(np.int64(0), np.int64(0), key_size, value_size, header_size)
+            max_timestamp = max(max_timestamp, timestamp)
+            position = put_varint(out, position, size)
+            out[position] = 0
+            position = put_varint(out, position + 1, timestamp - base_timestamp)
+            position = put_varint(out, position, count)
+            position = put_varint(out, position, key_size)
+            if key_size > 0:
+                copy_bytes(key_data, key_positions[row], key_size, out, position)
+                position += key_size
+            position = put_varint(out, position, value_size)
+            if value_size > 0:
+                copy_bytes(value_data, value_positions[row], value_size, out, position)
+                position += value_size
+            if header_size > 0:
+                copy_bytes(header_data, header_positions[row], header_size, out, position)
+                position += header_size
+            else:
+                out[position] = 0
+                position += 1
+            count += 1
+        if count:
+            _seal(out, start, position, count, base_timestamp, max_timestamp)
+            batches[made, 0], batches[made, 1], batches[made, 2], batches[made, 3] = partition, start, position, count
+            made += 1
+    return made

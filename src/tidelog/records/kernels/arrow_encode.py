@@ -1,0 +1,70 @@
+"""Columns to record batches: what very many records become, in plain Python, which the compiled kernels repeat.
+
+Rows go to the partitions that are given for them and keep their order there. A batch is closed when the next record
+would take it beyond the limit; a record that is beyond it alone gets a batch of its own. Compression comes after that,
+and the fields of the producer are left to whoever sends the batches.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from tidelog.records._record import encode_record
+from tidelog.records.batch import HEADER_BYTES
+from tidelog.records.bulk import BulkRecord, assemble_batch
+
+RECORD_OVERHEAD_BYTES_MAX: Final = 36
+"""Length 5, attributes 1, timestamp 10, offset 5, two sizes and the header count 5 each."""
+
+
+class EncodedBatch(NamedTuple):
+    """A whole batch of magic 2 without compression, for one partition."""
+
+    partition: int
+    record_count: int
+    data: Any
+
+
+def encode_rows(
+    rows: Sequence[BulkRecord], partitions: Sequence[int], partition_count: int, limit_bytes: int
+) -> list[EncodedBatch]:
+    """The batches of `rows`, partition by partition. This defines what the compiled kernel does."""
+    by_partition: list[list[BulkRecord]] = [[] for _ in range(partition_count)]
+    for row, partition in zip(rows, partitions, strict=True):
+        by_partition[partition].append(row)
+    return [
+        EncodedBatch(partition, len(part), _assemble(part))
+        for partition, records in enumerate(by_partition)
+        for part in _parts(records, limit_bytes)
+    ]
+
+
+def _parts(records: list[BulkRecord], limit_bytes: int) -> list[list[BulkRecord]]:
+    parts: list[list[BulkRecord]] = []
+    size_bytes = limit_bytes
+    for record in records:
+        timestamp, key, value, headers = record
+        if parts:
+            delta = timestamp - parts[-1][0][0]
+            size_bytes += len(encode_record(delta, len(parts[-1]), key, value, headers))
+        if not parts or size_bytes > limit_bytes:
+            parts.append([])
+            size_bytes = HEADER_BYTES + len(encode_record(0, 0, key, value, headers))
+        parts[-1].append(record)
+    return parts
+
+
+def _assemble(records: list[BulkRecord]) -> bytes:
+    assembled = assemble_batch(records)
+    return bytes(memoryview(assembled.buffer)[: assembled.size_bytes])
+
+
+def spread(sizes: Sequence[int], partition_count: int, first: int, sticky_bytes: int) -> list[int]:
+    """Partitions for records without key: one stays chosen for about `sticky_bytes`, then it is the next one's turn."""
+    chosen: list[int] = []
+    used = 0
+    for size in sizes:
+        if used >= sticky_bytes:
+            first, used = first + 1, 0
+        chosen.append(first % partition_count)
+        used += size
+    return chosen
