@@ -71,7 +71,7 @@ def partition_key(topic: str, partition: int) -> bytes:
 
 def read_partition_key(key: bytes) -> tuple[str, int]:
     """The inverse of `partition_key`."""
-    return key[2:-4].decode(), _INT32.unpack_from(key, len(key) - 4)[0]
+    return key[2:-4].decode("utf-8", "replace"), _INT32.unpack_from(key, len(key) - 4)[0]
 
 
 def topic_prefix(topic: str) -> bytes:

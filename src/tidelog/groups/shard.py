@@ -40,6 +40,8 @@ _SEARCHED_OFFSETS_MAX: Final = 5_000
 _TOMBSTONES_MAX: Final = 2_000
 """So many fit into a batch, whatever the topics are called."""
 _OFFSET_KEY_HEADS: Final = frozenset({b"\0\0", b"\0\1"})
+_PARTITION_KEY_BYTES_MIN: Final = 6
+"""Of a topic without a name."""
 _GROUP_KEY_HEAD: Final = GROUP_KEY_VERSION.to_bytes(2)
 
 
@@ -66,18 +68,21 @@ class GroupShard:
             end = 4 + (key[2] << 8 | key[3])
             name = key[4:end]
             if head in _OFFSET_KEY_HEADS:
+                partition = key[end:]
+                if len(partition) != (partition[0] << 8 | partition[1]) + _PARTITION_KEY_BYTES_MIN:
+                    raise IndexError
                 group = self._by_name.get(name)
                 if group is None:
                     if value is None:
                         return
                     group = self._create(name.decode())
                 if value is None:
-                    group.offsets.remove(key[end:])
+                    group.offsets.remove(partition)
                     self._drop_if_unused(group)
                 elif producer_id < 0:
-                    group.offsets.put(key[end:], value)
+                    group.offsets.put(partition, value)
                 else:
-                    group.offsets.put_pending(producer_id, key[end:], value)
+                    group.offsets.put_pending(producer_id, partition, value)
             elif head == _GROUP_KEY_HEAD:
                 self._replay_group(name.decode(), value)
             else:
