@@ -19,6 +19,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
     from tidelog.client.aio.admin.admin import AsyncAdmin
+    from tidelog.client.aio.admin.driver import PartlyRefused
+    from tidelog.client.aio.admin.types import (
+        AlterOperation,
+        ConfigChange,
+        ConfigResource,
+        NewPartitions,
+        NewTopic,
+        ResourceType,
+    )
     from tidelog.client.aio.consumer.consumer import AsyncConsumer
     from tidelog.client.aio.consumer.listeners import RebalanceListener
     from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords
@@ -38,12 +47,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "AlterOperation",
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
     "BrokerUnavailable",
     "ClientError",
     "ClusterClient",
+    "ConfigChange",
+    "ConfigResource",
     "Connection",
     "ConnectionLost",
     "Consumer",
@@ -51,13 +63,17 @@ __all__ = [
     "ConsumerRecord",
     "ConsumerRecords",
     "Delivery",
+    "NewPartitions",
+    "NewTopic",
     "OffsetAndMetadata",
+    "PartlyRefused",
     "Producer",
     "ProducerRecord",
     "RebalanceListener",
     "RecordMetadata",
     "RecordReader",
     "RecordWriter",
+    "ResourceType",
     "TopicPartition",
     "TransactionHandle",
     "UnsupportedByBroker",
@@ -65,12 +81,15 @@ __all__ = [
 
 _HOMES = {
     "Admin": "admin",
+    "AlterOperation": "aio.admin.types",
     "AsyncAdmin": "aio.admin.admin",
     "AsyncConsumer": "aio.consumer.consumer",
     "AsyncProducer": "aio.producer.producer",
     "BrokerUnavailable": "errors",
     "ClientError": "errors",
     "ClusterClient": "cluster",
+    "ConfigChange": "aio.admin.types",
+    "ConfigResource": "aio.admin.types",
     "Connection": "connection",
     "ConnectionLost": "errors",
     "Consumer": "consumer",
@@ -78,13 +97,17 @@ _HOMES = {
     "ConsumerRecord": "aio.consumer.types",
     "ConsumerRecords": "aio.consumer.types",
     "Delivery": "aio.producer.delivery",
+    "NewPartitions": "aio.admin.types",
+    "NewTopic": "aio.admin.types",
     "OffsetAndMetadata": "types",
+    "PartlyRefused": "aio.admin.driver",
     "Producer": "producer",
     "ProducerRecord": "aio.producer.record",
     "RebalanceListener": "aio.consumer.listeners",
     "RecordMetadata": "aio.producer.batch",
     "RecordReader": "reader",
     "RecordWriter": "writer",
+    "ResourceType": "aio.admin.types",
     "TopicPartition": "types",
     "TransactionHandle": "aio.producer.transaction_state",
     "UnsupportedByBroker": "errors",

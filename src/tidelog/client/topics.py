@@ -1,8 +1,8 @@
 """Topics made, widened and removed. Each function is one request to the controller, refusals raised as ApiError."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
+from tidelog.client.aio.admin.types import CreatedTopic, NewTopic
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.refusals import raise_if_refused
 from tidelog.wire.messages import (
@@ -18,25 +18,6 @@ from tidelog.wire.messages.create_topics import CreatableReplicaAssignment, Crea
 from tidelog.wire.messages.delete_topics import DeleteTopicState
 
 Assignment = Sequence[Sequence[int]]
-
-
-class NewTopic(NamedTuple):
-    """A topic to be made. -1 leaves partitions or replication to the broker's defaults."""
-
-    name: str
-    partitions: int = -1
-    replication_factor: int = -1
-    configs: Mapping[str, str] = {}
-    assignment: Assignment = ()
-
-
-class CreatedTopic(NamedTuple):
-    """What the controller made of a `NewTopic`; -1 where its version does not say."""
-
-    name: str
-    topic_id: bytes
-    partitions: int
-    replication_factor: int
 
 
 def create_topic(cluster: ClusterClient, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:

@@ -1,0 +1,91 @@
+"""The admin for programs without an event loop: the calls of `AsyncAdmin`, blocking, safe to share between threads.
+
+with Admin(bootstrap_servers="localhost:9092") as admin:
+    admin.create_topics([NewTopic("orders", partitions=6)])
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from tidelog.client.aio.admin.admin import AsyncAdmin
+from tidelog.client.aio.background import BackgroundLoop
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncAdmin, Arguments], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate["Admin", Arguments], Result]:
+    """The same method for callers that wait."""
+
+    @wraps(method)
+    def call(self: "Admin", /, *arguments: Arguments.args, **keywords: Arguments.kwargs) -> Result:
+        return self._background.run(method(self._async, *arguments, **keywords))
+
+    return call
+
+
+class Admin:
+    """Administers a cluster. Settings are Kafka's, as a dict with dots or as keywords with underscores."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        """Reaches the cluster; raises BrokerUnavailable when none of the bootstrap servers answers."""
+        self._async = AsyncAdmin(config, **settings)
+        self._background = BackgroundLoop("tidelog-admin")
+        try:
+            self._background.run(self._async.start())
+        except BaseException:
+            self._background.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the cluster."""
+        if self._background.is_alive:
+            try:
+                self._background.run(self._async.close())
+            finally:
+                self._background.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    describe_cluster = _blocking(AsyncAdmin.describe_cluster)
+
+    list_topics = _blocking(AsyncAdmin.list_topics)
+    describe_topics = _blocking(AsyncAdmin.describe_topics)
+    create_topics = _blocking(AsyncAdmin.create_topics)
+    delete_topics = _blocking(AsyncAdmin.delete_topics)
+    create_partitions = _blocking(AsyncAdmin.create_partitions)
+
+    describe_configs = _blocking(AsyncAdmin.describe_configs)
+    incremental_alter_configs = _blocking(AsyncAdmin.incremental_alter_configs)
+    replace_configs = _blocking(AsyncAdmin.replace_configs)
+
+    list_offsets = _blocking(AsyncAdmin.list_offsets)
+    delete_records = _blocking(AsyncAdmin.delete_records)
+    describe_producers = _blocking(AsyncAdmin.describe_producers)
+    describe_log_dirs = _blocking(AsyncAdmin.describe_log_dirs)
+    elect_leaders = _blocking(AsyncAdmin.elect_leaders)
+    alter_partition_reassignments = _blocking(AsyncAdmin.alter_partition_reassignments)
+    list_partition_reassignments = _blocking(AsyncAdmin.list_partition_reassignments)
+
+    list_groups = _blocking(AsyncAdmin.list_groups)
+    describe_groups = _blocking(AsyncAdmin.describe_groups)
+    delete_groups = _blocking(AsyncAdmin.delete_groups)
+    list_consumer_group_offsets = _blocking(AsyncAdmin.list_consumer_group_offsets)
+    alter_consumer_group_offsets = _blocking(AsyncAdmin.alter_consumer_group_offsets)
+    delete_consumer_group_offsets = _blocking(AsyncAdmin.delete_consumer_group_offsets)
+    remove_members_from_group = _blocking(AsyncAdmin.remove_members_from_group)
+
+    list_transactions = _blocking(AsyncAdmin.list_transactions)
+    describe_transactions = _blocking(AsyncAdmin.describe_transactions)
+    abort_transaction = _blocking(AsyncAdmin.abort_transaction)
+    fence_producers = _blocking(AsyncAdmin.fence_producers)

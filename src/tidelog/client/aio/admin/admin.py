@@ -1,0 +1,276 @@
+"""The admin under asyncio: everything that a cluster can be asked or told beside records.
+
+    async with AsyncAdmin(bootstrap_servers="localhost:9092") as admin:
+        await admin.create_topics([NewTopic("orders", partitions=6)])
+        print(await admin.list_consumer_group_offsets("billing"))
+
+A call about several things gives back a dict; if one of one was refused it raises that ApiError, if some of several
+were it raises `PartlyRefused` with both. What a moving cluster refuses for now is asked again until
+default.api.timeout.ms have passed. The modules beside this one do the asking.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from tidelog.client.aio.admin import configs, groups, partitions, topics, transactions
+from tidelog.client.aio.admin.driver import Driver
+from tidelog.client.aio.admin.types import (
+    ActiveProducer,
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    ElectionType,
+    GroupDescription,
+    GroupListing,
+    ListedOffset,
+    LogDirectory,
+    MemberToRemove,
+    NewPartitions,
+    NewTopic,
+    Reassignment,
+    TopicDescription,
+    TopicListing,
+    TransactionDescription,
+    TransactionListing,
+)
+from tidelog.client.aio.network import NetworkClient
+from tidelog.client.aio.settings import CommonSettings, load_settings
+from tidelog.client.errors import ClientClosed, IllegalState
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.config._setting import MINUTE_MS, setting
+from tidelog.wire.errors import ApiError
+
+
+class AdminSettings(CommonSettings):
+    """What an admin can be told."""
+
+    default_api_timeout_ms: int = setting(
+        "default.api.timeout.ms", MINUTE_MS, at_least=0, doc="How long a call may take, retries included."
+    )
+
+
+class AsyncAdmin:
+    """Administers a cluster. Settings are Kafka's, as a dict with dots or as keywords with underscores."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        self.settings = load_settings(AdminSettings, config, settings)
+        self._driver: Driver | None = None
+        self._topics: set[str] = set()
+        self._is_closed = False
+
+    async def start(self) -> Self:
+        """Reach the cluster; `async with` calls this. Raises BrokerUnavailable when no bootstrap server answers."""
+        if self._is_closed:
+            raise ClientClosed("the admin is closed")
+        if self._driver is None:
+            client = NetworkClient(self.settings, topics_wanted=lambda: self._topics)
+            try:
+                await client.start(self.settings.default_api_timeout_ms)
+            except BaseException:
+                await client.close()
+                raise
+            self._driver = Driver(client, self.settings.default_api_timeout_ms)
+        return self
+
+    async def close(self) -> None:
+        """Let go of the cluster."""
+        self._is_closed = True
+        if self._driver is not None:
+            await self._driver.client.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def _running(self) -> Driver:
+        if self._is_closed:
+            raise ClientClosed("the admin is closed")
+        if self._driver is None:
+            raise IllegalState("start the admin first, or use it as `async with`")
+        return self._driver
+
+    async def _knowing(self, wanted: Iterable[TopicPartition]) -> Driver:
+        """The driver, once the leaders of these partitions are known."""
+        driver = self._running
+        self._topics |= {topic for topic, _ in wanted}
+        await driver.client.refresh()
+        return driver
+
+    # The cluster.
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The brokers, the controller, the cluster's id."""
+        client = self._running.client
+        await client.refresh()
+        nodes = tuple(sorted(client.metadata.nodes.values()))
+        return ClusterDescription(client.metadata.cluster_id or "", client.metadata.controller_id, nodes)
+
+    # Topics.
+
+    async def list_topics(self, *, include_internal: bool = False) -> list[TopicListing]:
+        """All topics, by name."""
+        return await topics.list_topics(self._running, include_internal=include_internal)
+
+    async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """Topics and their partitions: leaders, replicas, who is in sync."""
+        return await topics.describe_topics(self._running, names)
+
+    async def create_topics(
+        self, new_topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, CreatedTopic]:
+        """Make topics, or only say whether they could be made."""
+        return await topics.create_topics(self._running, new_topics, validate_only=validate_only)
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        """Remove topics and all their records."""
+        await topics.delete_topics(self._running, names)
+
+    async def create_partitions(
+        self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
+    ) -> None:
+        """Give topics more partitions: `totals` says how many each is to have in all."""
+        await topics.create_partitions(self._running, totals, validate_only=validate_only)
+
+    # Settings.
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Sequence[str] | None = None,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """The settings of topics and brokers: those in `names`, or all."""
+        return await configs.describe_configs(
+            self._running,
+            resources,
+            names=names,
+            include_synonyms=include_synonyms,
+            include_documentation=include_documentation,
+        )
+
+    async def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
+    ) -> None:
+        """Change single settings, all of a resource or none; the others stay as they are."""
+        await configs.incremental_alter_configs(self._running, changes, validate_only=validate_only)
+
+    async def replace_configs(
+        self, new_configs: Mapping[ConfigResource, Mapping[str, str]], *, validate_only: bool = False
+    ) -> None:
+        """Set these settings and return all others of the resource to their defaults (Kafka's AlterConfigs)."""
+        await configs.replace_configs(self._running, new_configs, validate_only=validate_only)
+
+    # Partitions.
+
+    async def list_offsets(
+        self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, ListedOffset]:
+        """For each partition the first offset at or after a time (ms), or what EARLIEST, LATEST, MAX_TIMESTAMP say."""
+        driver = await self._knowing(times)
+        return await partitions.list_offsets(driver, times, read_committed=read_committed)
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete what lies before these offsets (HIGH_WATERMARK: everything); each partition's new first offset."""
+        driver = await self._knowing(before)
+        return await partitions.delete_records(driver, before)
+
+    async def describe_producers(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, list[ActiveProducer]]:
+        """Which producers each partition remembers, and which have a transaction open in it."""
+        named = list(wanted)
+        driver = await self._knowing(named)
+        return await partitions.describe_producers(driver, named)
+
+    async def describe_log_dirs(
+        self, broker_ids: Sequence[int] | None = None, wanted: Iterable[TopicPartition] | None = None
+    ) -> dict[int, list[LogDirectory]]:
+        """The log directories of brokers (None: of all) and the sizes of the partitions in them."""
+        driver = self._running
+        if broker_ids is None:
+            await driver.client.refresh()
+            broker_ids = sorted(driver.client.metadata.nodes)
+        return await partitions.describe_log_dirs(driver, broker_ids, wanted)
+
+    async def elect_leaders(
+        self, wanted: Iterable[TopicPartition] | None = None, kind: ElectionType = ElectionType.PREFERRED
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Elect leaders of partitions (None: of all); for each None, or why it was not done."""
+        return await partitions.elect_leaders(self._running, wanted, kind)
+
+    async def alter_partition_reassignments(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        """Move partitions to other brokers; None ends a move that is under way."""
+        await partitions.alter_partition_reassignments(self._running, targets)
+
+    async def list_partition_reassignments(
+        self, wanted: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """Partitions that are moving now."""
+        return await partitions.list_partition_reassignments(self._running, wanted)
+
+    # Groups.
+
+    async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """The groups of all brokers, by id; of these states and types if any are named."""
+        return await groups.list_groups(self._running, states, types)
+
+    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        """Groups, their members and what each member has. A group that does not exist is Dead."""
+        return await groups.describe_groups(self._running, group_ids)
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Remove groups that have no members, and their offsets."""
+        await groups.delete_groups(self._running, group_ids)
+
+    async def list_consumer_group_offsets(
+        self, group_id: str, wanted: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed; `require_stable` waits for transactions that commit offsets."""
+        return await groups.list_offsets(self._running, group_id, wanted, require_stable=require_stable)
+
+    async def alter_consumer_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Set what a group has committed; it must have no members."""
+        await groups.alter_offsets(self._running, group_id, offsets)
+
+    async def delete_consumer_group_offsets(self, group_id: str, wanted: Iterable[TopicPartition]) -> None:
+        """Forget what a group has committed for partitions of topics that it is not subscribed to."""
+        await groups.delete_offsets(self._running, group_id, wanted)
+
+    async def remove_members_from_group(
+        self, group_id: str, members: Sequence[MemberToRemove], reason: str = ""
+    ) -> None:
+        """Take members out of a group, as if they had left."""
+        await groups.remove_members(self._running, group_id, members, reason)
+
+    # Transactions.
+
+    async def list_transactions(
+        self, *, states: Collection[str] = (), producer_ids: Collection[int] = (), longer_than_ms: int = -1
+    ) -> list[TransactionListing]:
+        """The transactional ids of all coordinators, by name."""
+        return await transactions.list_transactions(self._running, states, producer_ids, longer_than_ms)
+
+    async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """Transactional ids: state, producer, timeout, partitions."""
+        return await transactions.describe_transactions(self._running, transactional_ids)
+
+    async def abort_transaction(
+        self, where: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
+    ) -> None:
+        """End a hanging transaction in one partition, by the figures that `describe_producers` gives."""
+        driver = await self._knowing([where])
+        await transactions.abort_transaction(driver, where, producer_id, producer_epoch, coordinator_epoch)
+
+    async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Abort what these transactional ids have open and shut out their producers; the new ids and epochs."""
+        return await transactions.fence_producers(self._running, transactional_ids)

@@ -1,0 +1,287 @@
+"""What an admin takes and gives back, as plain data."""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple
+
+from tidelog.client.types import BrokerNode, TopicPartition
+
+# Stand-ins for a time in `list_offsets`.
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+
+HIGH_WATERMARK: Final = -1
+"""In `delete_records`: everything that is there."""
+
+
+class ClusterDescription(NamedTuple):
+    """The brokers of a cluster."""
+
+    cluster_id: str
+    controller_id: int
+    nodes: tuple[BrokerNode, ...]
+
+
+# Topics.
+
+
+class NewTopic(NamedTuple):
+    """A topic to be made. -1 leaves partitions or replication to the broker's defaults; an assignment names both."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = {}
+    assignment: Sequence[Sequence[int]] = ()
+
+
+class CreatedTopic(NamedTuple):
+    """What the controller made of a `NewTopic`; -1 where its version does not say."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+
+
+class NewPartitions(NamedTuple):
+    """How many partitions a topic is to have in all, and where the new ones go."""
+
+    total: int
+    assignment: Sequence[Sequence[int]] = ()
+
+
+class PartitionDescription(NamedTuple):
+    """One partition: brokers by id, -1 for no leader."""
+
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+class TopicListing(NamedTuple):
+    """A topic's name and id."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+
+
+class TopicDescription(NamedTuple):
+    """A topic and its partitions, in order."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+# Settings.
+
+
+class ResourceType(IntEnum):
+    """What a setting belongs to, numbered as on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """A topic by name, a broker by id, or all brokers as the broker named ''."""
+
+    type: ResourceType
+    name: str
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, numbered as on the wire."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+
+
+class ConfigSynonym(NamedTuple):
+    """Another place the value could come from."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+class ConfigEntry(NamedTuple):
+    """One setting. A sensitive one has no value."""
+
+    name: str
+    value: str | None
+    source: int
+    is_read_only: bool
+    is_sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    documentation: str | None = None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody has set it."""
+        return self.source == ConfigSource.DEFAULT
+
+
+class AlterOperation(IntEnum):
+    """What to do to a setting, numbered as on the wire. The last two are for settings that are lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One change of one setting; DELETE needs no value."""
+
+    name: str
+    value: str | None = None
+    operation: AlterOperation = AlterOperation.SET
+
+
+# Partitions.
+
+
+class ListedOffset(NamedTuple):
+    """An offset and the time of its record; -1 where there is none."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class ReplicaOnDisk(NamedTuple):
+    """A partition in a log directory."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDirectory(NamedTuple):
+    """One of a broker's log directories; bytes are -1 where the broker does not say."""
+
+    path: str
+    error_code: int
+    total_bytes: int
+    usable_bytes: int
+    replicas: Mapping[TopicPartition, ReplicaOnDisk]
+
+
+class ActiveProducer(NamedTuple):
+    """What a partition remembers of a producer; `transaction_start_offset` is -1 when none is open."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+
+
+class Reassignment(NamedTuple):
+    """A partition that is moving between brokers."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class ElectionType(IntEnum):
+    """Which replica may become leader."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+# Groups.
+
+
+class GroupListing(NamedTuple):
+    """A group; state and type are '' where brokers are too old to tell."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+class MemberDescription(NamedTuple):
+    """One member of a group and, in a consumer group, what it has and subscribed to."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: tuple[TopicPartition, ...]
+    subscription: tuple[str, ...]
+
+
+class GroupDescription(NamedTuple):
+    """A group and its members."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[MemberDescription, ...]
+    coordinator: BrokerNode
+
+
+class MemberToRemove(NamedTuple):
+    """A member to be taken out of a group: by its static id, or by the id that the broker gave it."""
+
+    group_instance_id: str | None = None
+    member_id: str = ""
+
+
+# Transactions.
+
+
+class TransactionStatus(Enum):
+    """The states of a transaction, as brokers name them."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+
+class TransactionListing(NamedTuple):
+    """A transactional id and where it stands."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class TransactionDescription(NamedTuple):
+    """A transactional id in detail; `start_time_ms` is -1 when no transaction is open."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int
+    partitions: tuple[TopicPartition, ...]
+    coordinator: BrokerNode
