@@ -65,12 +65,14 @@ def _find(asked: MetadataRequestTopic, may_create: bool, operations: int, contex
         try:
             found = context.node.topics.create_automatically(name, may_create)
         except ApiError as error:
-            return _failed(name, NO_UUID, error.code)
+            return _failed(name, NO_UUID, error.code, operations)
     return _describe(found, operations)
 
 
-def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=False)
+def _failed(name: str | None, topic_id: bytes, code: ErrorCode, operations: int = NOT_ASKED) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code, name=name, topic_id=topic_id, is_internal=False, topic_authorized_operations=operations
+    )
 
 
 def _describe(topic: TopicImage, operations: int) -> MetadataResponseTopic:
