@@ -17,6 +17,7 @@ from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import DRIVERS, Driver, Message, Refused
 from tests.compat.clients.drivers.types import DEADLINE_S
 from tests.compat.clients.raw import RawConnection
+from tests.compat.clients.waiting import wait_until
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     AlterConfigsRequest,
@@ -107,11 +108,10 @@ def test_every_version_of_describe_configs(version: int, broker: Broker, topic: 
             resource_type=TOPIC, resource_name=topic, configuration_keys=["max.message.bytes", "nope"]
         ),
         DescribeConfigsResource(resource_type=TOPIC, resource_name="missing", configuration_keys=None),
-        DescribeConfigsResource(resource_type=77, resource_name="x", configuration_keys=None),
     ]
     request = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
     with RawConnection(broker) as connection:
-        found, missing, strange = connection.call(request, version, DescribeConfigsResponse).results
+        found, missing = connection.call(request, version, DescribeConfigsResponse).results
     (entry,) = found.configs
     assert (entry.name, entry.value) == ("max.message.bytes", "800000")
     if version >= 1:
@@ -121,7 +121,13 @@ def test_every_version_of_describe_configs(version: int, broker: Broker, topic: 
         assert entry.config_type == 3
         assert entry.documentation
     assert (missing.error_code, missing.configs) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
-    assert strange.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_kind_of_resource_that_does_not_exist_is_refused(broker: Broker) -> None:
+    resource = DescribeConfigsResource(resource_type=77, resource_name="x", configuration_keys=None)
+    with RawConnection(broker) as connection:
+        (result,) = connection.call(DescribeConfigsRequest(resources=[resource]), 4, DescribeConfigsResponse).results
+    assert result.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_settings_are_changed_one_by_one(servers: str, topic: str) -> None:
@@ -197,15 +203,22 @@ def test_a_new_limit_holds_at_once(client: Driver, servers: str, topic: str) -> 
 
 def test_a_broker_setting_changes_its_topics(servers: str, topic: str) -> None:
     """`message.max.bytes` of the broker is the default of every topic that has none of its own."""
+
+    def limit() -> tuple[str, int]:
+        entry = described(servers, ResourceType.TOPIC, topic)["max.message.bytes"]
+        return entry.value, entry.source
+
     try:
         assert alter(servers, ResourceType.BROKER, "5", {"message.max.bytes": "10000"}) == 0
+        lowered = ("10000", ConfigSource.DYNAMIC_BROKER_CONFIG.value)
+        assert wait_until(limit, lambda found: found == lowered) == lowered
         with pytest.raises(Refused) as refused:
             LIBRDKAFKA.produce(servers, topic, [Message(os.urandom(50_000))])
         assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE
-        entry = described(servers, ResourceType.TOPIC, topic)["max.message.bytes"]
-        assert (entry.value, entry.source) == ("10000", ConfigSource.DYNAMIC_BROKER_CONFIG.value)
     finally:
         assert alter(servers, ResourceType.BROKER, "5", {"message.max.bytes": None}) == 0
+    before = ("800000", ConfigSource.STATIC_BROKER_CONFIG.value)
+    assert wait_until(limit, lambda found: found == before) == before
     LIBRDKAFKA.produce(servers, topic, [Message(os.urandom(50_000))])
 
 
@@ -219,11 +232,16 @@ def test_a_default_for_all_brokers_is_described_as_such(broker: Broker, servers:
             request = IncrementalAlterConfigsRequest(resources=[resource])
             return connection.call(request, 1, IncrementalAlterConfigsResponse).responses[0].error_code
 
+    def setting() -> tuple[str, int]:
+        entry = described(servers, ResourceType.BROKER, "5")["log.cleaner.backoff.ms"]
+        return entry.value, entry.source
+
     assert change(SET, "12345") == 0
-    entry = described(servers, ResourceType.BROKER, "5")["log.cleaner.backoff.ms"]
-    assert (entry.value, entry.source) == ("12345", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value)
+    changed = ("12345", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value)
+    assert wait_until(setting, lambda found: found == changed) == changed
     assert change(DELETE, None) == 0
-    assert described(servers, ResourceType.BROKER, "5")["log.cleaner.backoff.ms"].is_default
+    default = ("15000", ConfigSource.DEFAULT_CONFIG.value)
+    assert wait_until(setting, lambda found: found == default) == default
 
 
 def test_a_setting_that_needs_a_restart_is_refused(servers: str) -> None:

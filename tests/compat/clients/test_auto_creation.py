@@ -8,6 +8,7 @@ from tests.compat.clients.batches import batch, numbered
 from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import DRIVERS, Driver, Refused
 from tests.compat.clients.raw import RawConnection, fetch, produce
+from tests.compat.clients.waiting import wait_until
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import MetadataRequest, MetadataResponse
 from tidelog.wire.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
@@ -40,9 +41,9 @@ def test_asking_for_metadata_makes_a_topic(version: int, broker: Broker, topic_n
     if version >= 4:
         refused = ask(broker, topic_name, version, may_create=False)
         assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    made = ask(broker, topic_name, version)
-    if made.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
-        made = ask(broker, topic_name, version)
+    made = wait_until(
+        lambda: ask(broker, topic_name, version), lambda topic: topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE
+    )
     assert (made.error_code, len(made.partitions)) == (0, 3)
 
 
