@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,13 +22,16 @@ from tests.integration.raw_client import (
     describe_topic,
     end_offset,
     fetch_records,
+    fetch_request,
     new_producer_id,
     offset_for_timestamp,
     produce,
 )
 from tidelog.records.compression import Codec
 from tidelog.testing import Broker
+from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages import offset_for_leader_epoch
 
 TOPIC = "damaged"
 BATCHES = 120
@@ -198,6 +201,36 @@ def test_all_files_of_a_partition_are_gone(crashed: Crashed, tmp_path: Path) -> 
         check_served(client, crashed, 0)
         assert describe_topic(client, TOPIC).topic_id == crashed.topic_id
         assert (Path(broker.data_dir) / f"{TOPIC}-0" / "partition.metadata").exists()
+
+
+def test_a_consumer_that_has_read_what_was_cut_can_tell(crashed: Crashed, tmp_path: Path) -> None:
+    """The new leader epoch gives it away (KIP-320): consumers learn where their log and ours part."""
+    lost = crashed.batches[-3:]
+    cut = lost[0].base_offset
+
+    def tear(directory: Path) -> None:
+        with (directory / lost[0].path.name).open("r+b") as file:
+            file.truncate(lost[0].position + 5)
+
+    assert len({batch.path for batch in lost}) == 1, "the last batches lie in one segment"
+    with started(crashed, tmp_path, tear) as (_, client):
+        produce(client, TOPIC, 0, batch_of([b"other"] * 20))
+        asked = offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, current_leader_epoch=1, leader_epoch=0)
+        topic = offset_for_leader_epoch.OffsetForLeaderTopic(topic=TOPIC, partitions=[asked])
+        answer = client.call(messages.OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic]))
+        assert (answer.topics[0].partitions[0].leader_epoch, answer.topics[0].partitions[0].end_offset) == (0, cut)
+        fetched = fetch_at(client, crashed.end_offset, current_leader_epoch=0, last_fetched_epoch=0)
+        assert fetched.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        fetched = fetch_at(client, crashed.end_offset, current_leader_epoch=1, last_fetched_epoch=0)
+        assert (fetched.error_code, fetched.records or b"") == (ErrorCode.NONE, b"")
+        assert (fetched.diverging_epoch.epoch, fetched.diverging_epoch.end_offset) == (0, cut)
+
+
+def fetch_at(client: RawClient, offset: int, *, current_leader_epoch: int, last_fetched_epoch: int) -> Any:
+    request = fetch_request(TOPIC, {0: offset}, max_wait_ms=0)
+    request.topics[0].partitions[0].current_leader_epoch = current_leader_epoch
+    request.topics[0].partitions[0].last_fetched_epoch = last_fetched_epoch
+    return client.call(request, 12).responses[0].partitions[0]
 
 
 # --- damage to what can be rebuilt ---
