@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tidelog.replication.partition import Partition
+from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -77,6 +78,9 @@ def _answer(
         response.timestamp, response.offset, response.leader_epoch = _find(partition, timestamp, request)
     except ApiError as error:
         response.error_code = error.code
+    except LogDirFailure as failure:
+        context.node.replica_manager.fail_log_dir(failure)
+        response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return response
 
 
