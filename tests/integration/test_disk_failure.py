@@ -6,6 +6,7 @@ away. A small file system of its own is used where the test may mount one.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.integration.inside import Inside
 from tests.integration.raw_client import (
     RawClient,
     batch_of,
@@ -26,10 +28,13 @@ from tests.integration.raw_client import (
     produce_request,
 )
 from tests.integration.writers import wait_until
+from tidelog.client.cluster import ClusterClient
+from tidelog.client.topics import NewTopic, create_topic
+from tidelog.storage._files import LogFile
 from tidelog.testing import Broker, BrokerFailed
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import create_topics
+from tidelog.wire.messages import create_topics, list_offsets
 
 TOPIC = "spread"
 PARTITIONS = 6
@@ -298,3 +303,39 @@ def test_no_room_for_the_metadata_is_an_error_of_the_request(tmp_path: Path, sma
                     assert topic == "new"
                     broker.create_topic(topic, 2)
                 assert produce(client, topic, 0, batch_of([b"value"])).error_code == ErrorCode.NONE
+
+
+# --- seen from inside ---
+
+
+@pytest.mark.parametrize("ask", ["fetch", "list offsets"])
+def test_a_disk_that_cannot_be_read_goes_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+    """Reading is how a dying disk is often noticed first."""
+    first, second = tmp_path / "disk-1", tmp_path / "disk-2"
+    with Inside(first, {"log.dirs": [first, second]}) as broker, RawClient(broker.port) as client:
+        with ClusterClient(f"127.0.0.1:{broker.port}") as cluster:
+            create_topic(cluster, NewTopic(TOPIC, 2, 1, {}))
+        failing = 0 if (second / f"{TOPIC}-0").exists() else 1
+        for index in (0, 1):
+            for _ in range(3):
+                assert produce(client, TOPIC, index, batch_of([b"value"])).error_code == ErrorCode.NONE
+        read = LogFile.read
+
+        def refuse(file: LogFile, position: int, length: int) -> bytes:
+            if file.path.startswith(str(second)):
+                raise OSError(errno.EIO, "Input/output error")
+            return read(file, position, length)
+
+        monkeypatch.setattr(LogFile, "read", refuse)
+        if ask == "fetch":
+            response = client.call(fetch_request(TOPIC, {0: 1, 1: 1}, max_wait_ms=0), 12).responses[0]
+            codes = {partition.partition_index: partition.error_code for partition in response.partitions}
+        else:
+            asked = [list_offsets.ListOffsetsPartition(partition_index=index, timestamp=1) for index in (0, 1)]
+            topic = list_offsets.ListOffsetsTopic(name=TOPIC, partitions=asked)
+            found = client.call(messages.ListOffsetsRequest(replica_id=-1, topics=[topic]), 5).topics[0]
+            codes = {partition.partition_index: partition.error_code for partition in found.partitions}
+        assert codes == {failing: STORAGE_ERROR, 1 - failing: ErrorCode.NONE}
+        monkeypatch.undo()
+        assert produce(client, TOPIC, failing, batch_of([b"value"])).error_code == STORAGE_ERROR
+        assert produce(client, TOPIC, 1 - failing, batch_of([b"value"])).error_code == ErrorCode.NONE
