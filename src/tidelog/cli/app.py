@@ -18,6 +18,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "topic": "tidelog.cli.topic",
     "produce": "tidelog.cli.produce",
     "consume": "tidelog.cli.consume",
+    "export": "tidelog.cli.export",
+    "import": "tidelog.cli.import_",
     "offsets": "tidelog.cli.offsets",
     "delete-records": "tidelog.cli.delete_records",
     "config": "tidelog.cli.config",
