@@ -410,6 +410,8 @@ class TestFaltering:
                 _first(consumer)
             assert raised.value.code is ErrorCode.INVALID_SESSION_TIMEOUT
 
+
+class TestCoordinatorRestart:
     def test_closing_does_not_hang_when_the_broker_is_gone(self) -> None:
         with Broker(GROUP_SETTINGS, process=True) as broker:
             cluster = Cluster(broker.bootstrap_servers)
@@ -423,8 +425,6 @@ class TestFaltering:
             consumer.close(timeout_s=0.5)
             assert time.monotonic() - began < 5
 
-
-class TestCoordinatorRestart:
     @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
     def test_a_group_survives_its_coordinator(self, strategy: str) -> None:
         """Each record at least once, and nothing that was committed before the crash again."""

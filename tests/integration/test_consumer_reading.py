@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from tidelog.client import AsyncConsumer, ClusterClient, Consumer, OffsetAndMeta
 from tidelog.client.aio.consumer.errors import (
     ConcurrentAccess,
     DeserializationFailed,
+    LogTruncated,
     NoOffset,
     OffsetOutOfRange,
     Woken,
@@ -363,6 +366,35 @@ class TestTrouble:
                 assert time.monotonic() - began < 5
                 broker.start()
                 assert len(consumer.poll(10)) == 10
+
+    @pytest.mark.parametrize("policy", ["earliest", "none"])
+    def test_a_log_that_lost_its_tail_is_noticed(self, policy: str) -> None:
+        """KIP-320: the new leader epoch gives it away, though the log soon reaches the old position again."""
+        with Broker(process=True) as broker:
+            cluster = Cluster(broker.bootstrap_servers)
+            topic = cluster.topic()
+            for number in range(10):
+                cluster.write(topic, [f"old-{number}"])
+            settings = {"auto_offset_reset": policy, "reconnect_backoff_max_ms": 50}
+            with Consumer(**cluster.settings(**settings)) as consumer:
+                consumer.assign([at(topic)])
+                consumer.seek(at(topic), 0)
+                seen: list[str] = []
+                while len(seen) < 10:
+                    seen += values(consumer.poll(5))
+                broker.kill()
+                (segment,) = Path(broker.data_dir, f"{topic}-0").glob("*.log")
+                batch_bytes = segment.stat().st_size // 10
+                os.truncate(segment, 4 * batch_bytes)
+                broker.start()
+                cluster.write(topic, [f"new-{number}" for number in range(20)])
+                if policy == "none":
+                    with pytest.raises(LogTruncated) as raised:
+                        consumer.poll(10)
+                    assert raised.value.offsets == {at(topic): 10}
+                    assert raised.value.divergent[at(topic)].offset == 4
+                else:
+                    assert values(consumer.poll(10))[0] == "new-0"
 
     def test_a_broker_that_dies_while_we_read_costs_no_record(self) -> None:
         with Broker({"log.flush.interval.messages": "1"}, process=True) as broker:
