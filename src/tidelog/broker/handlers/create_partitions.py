@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 
 def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
-    """Grow each topic for itself."""
+    """Grow each topic for itself; one that a request names twice is refused, and answered once."""
     counts = Counter(topic.name for topic in request.topics)
     too_many = partition_limit_error(topic.count - _count_of(topic.name, context) for topic in request.topics)
+    topics = {topic.name: topic for topic in request.topics}
     return CreatePartitionsResponse(
-        results=[_grow(topic, counts[topic.name], too_many, request.validate_only, context) for topic in request.topics]
+        results=[
+            _grow(topic, counts[topic.name], too_many, request.validate_only, context) for topic in topics.values()
+        ]
     )
 
 

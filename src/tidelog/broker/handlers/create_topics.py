@@ -34,7 +34,7 @@ def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsRespon
 def _create(
     topic: CreatableTopic, count: int, too_many: ApiError | None, validate_only: bool, context: Context
 ) -> CreatableTopicResult:
-    result = CreatableTopicResult(name=topic.name, num_partitions=-1, replication_factor=-1)
+    result = CreatableTopicResult(name=topic.name, error_message=None, num_partitions=-1, replication_factor=-1)
     try:
         if too_many is not None:
             raise too_many
@@ -52,6 +52,8 @@ def _create(
             overrides,
             validate_only=validate_only,
         )
+        if not validate_only:
+            result.topic_id = made.topic_id
         _describe(result, made, overrides, context)
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message
@@ -59,10 +61,9 @@ def _create(
 
 
 def _overrides(topic: CreatableTopic) -> dict[str, str]:
+    """The settings that were given; of one that was given twice the last counts."""
     overrides: dict[str, str] = {}
     for entry in topic.configs:
-        if entry.name in overrides:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"{entry.name} is set twice for topic {topic.name}")
         if entry.value is None:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"{entry.name} has a null value for topic {topic.name}")
         overrides[entry.name] = entry.value
@@ -70,8 +71,7 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
 
 
 def _describe(result: CreatableTopicResult, made: TopicImage, overrides: dict[str, str], context: Context) -> None:
-    """From version 5 on the reply tells what came out: id, counts and every setting with its source."""
-    result.topic_id = made.topic_id
+    """From version 5 on the reply tells what came out: counts and every setting with its source."""
     result.num_partitions = len(made.partitions)
     result.replication_factor = len(made.partitions[0].replicas)
     if context.api_version < 5:

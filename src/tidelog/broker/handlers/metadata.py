@@ -34,7 +34,9 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
         topics = [_describe(topic, operations) for topic in node.image.topics()]
     else:
         may_create = request.allow_auto_topic_creation or context.api_version < _AUTO_CREATION_ASKED_FROM
-        topics = [_find(asked, may_create, operations, context) for asked in request.topics]
+        # A topic that is named twice is answered once.
+        once = {(asked.name, asked.topic_id): asked for asked in request.topics}
+        topics = [_find(asked, may_create, operations, context) for asked in once.values()]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
@@ -55,7 +57,7 @@ def _find(asked: MetadataRequestTopic, may_create: bool, operations: int, contex
     name = asked.name
     if name is None or asked.topic_id != NO_UUID:
         if context.api_version < _TOPIC_IDS_FROM:
-            return _failed(name or "", NO_UUID, ErrorCode.INVALID_REQUEST)
+            return _failed(name or "", asked.topic_id, ErrorCode.INVALID_REQUEST)
         found = image.topic_by_id(asked.topic_id)
         if found is None:
             return _failed(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
