@@ -1,0 +1,221 @@
+"""Tables against single records: `poll_arrow` and `send_arrow` beside the clients of confluent-kafka and kafka-python.
+
+    python -m benchmarks.clients_arrow [--records 1000000] [--rounds 3] [--codec none]
+
+One broker in a process of its own, one topic with 8-byte keys and 100-byte values. Every client reads the same topic
+from its beginning, and writes the same records to a topic of its own, one client after another, round after round.
+Reading counts what arrives in the form the client gives to an application; writing ends with all records acknowledged
+(acks=all). The best round of each client counts, as the others had neighbours. The kernels are called once before, so
+that no compilation is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from benchmarks.tidelog_broker import use_source_tree
+
+use_source_tree()
+
+from tidelog.client import Consumer, Producer, TopicPartition  # noqa: E402
+from tidelog.testing import Broker  # noqa: E402
+
+VALUE_BYTES = 100
+_IDLE_S = 10.0
+_SLOW_SHARE = 5
+"""kafka-python gets a fifth of the records, and its figure is a rate like the others."""
+
+Run = Callable[[str, str, int], float]
+
+
+def make_table(count: int) -> pa.Table:
+    """`count` rows of 8-byte keys and 100-byte values."""
+    return pa.table(
+        {
+            "key": pa.array([b"key-%04d" % (index % 10_000) for index in range(count)], pa.binary()),
+            "value": pa.array([(b"%09d " % index * 10) for index in range(count)], pa.binary()),
+        }
+    )
+
+
+def _partitions(servers: str, topic: str) -> int:
+    with Producer(bootstrap_servers=servers) as producer:
+        return producer.partitions_for(topic)
+
+
+def read_arrow(servers: str, topic: str, count: int) -> float:
+    """Seconds that `poll_arrow` takes, first record to last."""
+    partitions = _partitions(servers, topic)
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, index) for index in range(partitions)])
+        seen, started = 0, time.perf_counter()
+        while seen < count:
+            rows = consumer.poll_arrow(_IDLE_S).num_rows
+            assert rows, f"{seen} of {count} records came"
+            seen += rows
+        return time.perf_counter() - started
+
+
+def read_confluent(servers: str, topic: str, count: int) -> float:
+    """The same for confluent-kafka, by its faster call: `consume` of many messages at once."""
+    import confluent_kafka as ck
+
+    consumer = ck.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "bench",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.assign([ck.TopicPartition(topic, index, 0) for index in range(_partitions(servers, topic))])
+        seen, started = 0, time.perf_counter()
+        while seen < count:
+            messages = consumer.consume(10_000, _IDLE_S)
+            assert messages, f"{seen} of {count} records came"
+            seen += sum(1 for message in messages if message.value() is not None and message.key() is not None)
+        return time.perf_counter() - started
+    finally:
+        consumer.close()
+
+
+def read_kafka_python(servers: str, topic: str, count: int) -> float:
+    """The same for kafka-python."""
+    import kafka
+
+    consumer = kafka.KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest", enable_auto_commit=False)
+    try:
+        consumer.assign([kafka.TopicPartition(topic, index) for index in range(_partitions(servers, topic))])
+        seen, started = 0, time.perf_counter()
+        while seen < count:
+            polled = consumer.poll(timeout_ms=int(_IDLE_S * 1000), max_records=10_000)
+            assert polled, f"{seen} of {count} records came"
+            seen += sum(map(len, polled.values()))
+        return time.perf_counter() - started
+    finally:
+        consumer.close()
+
+
+def write_arrow(table: pa.Table, codec: str) -> Run:
+    """Seconds until a table is acknowledged."""
+
+    def run(servers: str, topic: str, count: int) -> float:
+        rows = table.slice(0, count)
+        with Producer(bootstrap_servers=servers, compression_type=codec) as producer:
+            producer.partitions_for(topic)
+            started = time.perf_counter()
+            producer.send_arrow(rows, topic=topic).result()
+            return time.perf_counter() - started
+
+    return run
+
+
+def write_confluent(records: Sequence[tuple[bytes, bytes]], codec: str) -> Run:
+    """The same for confluent-kafka, with batches as large."""
+    import confluent_kafka as ck
+
+    def run(servers: str, topic: str, count: int) -> float:
+        producer = ck.Producer(
+            {
+                "bootstrap.servers": servers,
+                "acks": "all",
+                "enable.idempotence": True,
+                "compression.type": codec,
+                "batch.size": 524_288,
+                "batch.num.messages": 100_000,
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 1_000_000,
+                "partitioner": "murmur2_random",
+                "log_level": 0,
+            }
+        )
+        started = time.perf_counter()
+        for key, value in records[:count]:
+            while True:
+                try:
+                    producer.produce(topic, value, key)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+        assert producer.flush(120) == 0
+        return time.perf_counter() - started
+
+    return run
+
+
+def write_kafka_python(records: Sequence[tuple[bytes, bytes]], codec: str) -> Run:
+    """The same for kafka-python."""
+    import kafka
+
+    def run(servers: str, topic: str, count: int) -> float:
+        producer = kafka.KafkaProducer(
+            bootstrap_servers=servers,
+            acks="all",
+            batch_size=524_288,
+            linger_ms=5,
+            compression_type=None if codec == "none" else codec,
+        )
+        started = time.perf_counter()
+        for key, value in records[:count]:
+            producer.send(topic, value, key)
+        producer.flush()
+        seconds = time.perf_counter() - started
+        producer.close()
+        return seconds
+
+    return run
+
+
+def measure(broker: Broker, clients: Mapping[str, Run], count: int, rounds: int, topic: str | None) -> dict[str, float]:
+    """Records a second of each client, in its best round. Writers get a topic each and round, readers `topic`."""
+    best = dict.fromkeys(clients, 0.0)
+    for turn in range(rounds):
+        for index, (name, run) in enumerate(clients.items()):
+            target = topic
+            if target is None:
+                target = f"written-{turn}-{index}"
+                broker.create_topic(target, partitions=2)
+            share = count // _SLOW_SHARE if name == "kafka-python" else count
+            best[name] = max(best[name], share / run(broker.bootstrap_servers, target, share))
+    return best
+
+
+def show(heading: str, rates: Mapping[str, float]) -> None:
+    """Print the rates, and how many times as fast the first is."""
+    print(heading)
+    first = next(iter(rates.values()))
+    for name, rate in rates.items():
+        print(f"  {name:<16} {rate:>12,.0f} records/s   {first / rate:5.1f}×")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--codec", default="none")
+    options = parser.parse_args()
+    table = make_table(options.records)
+    records = list(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+    with Broker(process=True) as broker:
+        broker.create_topic("read", partitions=2)
+        write_arrow(table, options.codec)(broker.bootstrap_servers, "read", options.records)
+        read_arrow(broker.bootstrap_servers, "read", 1)
+        readers = {"poll_arrow": read_arrow, "confluent-kafka": read_confluent, "kafka-python": read_kafka_python}
+        show("reading", measure(broker, readers, options.records, options.rounds, "read"))
+        writers = {
+            "send_arrow": write_arrow(table, options.codec),
+            "confluent-kafka": write_confluent(records, options.codec),
+            "kafka-python": write_kafka_python(records, options.codec),
+        }
+        show("writing", measure(broker, writers, options.records, options.rounds, None))
+
+
+if __name__ == "__main__":
+    main()
