@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
+_SHARE: Final = 2
 _SEVERAL_FROM: Final = 4
+_SHARE_FROM: Final = 6
 
 
 def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
@@ -37,6 +39,8 @@ def _find(key_type: int, key: str, context: Context) -> Coordinator:
             broker_id = node.groups.find(key)
         elif key_type == _TRANSACTION:
             broker_id = _find_for_transactions(key, context)
+        elif key_type == _SHARE and context.api_version >= _SHARE_FROM:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker does not coordinate share groups")
         else:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
         broker = node.image.broker(broker_id)

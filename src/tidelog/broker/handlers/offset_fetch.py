@@ -46,6 +46,11 @@ def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse
 
     def shape(outcome: Offsets | ApiError) -> OffsetFetchResponse:
         fetched = _fetched(outcome)
+        if not context.api_version:
+            fetched = _Fetched(
+                {name: [_as_version_0(entry) for entry in entries] for name, entries in fetched.offsets.items()},
+                fetched.error,
+            )
         if fetched.error and context.api_version < _GROUP_ERROR_FROM:
             fetched = _Fetched(_failed(wanted, fetched.error))
         return OffsetFetchResponse(
@@ -100,6 +105,11 @@ def _fetch_group(group: OffsetFetchRequestGroup, require_stable: bool, context: 
 
 def _fetched(outcome: Offsets | ApiError) -> _Fetched:
     return _Fetched({}, outcome.code) if isinstance(outcome, ApiError) else _Fetched(outcome)
+
+
+def _as_version_0(entry: PartitionOffset) -> PartitionOffset:
+    """Version 0, which asked ZooKeeper, says in the error that there is no offset."""
+    return entry if entry.committed is not None else entry._replace(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _failed(wanted: Wanted, error: ErrorCode) -> Offsets:

@@ -1,0 +1,79 @@
+"""The same requests to our broker and to Apache Kafka, frame by frame: the answers are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from benchmarks import apache_kafka
+from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
+from tests.compat.groups.raw import Transcript, Wire
+from tests.compat.groups.scenarios import OTHER_TOPIC, SCENARIOS, TOPIC, Connect
+from tidelog.client.cluster import ClusterClient
+from tidelog.client.topics import NewTopic, create_topic
+from tidelog.testing import Broker
+from tidelog.wire.messages import FindCoordinatorRequest, OffsetFetchRequest
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequestGroup
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)]
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+NOT_YET = (14, 15, 16)
+"""Loading, not available, not the coordinator: Kafka takes a moment to make its offsets topic."""
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    reason = apache_kafka.unavailable_reason()
+    if reason is not None:
+        pytest.skip(reason)
+    with (
+        ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as zookeeper,
+        KafkaBroker(tmp_path_factory.mktemp("kafka"), zookeeper, SETTINGS) as broker,
+    ):
+        prepare("127.0.0.1", broker.port)
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def ours() -> Iterator[Broker]:
+    with Broker(config=SETTINGS) as broker:
+        prepare(broker.host, broker.port)
+        yield broker
+
+
+def prepare(host: str, port: int) -> None:
+    """Make the topics, and wait until groups are served."""
+    with ClusterClient(f"{host}:{port}") as cluster:
+        for name in (TOPIC, OTHER_TOPIC):
+            create_topic(cluster, NewTopic(name, 2, 1, {}))
+    wire = Wire(host, port)
+    while wire.ask(FindCoordinatorRequest(key="some-group"), 0).error_code in NOT_YET:
+        pass
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="some-group")])
+    while wire.ask(fetch, 9).groups[0].error_code in NOT_YET:
+        pass
+    wire.close()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_our_answers_are_kafkas(
+    kafka: KafkaBroker, ours: Broker, scenario: Callable[[Connect, Transcript], None]
+) -> None:
+    transcripts = []
+    for host, port in ((ours.host, ours.port), ("127.0.0.1", kafka.port)):
+        transcript = Transcript()
+        wires: list[Wire] = []
+
+        def connect(host: str = host, port: int = port, wires: list[Wire] = wires) -> Wire:
+            wires.append(Wire(host, port))
+            return wires[-1]
+
+        try:
+            scenario(connect, transcript)
+        finally:
+            for wire in wires:
+                wire.close()
+        transcripts.append(transcript.lines)
+    assert transcripts[0] == transcripts[1]
