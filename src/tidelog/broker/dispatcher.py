@@ -82,6 +82,8 @@ class Dispatcher:
         connection.close()
 
     def _handle_message(self, route: Route, slot: Slot, data: bytearray, start: int, stop: int, version: int) -> None:
+        if stop - start > route.request_bytes_max:
+            raise WireError(f"{route.api_key.name} of {stop - start} bytes is larger than {route.request_bytes_max}")
         header = parse_request_header(data, start)
         if header.body_offset > stop:
             raise WireError(f"the header ends {header.body_offset - stop} bytes beyond the request")

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.network.connection import Slot
 
+REQUEST_BYTES_MAX: Final = 8 << 20
+"""Requests are lists of names and numbers: this many bytes of them are a hundred thousand entries and keep everybody
+else waiting while they are gone through. Records, and what group members tell each other, may be larger."""
+
+_LARGE_REQUESTS: Final = frozenset({ApiKey.PRODUCE, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 _PACKAGE: Final = "tidelog.broker.handlers"
 
 
@@ -47,6 +52,7 @@ class Route:
         "handle_bytes",
         "max_version",
         "min_version",
+        "request_bytes_max",
     )
 
     def __init__(self, api_key: ApiKey, versions: tuple[int, int], target: str) -> None:
@@ -56,6 +62,7 @@ class Route:
         self.decode: Callable[[bytearray, int, int], Any] | None = None
         self.handle: Handle | None = None
         self.handle_bytes: HandleBytes | None = None
+        self.request_bytes_max = 2**31 if api_key in _LARGE_REQUESTS else REQUEST_BYTES_MAX
         self._target = target
 
     def load(self) -> None:

@@ -10,9 +10,10 @@ import logging
 import os
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.routes import REQUEST_BYTES_MAX
 from tidelog.records.errors import CorruptRecordError, UnsupportedCompressionError
 from tidelog.replication.fetch import FetchParameters, Wanted
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, TopicReply, decode_request, encode_response
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def handle_bytes(
     node: Node, slot: Slot, data: bytearray, position: int, stop: int, version: int, correlation_id: int
 ) -> None:
     """One request, from its bytes to a reply now or later."""
+    if stop - position > REQUEST_BYTES_MAX:
+        raise WireError(f"a Fetch of {stop - position} bytes is larger than {REQUEST_BYTES_MAX}")
     spans = decode_request(data, position, stop, version)
     context = node.fetch_sessions.open(
         spans, version >= TOPIC_IDS_FROM, node.image.topic_name, node.clock.monotonic_ms()
