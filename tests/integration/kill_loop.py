@@ -153,7 +153,7 @@ class KillLoop:
         """Kill it, and kill its successor at a random moment of its start-up or just after."""
         self._kill()
         runner = ProcessRunner(30.0)
-        timer = threading.Timer(self._random.uniform(0.02, 0.4), lambda: os.kill(runner.pid, signal.SIGKILL))
+        timer = threading.Timer(self._random.uniform(0.02, 0.4), _kill_process_of, (runner,))
         properties = broker_properties(SETTINGS, str(self._data_dir), (self._broker.host, self._broker.port))
         timer.start()
         try:
@@ -236,6 +236,12 @@ class KillLoop:
             self._mishaps,
             took_s,
         )
+
+
+def _kill_process_of(runner: ProcessRunner) -> None:
+    """Kill what a runner has started, or is about to start."""
+    wait_until(lambda: runner._process is not None, "the process is started")
+    os.kill(runner.pid, signal.SIGKILL)
 
 
 def _first_difference(stored: list[Acknowledged], promised: list[Acknowledged]) -> str:

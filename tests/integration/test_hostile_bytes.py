@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -23,7 +23,9 @@ from tests.integration.siege import CALM_TOPIC, siege
 from tests.integration.writers import wait_until
 from tidelog.testing import Broker
 from tidelog.wire import messages
+from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.frames import encode_request
 from tidelog.wire.messages import describe_configs
 
 HEAVY_TOPIC = "heavy"
@@ -106,6 +108,25 @@ def test_headers_that_reach_into_the_next_request(broker: Broker) -> None:
                     assert client.is_closed_by_peer()
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        (ApiKey.METADATA, 1, struct.pack(">i", 30_000_000)),
+        (ApiKey.FETCH, 4, struct.pack(">iiiibi", -1, 1, 1, 1000, 0, 30_000_000)),
+        (ApiKey.DELETE_TOPICS, 1, struct.pack(">i", 30_000_000)),
+    ],
+    ids=["Metadata", "Fetch", "DeleteTopics"],
+)
+def test_a_list_of_thirty_million_names(broker: Broker, head: tuple[ApiKey, int, bytes]) -> None:
+    """The bytes are all there; an object for each name would be gigabytes, and a long wait for everybody else."""
+    api_key, version, start = head
+    frame = encode_request(api_key, version, 1, "raw", start + b"\x00\x01x" * 30_000_000)
+    with siege(broker, growth_bytes_max=200 << 20), RawClient(broker.port) as client:
+        with suppress(ConnectionError):
+            client.socket.sendall(frame)
+        assert client.is_closed_by_peer()
+
+
 def test_three_hundred_promises_of_ninety_megabytes(broker: Broker) -> None:
     with siege(broker, growth_bytes_max=30 << 20) as bystander, ExitStack() as stack:
         clients = [stack.enter_context(RawClient(broker.port)) for _ in range(300)]
@@ -178,8 +199,8 @@ def everything_described() -> messages.DescribeConfigsRequest:
 
 FLOODS = {
     "small answers": (messages.ApiVersionsRequest(), 2, 10_000),
-    "large answers": (everything_described(), 4, 300),
-    "records": (fetch_request(HEAVY_TOPIC, {0: 0}), 12, 100),
+    "large answers": (everything_described(), 4, 80),
+    "records": (fetch_request(HEAVY_TOPIC, {0: 0}), 12, 30),
 }
 
 
