@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from tests.integration.consumer_support import Cluster, at, read, values
@@ -278,6 +279,65 @@ class TestRecords:
                     expected = taken.next_offset
             assert count == 2000
             assert consumer.position(at(topic)) == 2000
+
+
+class TestTransactions:
+    """With read_committed only what was committed is returned, and nothing behind what is still open."""
+
+    def producer(self, cluster: Cluster) -> confluent_kafka.Producer:
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": cluster.group(), "log_level": 0}
+        )
+        producer.init_transactions(20)
+        return producer
+
+    def write(self, producer: confluent_kafka.Producer, topic: str, *texts: str) -> None:
+        producer.begin_transaction()
+        for text in texts:
+            producer.produce(topic, text, partition=0)
+        producer.flush(20)
+
+    def read(self, cluster: Cluster, topic: str, count: int, isolation: str) -> tuple[list[str], int]:
+        with Consumer(**cluster.settings(isolation_level=isolation)) as consumer:
+            consumer.assign([at(topic)])
+            seen: list[str] = []
+            while len(seen) < count:
+                seen += values(consumer.poll(5))
+            seen += values(consumer.poll(0.1))
+            return seen, consumer.position(at(topic))
+
+    def test_aborted_records_are_left_out_and_markers_passed_over(self, cluster: Cluster) -> None:
+        topic = cluster.topic()
+        producer = self.producer(cluster)
+        self.write(producer, topic, "a", "b")
+        producer.commit_transaction(20)
+        self.write(producer, topic, "lost", "gone")
+        producer.abort_transaction(20)
+        cluster.write(topic, ["plain"])
+        self.write(producer, topic, "c")
+        producer.commit_transaction(20)
+        # Two records and a marker, twice, the plain one, one record and a marker.
+        assert self.read(cluster, topic, 4, "read_committed") == (["a", "b", "plain", "c"], 9)
+        assert self.read(cluster, topic, 6, "read_uncommitted")[0] == ["a", "b", "lost", "gone", "plain", "c"]
+
+    def test_what_is_open_holds_back_all_that_follows(self, cluster: Cluster) -> None:
+        topic = cluster.topic()
+        producer = self.producer(cluster)
+        cluster.write(topic, ["before"])
+        self.write(producer, topic, "open")
+        cluster.write(topic, ["after"])
+        settings = {"isolation_level": "read_committed"}
+        with Consumer(**cluster.settings(**settings)) as consumer:
+            consumer.assign([at(topic)])
+            assert values(consumer.poll(5)) == ["before"]
+            assert not consumer.poll(0.2)
+            assert consumer.end_offsets(at(topic)) == {at(topic): 1}
+            assert consumer.lag(at(topic)) == 0
+            producer.commit_transaction(20)
+            seen: list[str] = []
+            while len(seen) < 2:
+                seen += values(consumer.poll(5))
+            assert seen == ["open", "after"]
 
 
 class TestCallers:

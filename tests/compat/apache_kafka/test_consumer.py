@@ -14,6 +14,7 @@ from tests.integration.test_consumer_reading import (
     TestPositions,
     TestRecords,
     TestResets,
+    TestTransactions,
 )
 
 __all__ = [
@@ -26,9 +27,15 @@ __all__ = [
     "TestRecords",
     "TestResets",
     "TestSharing",
+    "TestTransactions",
 ]
 
-SETTINGS = {**GROUP_SETTINGS, "auto.create.topics.enable": "false", "offsets.topic.num.partitions": "3"}
+SETTINGS = {
+    **GROUP_SETTINGS,
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+}
 
 
 @pytest.fixture(scope="module")
