@@ -4,7 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.cli_support import run
+from tests.integration.cli_support import Ran
+from tidelog.cli.app import main
 from tidelog.client import Producer
 from tidelog.client.arrow.schema import SCHEMA
 from tidelog.testing import Broker
@@ -18,9 +19,18 @@ def broker():
         yield broker
 
 
-@pytest.fixture(scope="module")
-def tidelog(broker):
-    return lambda *words, **options: run(*map(str, words), server=broker.bootstrap_servers, **options)
+@pytest.fixture
+def tidelog(broker, monkeypatch, capsys):
+    """Runs a command in this process, which has imported Arrow already."""
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words):
+        code = main([str(word) for word in words])
+        said = capsys.readouterr()
+        return Ran(code, said.out, said.err)
+
+    return run
 
 
 @pytest.fixture(scope="module")
