@@ -27,7 +27,13 @@ from tests.integration.writers import Writer, wait_until
 from tidelog.testing import Broker
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import create_topics, delete_topics
+from tidelog.wire.messages import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    incremental_alter_configs,
+)
 
 SEED = int(os.environ.get("TIDELOG_SEED", "4711"))
 NAMES = [f"topic-{number}" for number in range(6)]
@@ -43,10 +49,19 @@ class Ledger:
         """None while it is not known, because an answer never came."""
         self.topic_id = bytes(16)
         self.values: list[bytes] = []
+        self.partitions = {0}
+        """How many it may have: two numbers while it is growing."""
+        self.retention = {""}
+        """What `retention.bytes` may be: two values while it is changed."""
+
+    def begin(self, topic_id: bytes) -> None:
+        """It was made."""
+        self.exists, self.topic_id, self.values = True, topic_id, []
+        self.partitions, self.retention = {PARTITIONS}, {"-1"}
 
 
 class Admin(threading.Thread):
-    """Creates, fills and deletes topics, one after the other, until its connection breaks."""
+    """Creates, fills, changes and deletes topics, one after the other, until its connection breaks."""
 
     def __init__(self, port: int, ledgers: list[Ledger], seed: int) -> None:
         super().__init__(name="admin", daemon=True)
@@ -64,10 +79,9 @@ class Admin(threading.Thread):
                     assert ledger.exists is not None
                     if not ledger.exists:
                         self._create_topic(client, ledger)
-                    elif self._random.random() < 0.5:
-                        self._fill_topic(client, ledger)
                     else:
-                        self._delete_topic(client, ledger)
+                        changes = (self._fill_topic, self._alter_topic, self._grow_topic, self._delete_topic)
+                        self._random.choice(changes)(client, ledger)
                     self.changes += 1
         except OSError:
             return
@@ -79,13 +93,34 @@ class Admin(threading.Thread):
         ledger.exists = None
         result = client.call(messages.CreateTopicsRequest(topics=[topic], timeout_ms=5000)).topics[0]
         assert result.error_code == ErrorCode.NONE, result
-        ledger.exists, ledger.topic_id, ledger.values = True, result.topic_id, []
+        ledger.begin(result.topic_id)
 
     def _fill_topic(self, client: RawClient, ledger: Ledger) -> None:
         value = b"%d" % self._random.randrange(10**9)
         answer = produce(client, ledger.name, 0, batch_of([value]))
         assert answer.error_code == ErrorCode.NONE, answer
         ledger.values.append(value)
+
+    def _alter_topic(self, client: RawClient, ledger: Ledger) -> None:
+        value = str(self._random.randrange(10**9, 10**12))
+        ledger.retention.add(value)
+        config = incremental_alter_configs.AlterableConfig(name="retention.bytes", config_operation=0, value=value)
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=2, resource_name=ledger.name, configs=[config]
+        )
+        response = client.call(messages.IncrementalAlterConfigsRequest(resources=[resource]))
+        assert response.responses[0].error_code == ErrorCode.NONE, response
+        ledger.retention = {value}
+
+    def _grow_topic(self, client: RawClient, ledger: Ledger) -> None:
+        (count,) = ledger.partitions
+        if count >= 2 * PARTITIONS:
+            return
+        ledger.partitions.add(count + 1)
+        topic = create_partitions.CreatePartitionsTopic(name=ledger.name, count=count + 1, assignments=None)
+        response = client.call(messages.CreatePartitionsRequest(topics=[topic], timeout_ms=5000))
+        assert response.results[0].error_code == ErrorCode.NONE, response
+        ledger.partitions = {count + 1}
 
     def _delete_topic(self, client: RawClient, ledger: Ledger) -> None:
         ledger.exists = None
@@ -116,8 +151,7 @@ def test_topics_are_there_or_not_whenever_the_broker_dies(tmp_path: Path) -> Non
             with RawClient(broker.port) as client:
                 for ledger in ledgers:
                     check(client, ledger)
-        existing = {ledger.name for ledger in ledgers if ledger.exists}
-        wanted = {f"{name}-{index}" for name in existing for index in range(PARTITIONS)}
+        wanted = {f"{ledger.name}-{n}" for ledger in ledgers if ledger.exists for n in range(max(ledger.partitions))}
         wait_until(lambda: directories(tmp_path) == wanted, f"{wanted} are left and nothing else")
 
 
@@ -128,21 +162,31 @@ def check(client: RawClient, ledger: Ledger) -> None:
     if ledger.exists is None:
         # A creation or a deletion was under way. It has happened or it has not.
         if exists and found.topic_id != ledger.topic_id:
-            ledger.topic_id, ledger.values = found.topic_id, []
+            ledger.begin(found.topic_id)
         ledger.exists = exists
     assert exists == ledger.exists, f"{ledger.name}: {found}"
     if not exists:
         assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return
     assert found.topic_id == ledger.topic_id
-    assert [partition.partition_index for partition in found.partitions] == list(range(PARTITIONS))
+    assert len(found.partitions) in ledger.partitions
+    ledger.partitions = {len(found.partitions)}
+    retention = config_of(client, ledger.name, "retention.bytes")
+    assert retention in ledger.retention
+    ledger.retention = {retention}
     values = [record.value for record in fetch_records(client, ledger.name, 0)]
     # One record more may have been written whose answer never came.
     assert values[: len(ledger.values)] == ledger.values
     assert len(values) <= len(ledger.values) + 1
     ledger.values = [value or b"" for value in values]
-    for index in range(1, PARTITIONS):
+    for index in range(1, len(found.partitions)):
         assert end_offset(client, ledger.name, index) == 0
+
+
+def config_of(client: RawClient, topic: str, name: str) -> str:
+    resource = describe_configs.DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=[name])
+    response = client.call(messages.DescribeConfigsRequest(resources=[resource]))
+    return str(response.results[0].configs[0].value)
 
 
 def directories(data_dir: Path) -> set[str]:

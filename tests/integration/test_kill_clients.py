@@ -19,8 +19,8 @@ from tidelog.testing import Broker
 
 TOPIC = "survivor"
 PARTITIONS = 3
-MESSAGES = 6000
-KILLS = 6
+MESSAGES = 3000
+KILLS = 4
 
 
 class Load(threading.Thread):
