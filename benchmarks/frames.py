@@ -68,12 +68,12 @@ def record(offset_delta: int, value: bytes) -> bytes:
     return varint(len(body)) + body
 
 
-def batch(values: Sequence[bytes], producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:
+def batch(values: Sequence[bytes], producer: tuple[int, int, int] = (-1, -1, -1), attributes: int = 0) -> bytes:
     """An uncompressed record batch of magic 2, stamped now. `producer` is its id, epoch and first sequence number."""
     records = b"".join(record(delta, value) for delta, value in enumerate(values))
     now_ms = int(time.time() * 1000)
     last_delta = len(values) - 1
-    checked = struct.pack(">hiqqqhii", 0, last_delta, now_ms, now_ms, *producer, len(values)) + records
+    checked = struct.pack(">hiqqqhii", attributes, last_delta, now_ms, now_ms, *producer, len(values)) + records
     return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c.crc32c(checked)) + checked
 
 

@@ -55,7 +55,7 @@ class Sample:
 
 
 @contextmanager
-def _measured(sample: Sample) -> Iterator[None]:
+def measured(sample: Sample) -> Iterator[None]:
     """Time the block, wall and processor, with the collector of Python's cycles off."""
     gc.collect()
     gc.disable()
@@ -86,7 +86,7 @@ def one_at_a_time(
     note = latencies.append
     count = len(requests)
     index = 0
-    with _measured(sample):
+    with measured(sample):
         before = clock()
         deadline = before + int(seconds * 1e9)
         while before < deadline and requests_max != len(latencies):
@@ -111,7 +111,7 @@ def in_flight(sock: socket.socket, request: bytes, reply_bytes: int, window: int
     bursts = [request * number for number in range(window + 1)]
     send, receive, clock = sock.sendall, sock.recv, time.perf_counter
     answered = rest = 0
-    with _measured(sample):
+    with measured(sample):
         send(bursts[window])
         deadline = clock() + seconds
         while clock() < deadline:
@@ -138,7 +138,7 @@ def many_connections(
     read, write, poll, clock = os.read, os.write, poller.poll, time.perf_counter
     rests = dict.fromkeys(request_of, 0)
     answered = 0
-    with _measured(sample), poller:
+    with measured(sample), poller:
         for descriptor, request in request_of.items():
             write(descriptor, request)
         deadline = clock() + seconds
@@ -166,7 +166,7 @@ def fetch_in_turn(sock: socket.socket, requests: Sequence[bytes], reply_bytes_ma
     send, receive_into, clock = sock.sendall, sock.recv_into, time.perf_counter
     requested = taken = 0
     count = len(requests)
-    with _measured(sample):
+    with measured(sample):
         deadline = clock() + seconds
         while clock() < deadline:
             send(requests[requested % count])
@@ -191,7 +191,7 @@ def end_to_end(
     """From sending a record to having it: a fetch already waits on another connection when the record leaves."""
     sample = Sample()
     clock = time.perf_counter_ns
-    with _measured(sample):
+    with measured(sample):
         deadline = clock() + int(seconds * 1e9)
         for fetch in fetches:
             consuming.sendall(fetch)

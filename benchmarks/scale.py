@@ -34,6 +34,7 @@ from benchmarks.cases import (
 from benchmarks.frames import FetchLimits
 from benchmarks.lab import Bench, Topic, reply_size
 from benchmarks.processes import BrokerProcess
+from benchmarks.transactions import TRANSACTION_CASES
 
 MB = 1e6
 FIRST_RECORD_SECONDS_MAX = 300.0
@@ -273,4 +274,4 @@ SCALE_CASES: Final = (
     ),
 )
 
-CASES: Final = {case.name: case for case in (*LOAD_CASES, *SCALE_CASES)}
+CASES: Final = {case.name: case for case in (*LOAD_CASES, *TRANSACTION_CASES, *SCALE_CASES)}
