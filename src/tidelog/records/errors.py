@@ -19,7 +19,7 @@ class CorruptRecordError(ValueError):
 
 
 class InvalidRecordError(ValueError):
-    """Well-formed records that this log must refuse.
+    """Records that this log must refuse though they arrived as they were sent.
 
     `record_errors` holds `(batch_index, message)` for each record at fault; it is empty when the batch as a whole is.
     """

@@ -192,10 +192,14 @@ def _validate_batch(records: Buffer, rules: AppendRules, place: _Place, from_cli
     view = _only_batch(records, header)
     _check_batch(view, header, rules, from_client)
     codec = header.codec
-    # Markers are stored as they are: who reads them must not need a decoder.
-    if rules.codec is None or rules.codec is codec or (header.is_control and codec is Codec.NONE):
-        return _assign_in_place(view, header, rules, place)
-    return _recompress(view, header, rules, rules.codec, place)
+    try:
+        # Markers are stored as they are: who reads them must not need a decoder.
+        if rules.codec is None or rules.codec is codec or (header.is_control and codec is Codec.NONE):
+            return _assign_in_place(view, header, rules, place)
+        return _recompress(view, header, rules, rules.codec, place)
+    except CorruptRecordError as error:
+        # The checksum holds, so these bytes were meant: corruption would have the producer send them again for ever.
+        raise InvalidRecordError(str(error)) from error
 
 
 def _recompress(
