@@ -178,7 +178,7 @@ def run_child(job: Job) -> None:
     print(json.dumps({"wall": wall_end - wall_start, "cpu": cpu_end - cpu_start}))
 
 
-def measure(broker: BrokerProcess, job: Job) -> tuple[float, float]:
+def measure(job: Job) -> tuple[float, float]:
     """Records per second of wall time and of processor time."""
     command = [sys.executable, "-m", "benchmarks.clients_producer", "--child", json.dumps(vars_of(job))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ, check=False)
@@ -228,7 +228,7 @@ def report(options: argparse.Namespace, broker: BrokerProcess, is_tuned: bool) -
             job = Job(
                 name, broker.bootstrap_servers, topic, options.records, options.value_bytes, options.keys, is_tuned
             )
-            wall_rate, cpu_rate = measure(broker, job)
+            wall_rate, cpu_rate = measure(job)
             wall[name].append(wall_rate)
             cpu[name].append(cpu_rate)
             print(f"round {number + 1}  {name:22} {wall_rate:10,.0f} records/s", file=sys.stderr)

@@ -11,9 +11,9 @@ from tests.integration.client_support import SECONDS, make_topic, read_all, run,
 from tidelog.client import AsyncProducer, Producer, ProducerRecord, RecordMetadata
 from tidelog.client.errors import ClientClosed, DeadlinePassed, RecordTooLarge, SerializationFailed
 from tidelog.client.partitioner import partition_for_key
+from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
-from tidelog.records.batch import Record
 from tidelog.wire.errors import ApiError, ErrorCode
 
 
@@ -199,7 +199,7 @@ def test_a_record_beyond_max_request_size_is_refused_at_once(servers: str) -> No
 
     async def work() -> RecordMetadata:
         async with AsyncProducer(bootstrap_servers=servers, max_request_size=1000) as producer:
-            with pytest.raises(RecordTooLarge, match="max.request.size=1000"):
+            with pytest.raises(RecordTooLarge, match=r"max\.request\.size=1000"):
                 await producer.send(topic, bytes(1000))
             return await producer.send_and_wait(topic, b"fits")
 

@@ -18,6 +18,11 @@ COMMITTED = "read_committed"
 def test_committed_records_are_seen_together_and_aborted_ones_never(servers: str) -> None:
     topic = make_topic(servers, 2)
 
+    async def fail_midway(producer: AsyncProducer) -> None:
+        async with producer.transaction():
+            await producer.send_and_wait(topic, b"lost", partition=0)
+            raise ZeroDivisionError
+
     async def work() -> None:
         async with AsyncProducer(bootstrap_servers=servers, transactional_id=unique("id")) as producer:
             await producer.init_transactions()
@@ -25,9 +30,7 @@ def test_committed_records_are_seen_together_and_aborted_ones_never(servers: str
                 await producer.send(topic, b"one", partition=0)
                 await producer.send(topic, b"two", partition=1)
             with pytest.raises(ZeroDivisionError):
-                async with producer.transaction():
-                    await producer.send_and_wait(topic, b"lost", partition=0)
-                    raise ZeroDivisionError
+                await fail_midway(producer)
             async with producer.transaction():
                 await producer.send(topic, b"three", partition=0)
 

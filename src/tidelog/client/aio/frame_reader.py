@@ -13,8 +13,8 @@ from typing import Final
 from tidelog.wire.errors import WireError
 
 _SCRATCH_BYTES: Final = 64 * 1024
-# A web server's "HTTP" or a TLS alert, read as a length, is above this; no reply we ask for is.
-REPLY_BYTES_MAX: Final = 1024 * 1024 * 1024
+# A web server's "HTTP" or a TLS record (0x14 to 0x17), read as a length, is above this; no reply we ask for is.
+REPLY_BYTES_MAX: Final = 0x14000000 - 1
 _LENGTH_BYTES: Final = 4
 _CORRELATION_BYTES: Final = 4
 

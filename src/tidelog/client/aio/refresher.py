@@ -89,6 +89,9 @@ class MetadataRefresher:
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=self._may_create_topics)
         try:
             reply = await client.send_to_any(request, MetadataResponse)
+        except asyncio.CancelledError:
+            self._waiters = waiters + self._waiters  # whoever closes the client tells them
+            raise
         except BrokerUnavailable as error:
             self._last_error = error
             self._failures += 1
