@@ -52,7 +52,7 @@ def handle_single(
     try:
         info = partition.log.append_as_leader(memoryview(data)[start:end], partition.leader_epoch, node.clock.wall_ms())
     except REFUSALS as error:
-        reply = refusal_reply(error, index, replica_manager)
+        reply = refusal_reply(error, index, replica_manager, partition)
         slot.fill(encode_response(correlation_id, version, [(partition.topic, [reply])], 0))
         return True
     if not partition.is_dirty:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.handlers._record_sets import check_one_batch, first_size
 from tidelog.broker.handlers._refusals import REFUSALS, refusal_reply
 from tidelog.broker.handlers._single_produce import handle_single
 from tidelog.replication.partition import Partition
@@ -126,19 +127,27 @@ def _append(
     guard: VerificationGuard | None = None,
     allowed: int = 0,
 ) -> Appended:
-    """Stage one partition's records. `allowed` is the transactional bit if the producer has a transactional id."""
+    """Stage one partition's records. `allowed` is the transactional bit if the producer has a transactional id.
+
+    Before version 3 there may be no whole message among them: nothing is written then, and that is no error.
+    """
     replica_manager = node.replica_manager
     try:
         partition = replica_manager.find(topic, index)
         if partition is None or start < 0 or topic in _INTERNAL_TOPICS or not -1 <= acks <= 1:
             partition = _checked(node, topic, index, start, acks)
-        if version < _ZSTD_FROM:
-            _check_codec(view, start, end, version)
         if version >= _ONE_BATCH_FROM:
             _check_one_batch(view, start, end, version, allowed)
-        info = partition.append(view[start:end], acks, now_ms, _CLIENT, guard)
+        elif first_size(view[start:end]) is None:
+            return Appended(topic, partition, PartitionReply(index, 0), -1)
+        if version < _ZSTD_FROM:
+            _check_codec(view, start, end, version)
     except REFUSALS as error:
         return Appended(topic, None, refusal_reply(error, index, replica_manager), -1)
+    try:
+        info = partition.append(view[start:end], acks, now_ms, _CLIENT, guard)
+    except REFUSALS as error:
+        return Appended(topic, None, refusal_reply(error, index, replica_manager, partition), -1)
     if not partition.is_dirty:
         replica_manager.staged(partition)
     # first offset, log append time, log start offset
@@ -162,14 +171,12 @@ def _check_one_batch(view: memoryview, start: int, end: int, version: int, allow
     """From version 3 on a partition's records are exactly one batch of magic 2."""
     if end - start >= _HEAD_BYTES:
         length, magic, attributes = _unpack_head(view, start + _LENGTH_POSITION)
-        if magic == _MAGIC_2 and length == end - start - _LENGTH_PREFIX_BYTES:
-            if attributes & _TRANSACTIONAL & ~allowed:
-                raise _no_transactional_id()
-            return
-    raise ApiError(
-        ErrorCode.INVALID_RECORD,
-        f"Produce requests with version {version} must hold exactly one record batch with magic version 2 a partition",
-    )
+        if magic != _MAGIC_2 or length != end - start - _LENGTH_PREFIX_BYTES:
+            check_one_batch(view[start:end], version)
+        if attributes & _TRANSACTIONAL & ~allowed:
+            raise _no_transactional_id()
+    else:
+        check_one_batch(view[start:end], version)
 
 
 def _no_transactional_id() -> ApiError:
