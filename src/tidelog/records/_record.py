@@ -197,14 +197,13 @@ def encode_record(
             key or b"",
             b"\1" if value is None else encode_varint(len(value)),
             value or b"",
-            encode_headers(headers) if headers else b"\0",
+            _encode_headers(headers) if headers else b"\0",
         )
     )
     return encode_varint(len(body)) + body
 
 
-def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """The count of headers and the headers, as they end a record."""
+def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     parts = [encode_varint(len(headers))]
     for key, value in headers:
         key_bytes = key.encode("utf-8", "surrogateescape")

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.records._checksum import crc32c
-from tidelog.records._record import encode_headers
+from tidelog.records._record import encode_record
 from tidelog.records._varint import encode_varint
 from tidelog.records.batch import (
     ATTRIBUTES_POSITION,
@@ -37,8 +37,8 @@ RECORD_OVERHEAD_BYTES: Final = 13
 
 _TABLE_SIZE: Final = 2048
 _VARINTS: Final = tuple([encode_varint(value) for value in range(_TABLE_SIZE)])
+_NO_ATTRIBUTES: Final = b"\0"
 _NULL: Final = b"\1"
-_EMPTY: Final = b"\0"
 _NO_HEADERS: Final = b"\0"
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
@@ -49,40 +49,35 @@ _PRODUCER: Final = Struct(">qhi")
 
 def encode_records(records: Sequence[BulkRecord]) -> tuple[bytes, int, int, bool]:
     """The record data of a batch, its first and its greatest timestamp, and whether all timestamps are the same."""
-    base_timestamp = max_timestamp = records[0][0]
+    base_timestamp = max_timestamp = previous = records[0][0]
+    has_one_timestamp = True
     varints = _VARINTS
     parts: list[bytes] = []
     write = parts.extend
-    timestamp_part = varints[0]
-    previous = base_timestamp
-    has_one_timestamp = True
-    offset_delta = 0
-    for timestamp, key, value, headers in records:
+    stamp = _NO_ATTRIBUTES + varints[0]
+    for offset_delta, (timestamp, key, value, headers) in enumerate(records):
         if timestamp != previous:
             previous = timestamp
             has_one_timestamp = False
-            timestamp_part = encode_varint(timestamp - base_timestamp)
+            stamp = _NO_ATTRIBUTES + encode_varint(timestamp - base_timestamp)
             if timestamp > max_timestamp:
                 max_timestamp = timestamp
-        offset_part = varints[offset_delta] if offset_delta < _TABLE_SIZE else encode_varint(offset_delta)
-        offset_delta += 1
-        header_part = encode_headers(headers) if headers else _NO_HEADERS
-        if value:
-            size = len(value)
-            value_size = varints[size] if size < _TABLE_SIZE else encode_varint(size)
-        else:
-            size = 0
-            value_size = _NULL if value is None else _EMPTY
-        size += 1 + len(timestamp_part) + len(offset_part) + len(value_size) + len(header_part)
-        if key is None:
-            size += 1
-            length = varints[size] if size < _TABLE_SIZE else encode_varint(size)
-            write((length, b"\0", timestamp_part, offset_part, _NULL, value_size, value or b"", header_part))
+        if headers or value is None:
+            parts.append(encode_record(timestamp - base_timestamp, offset_delta, key, value, headers))
             continue
-        key_size = varints[len(key)] if len(key) < _TABLE_SIZE else encode_varint(len(key))
-        size += len(key) + len(key_size)
-        length = varints[size] if size < _TABLE_SIZE else encode_varint(size)
-        write((length, b"\0", timestamp_part, offset_part, key_size, key, value_size, value or b"", header_part))
+        offset = varints[offset_delta] if offset_delta < _TABLE_SIZE else encode_varint(offset_delta)
+        size = len(value)
+        value_size = varints[size] if size < _TABLE_SIZE else encode_varint(size)
+        size += len(stamp) + len(offset) + len(value_size)
+        if key is None:
+            size += 2
+            length = varints[size] if size < _TABLE_SIZE else encode_varint(size)
+            write((length, stamp, offset, _NULL, value_size, value, _NO_HEADERS))
+        else:
+            key_size = varints[len(key)] if len(key) < _TABLE_SIZE else encode_varint(len(key))
+            size += len(key) + len(key_size) + 1
+            length = varints[size] if size < _TABLE_SIZE else encode_varint(size)
+            write((length, stamp, offset, key_size, key, value_size, value, _NO_HEADERS))
     return b"".join(parts), base_timestamp, max_timestamp, has_one_timestamp
 
 

@@ -43,6 +43,8 @@ class AsyncProducer:
         self._joining = joining
         self.hooks = Hooks(self.settings)
         self._engine: ProducerEngine | None = None
+        self._append: Callable[..., Any] = _nothing
+        """The short way, once it can be taken: without hooks, and started."""
         self._is_closed = False
 
     # Life.
@@ -66,7 +68,8 @@ class AsyncProducer:
     async def _start(self, engine: ProducerEngine) -> ProducerEngine:
         await engine.start()
         self._engine = engine
-        self._append = engine.sink.append
+        if not self.hooks.is_active:
+            self._append = engine.sink.append
         return engine
 
     async def close(self, timeout_ms: int | None = None) -> None:
@@ -109,11 +112,14 @@ class AsyncProducer:
         Waits up to max.block.ms for metadata and memory. Raises what makes the record impossible to send;
         what happens later is told by the delivery and to `on_delivery(metadata, error)`.
         """
-        delivery = self._take_now(topic, value, key, partition, headers, timestamp_ms, on_delivery)
-        if delivery.__class__ is Delivery:
-            return delivery
-        taken: Delivery = await self._running().take(*delivery)
-        return taken
+        taken: Delivery | None = self._append(topic, value, key, partition, headers, timestamp_ms, on_delivery)
+        if taken is not None:
+            return taken
+        record, on_delivery = self._prepare(
+            ProducerRecord(topic, value, key, partition, headers, timestamp_ms), on_delivery
+        )
+        waited: Delivery = await self._running().take(record, on_delivery)
+        return waited
 
     async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **options: Any) -> RecordMetadata:
         """Send a record and return when it is stored."""
@@ -134,35 +140,20 @@ class AsyncProducer:
 
         The loop must get its turn between calls, or nothing is ever sent.
         """
-        delivery = self._take_now(topic, value, key, partition, headers, timestamp_ms, on_delivery)
-        if delivery.__class__ is Delivery:
-            return delivery
-        taken: Delivery | None = self._running().take_nowait(*delivery)
-        return taken
-
-    def _take_now(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        headers: GivenHeaders,
-        timestamp_ms: int | None,
-        on_delivery: DeliveryCallback | None,
-    ) -> Any:
-        """A delivery by the short way; else the record, in bytes, and whom to tell about it."""
-        if self._engine is None:
-            raise IllegalState("start the producer first, or use it as `async with`")
-        if self.hooks.is_active:
-            record, on_delivery = self.hooks.apply(
+        taken: Delivery | None = self._append(topic, value, key, partition, headers, timestamp_ms, on_delivery)
+        if taken is None:
+            record, on_delivery = self._prepare(
                 ProducerRecord(topic, value, key, partition, headers, timestamp_ms), on_delivery
             )
-            taken = self._append(*record, on_delivery)
-            return (record, on_delivery) if taken is None else taken
-        taken = self._append(topic, value, key, partition, headers, timestamp_ms, on_delivery)
-        if taken is None:
-            return ProducerRecord(topic, value, key, partition, headers, timestamp_ms), on_delivery
+            taken = self._running().take_nowait(record, on_delivery)
         return taken
+
+    def _prepare(
+        self, record: ProducerRecord, on_delivery: DeliveryCallback | None
+    ) -> tuple[ProducerRecord, DeliveryCallback | None]:
+        """The record in bytes, and whom to tell about it."""
+        self._running()
+        return self.hooks.apply(record, on_delivery) if self.hooks.is_active else (record, on_delivery)
 
     async def append_batch(
         self, topic: str, partition: int, data: bytes | bytearray | memoryview, record_count: int
@@ -264,3 +255,7 @@ class AsyncProducer:
         if engine.transactions is None:
             raise IllegalState("this producer has no transactional.id")
         return engine.transactions
+
+
+def _nothing(*_: object) -> None:
+    return None
