@@ -1,6 +1,9 @@
 """Numbers in byte arrays, as record batches write them. Compiled; called by the other kernels.
 
 A varint that cannot be read has the position -1: kernels do not raise, they leave what is odd to the plain code.
+
+Positions are signed numbers that are never negative where something is read. They index as unsigned ones: the compiler
+then leaves out the code that lets -1 stand for the last element, and can take loops many bytes at a time.
 """
 
 import numpy as np
@@ -13,17 +16,17 @@ _INT32_MAX = 2**31 - 1
 
 @kernel
 def int16_at(data: Bytes, position: Int) -> Int:
-    value = (np.int64(data[position]) << 8) | np.int64(data[position + 1])
+    value = (np.int64(data[np.uint64(position)]) << 8) | np.int64(data[np.uint64(position + 1)])
     return value - 0x10000 if value & 0x8000 else value
 
 
 @kernel
 def uint32_at(data: Bytes, position: Int) -> Int:
     return (
-        (np.int64(data[position]) << 24)
-        | (np.int64(data[position + 1]) << 16)
-        | (np.int64(data[position + 2]) << 8)
-        | np.int64(data[position + 3])
+        (np.int64(data[np.uint64(position)]) << 24)
+        | (np.int64(data[np.uint64(position + 1)]) << 16)
+        | (np.int64(data[np.uint64(position + 2)]) << 8)
+        | np.int64(data[np.uint64(position + 3)])
     )
 
 
@@ -64,7 +67,7 @@ def varint_at(data: Bytes, position: Int, end: Int) -> tuple[Int, Int]:
     while True:
         if position >= end or shift > 28:
             return np.int64(0), np.int64(UNREADABLE)
-        byte = np.int64(data[position])
+        byte = np.int64(data[np.uint64(position)])
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -84,7 +87,7 @@ def varlong_at(data: Bytes, position: Int, end: Int) -> tuple[Int, Int]:
     while True:
         if position >= end or shift > np.uint64(63):
             return np.int64(0), np.int64(UNREADABLE)
-        byte = np.uint64(data[position])
+        byte = np.uint64(data[np.uint64(position)])
         position += 1
         bits = byte & np.uint64(0x7F)
         if shift == np.uint64(63) and bits > np.uint64(1):
@@ -99,9 +102,10 @@ def varlong_at(data: Bytes, position: Int, end: Int) -> tuple[Int, Int]:
 
 @kernel
 def copy(source: Bytes, start: Int, end: Int, target: Bytes, position: Int) -> None:
-    """Copy source[start:end] to `position`. A loop: assigning slices takes the compiler seconds, and is no faster."""
-    for index in range(end - start):
-        target[position + index] = source[start + index]
+    """Copy source[start:end] to `position`. Assigning slices would be slower, also to compile."""
+    first, to = np.uint64(start), np.uint64(position)
+    for index in range(np.uint64(end - start)):
+        target[to + index] = source[first + index]
 
 
 @kernel
@@ -109,10 +113,10 @@ def put_varint(data: Bytes, position: Int, value: Int) -> Int:
     """Write a varint of up to 64 bits; the position after it."""
     rest = np.uint64((value << 1) ^ (value >> 63))
     while rest >= np.uint64(0x80):
-        data[position] = np.uint8((rest & np.uint64(0x7F)) | np.uint64(0x80))
+        data[np.uint64(position)] = np.uint8((rest & np.uint64(0x7F)) | np.uint64(0x80))
         position += 1
         rest >>= np.uint64(7)
-    data[position] = np.uint8(rest)
+    data[np.uint64(position)] = np.uint8(rest)
     return position + 1
 
 

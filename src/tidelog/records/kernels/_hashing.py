@@ -36,25 +36,26 @@ def crc32c(data: Bytes, start: Int, end: Int) -> Int:
     crc = np.uint32(0xFFFFFFFF)
     position = start
     while position + 8 <= end:
+        at = np.uint64(position)
         low = crc ^ (
-            np.uint32(data[position])
-            | (np.uint32(data[position + 1]) << np.uint32(8))
-            | (np.uint32(data[position + 2]) << np.uint32(16))
-            | (np.uint32(data[position + 3]) << np.uint32(24))
+            np.uint32(data[at])
+            | (np.uint32(data[at + np.uint64(1)]) << np.uint32(8))
+            | (np.uint32(data[at + np.uint64(2)]) << np.uint32(16))
+            | (np.uint32(data[at + np.uint64(3)]) << np.uint32(24))
         )
         crc = (
             _TABLES[7, low & np.uint32(0xFF)]
             ^ _TABLES[6, (low >> np.uint32(8)) & np.uint32(0xFF)]
             ^ _TABLES[5, (low >> np.uint32(16)) & np.uint32(0xFF)]
             ^ _TABLES[4, low >> np.uint32(24)]
-            ^ _TABLES[3, data[position + 4]]
-            ^ _TABLES[2, data[position + 5]]
-            ^ _TABLES[1, data[position + 6]]
-            ^ _TABLES[0, data[position + 7]]
+            ^ _TABLES[3, data[at + np.uint64(4)]]
+            ^ _TABLES[2, data[at + np.uint64(5)]]
+            ^ _TABLES[1, data[at + np.uint64(6)]]
+            ^ _TABLES[0, data[at + np.uint64(7)]]
         )
         position += 8
     while position < end:
-        crc = (crc >> np.uint32(8)) ^ _TABLES[0, (crc ^ np.uint32(data[position])) & np.uint32(0xFF)]
+        crc = (crc >> np.uint32(8)) ^ _TABLES[0, (crc ^ np.uint32(data[np.uint64(position)])) & np.uint32(0xFF)]
         position += 1
     return crc ^ np.uint32(0xFFFFFFFF)
 
@@ -90,7 +91,7 @@ def _word(data: Bytes, position: Int, count: Int) -> np.uint64:
     """`count` bytes, least significant first."""
     value = np.uint64(0)
     for index in range(count):
-        value |= np.uint64(data[position + index]) << np.uint64(8 * index)
+        value |= np.uint64(data[np.uint64(position + index)]) << np.uint64(8 * index)
     return value
 
 

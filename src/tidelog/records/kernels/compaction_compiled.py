@@ -21,7 +21,8 @@ from tidelog.records.kernels.compaction import NO_OFFSET, Counts, Filtered, Inde
 SLOT_BYTES: Final = 8 * kernels.SLOT_WORDS
 SECRET_BYTES: Final = 16
 
-_OUT_BYTES: Final = 512 * 1024
+_OUT_BYTES: Final = 4 * 1024 * 1024
+_INPUT_BYTES: Final = 256 * 1024
 _SCRATCH_ROWS: Final = 16 * 1024
 _ENTRY_ROWS: Final = 1024
 _SLOTS_MIN: Final = 64
@@ -56,7 +57,7 @@ class CompiledCompactor:
         self._entries = np.zeros((_ENTRY_ROWS, 4), dtype=np.int64)
         self._scratch = np.zeros((_SCRATCH_ROWS, kernels.SCRATCH_NUMBERS), dtype=np.int64)
         self._out = np.zeros(_OUT_BYTES, dtype=np.uint8)
-        self._input = np.zeros(_OUT_BYTES, dtype=np.uint8)
+        self._input = np.zeros(_INPUT_BYTES, dtype=np.uint8)
         self._rules: Rules | None = None
         self._kept_offsets = np.zeros(0, dtype=np.int64)
 

@@ -39,7 +39,7 @@ _WORTH_KERNELS_BYTES: Final = 4 * 1024 * 1024
 """Below this, plain Python is done before the kernels are loaded."""
 
 _KERNEL_SOURCES: Final = ("_bytes.py", "_compaction.py", "_compile.py", "_hashing.py")
-_NICENESS: Final = 10
+_NICENESS: Final = 5
 _PROGRESS_MS: Final = 200
 
 
