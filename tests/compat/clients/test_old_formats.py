@@ -128,6 +128,15 @@ def test_a_damaged_message_is_refused(broker: Broker, topic: str) -> None:
         assert produce(connection, topic, bytes(data), version=2).error_code == ErrorCode.CORRUPT_MESSAGE
 
 
+@pytest.mark.parametrize("records", [b"", message_set(MESSAGES, 1, codec="gzip")[:-4]], ids=["none", "half"])
+def test_a_set_without_a_whole_message_is_no_error(records: bytes, broker: Broker, topic: str) -> None:
+    """Nothing is written, and that is what the answer says."""
+    with RawConnection(broker) as connection:
+        answer = produce(connection, topic, records, version=2)
+        assert (answer.error_code, answer.base_offset) == (0, -1)
+        assert produce(connection, topic, message_set(MESSAGES, 1), version=2).base_offset == 0
+
+
 def test_an_old_message_gets_the_append_time_of_the_topic(broker: Broker, make_topic: MakeTopic) -> None:
     topic = make_topic(**{"message.timestamp.type": "LogAppendTime"})
     with RawConnection(broker) as connection:

@@ -1,6 +1,9 @@
 """What clients lean on without saying so: versions, refusals, and connections that end when they should."""
 
+import struct
+
 import pytest
+from crc32c import crc32c
 
 from tests.compat.clients.batches import batch, numbered
 from tests.compat.clients.brokers import Broker, ours_alone
@@ -196,13 +199,70 @@ def test_every_version_of_produce_says_the_same(version: int, broker: Broker, to
     assert (refused.error_code, refused.base_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
+BATCH = batch(numbered(3))
+POSITIONS = {  # where a field lies in a batch, and its form
+    "base offset": (0, ">q"),
+    "length": (8, ">i"),
+    "magic": (16, ">b"),
+    "attributes": (21, ">h"),
+    "last offset delta": (23, ">i"),
+    "producer id": (43, ">q"),
+    "producer epoch": (51, ">h"),
+    "record count": (57, ">i"),
+}
+CONTROL = 0x20
+TRANSACTIONAL = 0x10
+
+
+def changed(**fields: int) -> bytes:
+    """The batch with other values in its head, and a checksum that holds."""
+    data = bytearray(BATCH)
+    for name, value in fields.items():
+        position, form = POSITIONS[name.replace("_", " ")]
+        struct.pack_into(form, data, position, value)
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
 @pytest.mark.parametrize(
-    "records", [pytest.param(None, marks=ours_alone), b"", b"\0" * 10, batch(numbered(1)) * 2, batch(numbered(1))[:-1]]
+    ("records", "code"),
+    [
+        (BATCH, ErrorCode.NONE),
+        (BATCH[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
+        (changed(base_offset=5), ErrorCode.INVALID_RECORD),
+        (changed(length=10), ErrorCode.CORRUPT_MESSAGE),
+        (changed(length=-1), ErrorCode.CORRUPT_MESSAGE),
+        (changed(length=9999), ErrorCode.INVALID_RECORD),
+        (changed(magic=1), ErrorCode.INVALID_RECORD),
+        (changed(magic=3), ErrorCode.CORRUPT_MESSAGE),
+        (changed(magic=-1), ErrorCode.CORRUPT_MESSAGE),
+        (changed(attributes=CONTROL), ErrorCode.INVALID_RECORD),
+        (changed(attributes=TRANSACTIONAL), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (changed(last_offset_delta=0), ErrorCode.INVALID_RECORD),
+        (changed(last_offset_delta=9), ErrorCode.INVALID_RECORD),
+        (changed(last_offset_delta=-1), ErrorCode.INVALID_RECORD),
+        (changed(record_count=0), ErrorCode.INVALID_RECORD),
+        (changed(record_count=2), ErrorCode.INVALID_RECORD),
+        (changed(record_count=-1), ErrorCode.INVALID_RECORD),
+        (changed(producer_id=77), ErrorCode.INVALID_RECORD),
+        (changed(producer_epoch=3), ErrorCode.NONE),
+        (BATCH * 2, ErrorCode.INVALID_RECORD),
+        (BATCH + bytes(5), ErrorCode.NONE),
+        (BATCH + bytes(20), ErrorCode.CORRUPT_MESSAGE),
+        (BATCH[:-1], ErrorCode.INVALID_RECORD),
+        (BATCH[:20], ErrorCode.INVALID_RECORD),
+        (b"", ErrorCode.INVALID_RECORD),
+        pytest.param(None, ErrorCode.INVALID_RECORD, marks=ours_alone),
+    ],
 )
-def test_anything_but_one_batch_is_refused(records: bytes | None, broker: Broker, topic: str) -> None:
+def test_a_batch_that_cannot_be_is_refused_for_the_right_reason(
+    records: bytes | None, code: ErrorCode, broker: Broker, topic: str
+) -> None:
+    """Some of these errors make a client try again and others do not. Nothing is kept of what is refused."""
     with RawConnection(broker) as connection:
-        assert produce(connection, topic, records).error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
-        assert produce(connection, topic, batch(numbered(1))).base_offset == 0
+        answer = produce(connection, topic, records)
+        assert (answer.error_code, answer.base_offset) == (code, -1 if code else 0)
+        assert fetch(connection, topic, 0).high_watermark == (0 if code else 3)
 
 
 def test_clients_go_on_after_a_rude_one(client: Driver, broker: Broker, servers: str, topic: str) -> None:
