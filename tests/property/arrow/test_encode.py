@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 
 from tests.property.arrow.strategies import content, headers
 from tidelog.client.partitioner import murmur2, partition_for_key
-from tidelog.records._record import encode_headers
 from tidelog.records.batch import check_crc, iterate_batches, iterate_records
 from tidelog.records.bulk import RECORD_OVERHEAD_BYTES
 from tidelog.records.kernels import _arrow_encode as kernels
 from tidelog.records.kernels.arrow_decode_compiled import readable
-from tidelog.records.kernels.arrow_encode import encode_rows, spread
+from tidelog.records.kernels.arrow_encode import encode_rows, header_blocks, spread
 from tidelog.records.kernels.arrow_encode_compiled import (
     ColumnBuffers,
     choose_partitions,
@@ -34,7 +33,7 @@ def _column(items, skipped=0):
 def _columns(records, skipped=0):
     keys = _column([key for _, key, _, _ in records], skipped)
     values = _column([value for _, _, value, _ in records], skipped)
-    return keys, values, _column([encode_headers(each) for *_, each in records], skipped)
+    return keys, values, _column(header_blocks([each for *_, each in records]), skipped)
 
 
 @_MODEST

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.partitioner import partition_for_key
-from tidelog.records._record import Headers, encode_headers
+from tidelog.records._record import Headers
 from tidelog.records.bulk import RECORD_OVERHEAD_BYTES
 from tidelog.records.kernels import arrow_encode
 from tidelog.records.kernels.arrow_encode import EncodedBatch
@@ -84,7 +84,7 @@ class _Compiled:
     def encode(self, piece: Piece, partitions: pa.Array, partition_count: int, limit_bytes: int) -> list[EncodedBatch]:
         headers = None
         if piece.headers is not None:
-            headers = pa.array([encode_headers(each) for each in piece.headers], pa.binary())
+            headers = pa.array(arrow_encode.header_blocks(piece.headers), pa.binary())
         batches: list[EncodedBatch] = self._kernels.encode_columns(
             self._column(piece.keys),
             self._column(piece.values),
