@@ -197,13 +197,14 @@ def encode_record(
             key or b"",
             b"\1" if value is None else encode_varint(len(value)),
             value or b"",
-            _encode_headers(headers) if headers else b"\0",
+            encode_headers(headers) if headers else b"\0",
         )
     )
     return encode_varint(len(body)) + body
 
 
-def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """The count of headers and the headers, as they end a record."""
     parts = [encode_varint(len(headers))]
     for key, value in headers:
         key_bytes = key.encode("utf-8", "surrogateescape")
