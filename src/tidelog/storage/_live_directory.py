@@ -53,8 +53,10 @@ class LiveDirectory:
         self._high_watermarks.write_in(background, _high_watermarks(logs), done)
 
     def checkpoint_clean_points(self, logs: LogsByPartition, background: Background, done: Done) -> None:
-        """Write up to where each log is compacted."""
-        self._clean_points.write_in(background, _clean_points(logs), done)
+        """Write up to where each log is compacted, once there is one."""
+        clean_points = _clean_points(logs)
+        if clean_points or self._clean_points.written:
+            self._clean_points.write_in(background, clean_points, done)
 
     def forget(self, key: TopicPartition, logs: LogsByPartition, clean_point: int) -> None:
         """See to it, here and now, that no start offset or clean point of a deleted partition is on disk.

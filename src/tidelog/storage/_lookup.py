@@ -14,12 +14,17 @@ EARLIEST_TIMESTAMP: Final = -2
 
 
 def offset_for_timestamp(log: "Log", timestamp: int) -> TimestampOffset | None:
-    """The first record that is not older than `timestamp`, in the first segment that reaches it."""
+    """The first record that is not older than `timestamp`, in the first segment that has one.
+
+    A segment of which compaction has left nothing, or only batches without records, is as young as its file.
+    """
     log.write_staged()
     try:
         for segment in log.segments:
             if segment.largest_timestamp() >= timestamp:
-                return segment.find_by_timestamp(timestamp, log.log_start_offset, log.written_bytes(segment))
+                found = segment.find_by_timestamp(timestamp, log.log_start_offset, log.written_bytes(segment))
+                if found is not None:
+                    return found
     except OSError as error:
         raise log.fail(error) from error
     except CorruptRecordError as error:

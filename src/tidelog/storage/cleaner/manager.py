@@ -244,6 +244,8 @@ class LogCleaner:
             self.metrics.max_dirty_ratio = candidates[0].dirty_ratio if candidates else 0.0
             self.metrics.max_compaction_delay_ms = max((each.overdue_ms for each in candidates), default=0)
             self._forget_gone()
+            # Logs that were truncated have lowered theirs.
+            self._logs.checkpoint_clean_points()
         due = [each for each in candidates if each.is_due]
         for candidate in due:
             if self._may_clean(candidate.log):

@@ -188,6 +188,21 @@ def test_a_segment_of_which_nothing_is_left_becomes_empty(tmp_path: Path) -> Non
     assert fetched(log) == [Kept(1, K, b"2")]
 
 
+def test_a_search_by_time_goes_past_segments_of_which_nothing_is_left(tmp_path: Path) -> None:
+    """The file of such a segment is younger than any record; the record that is looked for lies behind it."""
+    log = make_log(tmp_path, segment_bytes=100)
+    append(log, (K, b"1" * 20), timestamp=1000)
+    append(log, (K, b"2" * 20), timestamp=2000)
+    append(log, (K, b"3" * 20), timestamp=3000)
+    log.update_config(LogConfig(cleanup_policy=("compact",), segment_bytes=14))
+    compact(log)
+    assert log.segments[0].size_bytes == 0
+    found = log.offset_for_timestamp(500)
+    assert found is not None
+    assert (found.offset, found.timestamp) == (2, 3000)
+    assert log.offset_for_timestamp(3001) is None
+
+
 def test_the_indexes_are_those_that_reading_the_segment_again_would_give(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     for number in range(40):
