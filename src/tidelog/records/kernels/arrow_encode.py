@@ -8,7 +8,7 @@ and the fields of the producer are left to whoever sends the batches.
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from tidelog.records._record import Headers, _encode_headers, encode_record
+from tidelog.records._record import Headers, encode_headers, encode_record
 from tidelog.records.batch import HEADER_BYTES
 from tidelog.records.bulk import BulkRecord, assemble_batch
 
@@ -40,7 +40,7 @@ def encode_rows(
 
 def header_blocks(rows: Sequence[Headers]) -> list[bytes]:
     """The headers of every row as they end a record: what the compiled kernel copies as it is."""
-    return [_encode_headers(headers) for headers in rows]
+    return [encode_headers(headers) for headers in rows]
 
 
 def _parts(records: list[BulkRecord], limit_bytes: int) -> list[list[BulkRecord]]:
