@@ -27,7 +27,8 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-_FIRST_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_FIRST_VERSION: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_NEVER: Final = 1 << 15
 _READ_COMMITTED: Final = 1
 _DEBUGGING_REPLICA: Final = -2
 
@@ -63,6 +64,9 @@ def _answer(
     try:
         if is_twice:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{topic}-{asked.partition_index} stands in the request twice")
+        timestamp = asked.timestamp
+        if timestamp < 0 < context.api_version < _FIRST_VERSION.get(timestamp, _NEVER):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} needs a newer version of ListOffsets")
         partition = context.node.replica_manager.partition(topic, asked.partition_index)
         if request.replica_id != _DEBUGGING_REPLICA:
             partition.check_readable(asked.current_leader_epoch)
@@ -72,9 +76,6 @@ def _answer(
             end_offset = _end_offset(partition, request.replica_id, 0)
             response.old_style_offsets = [min(offset, end_offset) for offset in found]
             return response
-        timestamp = asked.timestamp
-        if timestamp < 0 and context.api_version < _FIRST_VERSION.get(timestamp, 0):
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} needs a newer version of ListOffsets")
         response.timestamp, response.offset, response.leader_epoch = _find(partition, timestamp, request)
     except ApiError as error:
         response.error_code = error.code
