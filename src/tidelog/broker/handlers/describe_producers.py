@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.metadata.topic_names import check_topic_name
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -32,6 +33,7 @@ def handle(request: DescribeProducersRequest, context: Context) -> DescribeProdu
 def _describe(topic: str, index: int, context: Context) -> PartitionResponse:
     response = PartitionResponse(partition_index=index)
     try:
+        check_topic_name(topic)
         partition = context.node.replica_manager.partition(topic, index)
         partition.check_readable(-1)
         response.active_producers = [
