@@ -103,6 +103,24 @@ def test_the_record_with_the_largest_time(version: int, broker: Broker, topic: s
     assert (answer.offset, answer.timestamp) == (1, START_MS + 900)
 
 
+def test_of_records_stamped_on_arrival_the_last_has_the_largest_time(broker: Broker, make_topic: MakeTopic) -> None:
+    topic = make_topic(**{"message.timestamp.type": "LogAppendTime"})
+    with RawConnection(broker) as connection:
+        produce(connection, topic, batch(numbered(4)))
+    assert list_offsets(broker, topic, MAX_TIMESTAMP).offset == 3
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "version"), [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-6, 9)]
+)
+def test_a_question_that_a_version_does_not_know_is_unsupported(
+    timestamp: int, version: int, broker: Broker, topic: str
+) -> None:
+    """Whatever else is wrong with it."""
+    assert list_offsets(broker, topic, timestamp, version).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert list_offsets(broker, "missing", timestamp, version).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
 def test_an_empty_partition_has_no_largest_time(broker: Broker, topic: str) -> None:
     answer = list_offsets(broker, topic, MAX_TIMESTAMP)
     assert (answer.error_code, answer.offset, answer.timestamp) == (0, -1, -1)
