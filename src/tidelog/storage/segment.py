@@ -253,18 +253,13 @@ class Segment:
         return None
 
     def find_max_timestamp(self, end: int) -> TimestampOffset | None:
-        """The first record that carries the largest timestamp of the segment.
-
-        Records that were stamped on arrival all carry the same one; of these Kafka names the last of the batch.
-        """
+        """The first record that carries the largest timestamp of the segment."""
         timestamp = self.max_timestamp()
         if timestamp < 0:
             return None
         _, position = self.offset_index.lookup(self._max_timestamp_offset)
         for batch_position, header in iterate_headers(self.log_file, position, end):
             if header.max_timestamp == timestamp:
-                if header.is_log_append_time:
-                    return TimestampOffset(timestamp, header.last_offset, header.partition_leader_epoch)
                 return self._search_batch(batch_position, header, timestamp, self.base_offset)
         return None
 
