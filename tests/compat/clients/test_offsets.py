@@ -103,11 +103,11 @@ def test_the_record_with_the_largest_time(version: int, broker: Broker, topic: s
     assert (answer.offset, answer.timestamp) == (1, START_MS + 900)
 
 
-def test_of_records_stamped_on_arrival_the_last_has_the_largest_time(broker: Broker, make_topic: MakeTopic) -> None:
+def test_of_records_stamped_on_arrival_the_first_has_the_largest_time(broker: Broker, make_topic: MakeTopic) -> None:
     topic = make_topic(**{"message.timestamp.type": "LogAppendTime"})
     with RawConnection(broker) as connection:
         produce(connection, topic, batch(numbered(4)))
-    assert list_offsets(broker, topic, MAX_TIMESTAMP).offset == 3
+    assert list_offsets(broker, topic, MAX_TIMESTAMP).offset == 0
 
 
 @pytest.mark.parametrize(
