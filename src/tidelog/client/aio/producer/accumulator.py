@@ -26,6 +26,9 @@ from tidelog.records.batch import HEADER_BYTES
 NEVER: Final = 1 << 62
 """Milliseconds that do not pass."""
 
+_FIRST_RESERVE_BYTES: Final = 16 * 1024
+_SMALLEST_LIMIT_BYTES: Final = 512
+
 
 class PartitionQueue:
     """The batches of one partition: the first goes out next, the last may still be open."""
@@ -60,6 +63,7 @@ class Lane:
 
     __slots__ = (
         "available",
+        "batch_bytes_max",
         "last_used_ms",
         "partition_count",
         "queues",
@@ -82,6 +86,8 @@ class Lane:
         self.sticky_bytes = 0
         """What closed batches have brought there since it was chosen."""
         self.last_used_ms = 0
+        self.batch_bytes_max = 1 << 31
+        """Beneath what this topic has found too large."""
 
 
 class Ready(NamedTuple):
@@ -136,14 +142,31 @@ class Accumulator:
 
     def begin_batch(self, queue: PartitionQueue, record_bytes: int, now_ms: int) -> ProducerBatch | None:
         """A new open batch at the end of `queue`; None if there is not the memory for it."""
-        limit_bytes = max(self._ratio.uncompressed(self._batch_bytes) - HEADER_BYTES, record_bytes)
+        size_bytes = self._ratio.uncompressed(min(self._batch_bytes, self.lanes[queue.topic].batch_bytes_max))
+        most_bytes = max(size_bytes - HEADER_BYTES, record_bytes)
+        limit_bytes = min(most_bytes, max(_FIRST_RESERVE_BYTES, record_bytes))
         if not self._pool.reserve(limit_bytes):
             return None
         batch = ProducerBatch(queue.topic, queue.partition, now_ms, limit_bytes, self._codec, self._level)
+        batch.most_bytes = most_bytes
         batch.reserved_bytes = limit_bytes
         queue.open = batch
         self._enter(queue, batch)
         return batch
+
+    def widen(self, batch: ProducerBatch, record_bytes: int) -> bool:
+        """Make room for another record in an open batch, if it may grow and there is the memory for it.
+
+        Batches reserve memory as they grow: with thousands of partitions most of them never get full.
+        """
+        needed_bytes = batch.size_bytes + record_bytes
+        if needed_bytes > batch.most_bytes:
+            return False
+        wanted_bytes = min(max(batch.limit_bytes * 2, needed_bytes), batch.most_bytes)
+        if not self._pool.reserve(wanted_bytes - batch.limit_bytes):
+            return False
+        batch.limit_bytes = batch.reserved_bytes = wanted_bytes
+        return True
 
     def add_prebuilt(
         self, queue: PartitionQueue, data: bytes | bytearray | memoryview, record_count: int, now_ms: int
@@ -190,7 +213,7 @@ class Accumulator:
             return first.last_attempt_ms + self._retry_backoff.after(first.attempts) - now_ms
         is_due = (
             queue.open is not first
-            or first.size_bytes >= first.limit_bytes
+            or first.size_bytes >= first.most_bytes
             or self.is_flushing
             or self.is_closing
             or self._pool.waiting
@@ -269,8 +292,10 @@ class Accumulator:
     def divide(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Put smaller batches in the place of one that its topic found too large."""
         self._ratio.reset()
+        lane = self.lanes[batch.topic]
+        lane.batch_bytes_max = min(lane.batch_bytes_max, max(batch.encoded_bytes // 2, _SMALLEST_LIMIT_BYTES))
         parts = batch.split(self._batch_bytes)
-        queue = self.queue_of(batch)
+        queue = lane.queues[batch.partition]
         if self._book is not None and queue.sequences is not None:
             self._book.divided(queue.sequences, batch, parts)
         parts[0].reserved_bytes, batch.reserved_bytes = batch.reserved_bytes, 0

@@ -56,8 +56,8 @@ class ProducerBatch:
     __slots__ = (
         "attempts", "base_offset", "buffer", "callbacks", "codec", "created_ms", "encoded_bytes", "error",
         "has_one_timestamp", "is_done", "is_transactional", "last_attempt_ms", "leader_epoch", "level", "limit_bytes",
-        "log_append_time_ms", "partition", "parts", "raw_bytes", "record_count", "records", "reserved_bytes",
-        "size_bytes", "stamped", "state", "timestamps", "topic", "watchers",
+        "log_append_time_ms", "most_bytes", "partition", "parts", "raw_bytes", "record_count", "records",
+        "reserved_bytes", "size_bytes", "stamped", "state", "timestamps", "topic", "watchers",
     )
     # fmt: on
 
@@ -74,6 +74,8 @@ class ProducerBatch:
         self.partition = partition
         self.created_ms = created_ms
         self.limit_bytes = limit_bytes
+        """How large it may get now; `most_bytes` is how large at most, if there is the memory."""
+        self.most_bytes = limit_bytes
         self.codec = codec
         self.level = level
         self.records: list[BulkRecord] = []

@@ -125,7 +125,7 @@ class RecordSink:
         if queue is None:
             return Missing.METADATA
         batch = queue.open
-        if batch is None or batch.size_bytes + size > batch.limit_bytes:
+        if batch is None or not self._has_room(batch, size):
             if batch is not None and not had_turn:
                 return Missing.TURN
             batch = self._accumulator.begin_batch(queue, size, now_ms)
@@ -177,7 +177,7 @@ class RecordSink:
         is_spent = queue is None or queue.partition >= lane.partition_count
         if queue is not None and last is not None:
             is_open = queue.open is last
-            is_full = last.size_bytes + size > last.limit_bytes
+            is_full = is_open and not self._has_room(last, size)
             if is_full or not is_open:
                 lane.sticky_bytes += last.size_bytes
                 lane.sticky_batch = None
@@ -186,6 +186,9 @@ class RecordSink:
             queue = choose_sticky(lane, is_adaptive=self._settings.partitioner_adaptive_partitioning_enable)
             lane.sticky, lane.sticky_batch, lane.sticky_bytes = queue, queue.open, 0
         return queue
+
+    def _has_room(self, batch: ProducerBatch, size: int) -> bool:
+        return batch.size_bytes + size <= batch.limit_bytes or self._accumulator.widen(batch, size)
 
     def _too_large(self, topic: str, size: int) -> RecordTooLarge:
         name = "max.request.size" if self._record_bytes_max == self._settings.max_request_size else "buffer.memory"

@@ -141,6 +141,32 @@ def test_a_record_larger_than_a_batch_gets_a_batch_of_its_own_size() -> None:
     assert bench.add(b"next") is not batch
 
 
+def test_memory_is_reserved_as_a_batch_grows() -> None:
+    """With thousands of partitions most batches never get full, and must not hold memory as if they would."""
+    bench = Bench(1, batch_size=100_000, buffer_memory=60_000)
+    batch = bench.add(bytes(10_000))
+    assert bench.pool.free_bytes == 60_000 - 16 * 1024
+    assert bench.accumulator.widen(batch, 10_000)
+    assert bench.pool.free_bytes == 60_000 - 32 * 1024
+    assert not bench.accumulator.widen(batch, 80_000), "there is not the memory"
+    assert not bench.accumulator.widen(batch, 99_000), "that would be more than a batch"
+    bench.drain(0)
+    bench.accumulator.finish(batch)
+    assert bench.pool.free_bytes == 60_000
+
+
+def test_a_topic_that_found_a_batch_too_large_gets_smaller_ones() -> None:
+    bench = Bench(1, batch_size=4000)
+    for _ in range(30):
+        bench.add(bytes(100))
+    (batch,) = bench.drain(0)
+    parts = bench.accumulator.divide(batch)
+    while bench.queue().batches:
+        bench.drain(0)
+    assert bench.add(bytes(100)).most_bytes <= batch.encoded_bytes // 2
+    assert len(parts) >= 2
+
+
 def test_what_waits_too_long_is_taken_out() -> None:
     bench = Bench(1, batch_size=50, delivery_timeout_ms=30_000, request_timeout_ms=1000)
     old = bench.add(bytes(30), now_ms=0)

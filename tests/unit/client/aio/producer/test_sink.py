@@ -139,6 +139,15 @@ def test_batches_sent_early_do_not_move_the_partition_before_a_batch_is_through(
     assert len(visited) == 1
 
 
+def test_a_batch_on_its_way_takes_no_more_memory() -> None:
+    desk = Desk(1, 1, batch_size=100_000)
+    desk.place(bytes(10_000))
+    (sent,) = desk.bench.drain(10)
+    desk.bench.accumulator.finish(sent)
+    desk.place(bytes(60_000))
+    assert sent.reserved_bytes == 0
+
+
 def test_a_sticky_partition_that_is_gone_is_left() -> None:
     desk = Desk(1, 1)
     desk.bench.lane.sticky = desk.bench.queue(1)
