@@ -4,7 +4,8 @@
 
 One broker in a process of its own, one topic with 8-byte keys and 100-byte values. Every client reads the same topic
 from its beginning, and writes the same records to a topic of its own, one client after another, round after round.
-Reading counts what arrives in the form the client gives to an application; writing ends with all records acknowledged
+Reading counts what arrives in the form the client gives to an application, from the first records on, so that no
+client's way to its first fetch is counted; writing ends with all records acknowledged
 (acks=all). The best round of each client counts, as the others had neighbours. The kernels are called once before, so
 that no compilation is measured.
 """
@@ -47,17 +48,23 @@ def _partitions(servers: str, topic: str) -> int:
         return producer.partitions_for(topic)
 
 
+def _rate(read: Callable[[], int], count: int) -> float:
+    """Records a second of a reader that returns how many came, from the first that came to the last of `count`."""
+    first = seen = read()
+    started = time.perf_counter()
+    while seen < count:
+        rows = read()
+        assert rows, f"{seen} of {count} records came"
+        seen += rows
+    return (seen - first) / (time.perf_counter() - started)
+
+
 def read_arrow(servers: str, topic: str, count: int) -> float:
-    """Seconds that `poll_arrow` takes, first record to last."""
+    """Records a second of `poll_arrow`."""
     partitions = _partitions(servers, topic)
     with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, index) for index in range(partitions)])
-        seen, started = 0, time.perf_counter()
-        while seen < count:
-            rows = consumer.poll_arrow(_IDLE_S).num_rows
-            assert rows, f"{seen} of {count} records came"
-            seen += rows
-        return time.perf_counter() - started
+        return _rate(lambda: consumer.poll_arrow(_IDLE_S).num_rows, count)
 
 
 def read_confluent(servers: str, topic: str, count: int) -> float:
@@ -77,12 +84,12 @@ def read_confluent(servers: str, topic: str, count: int) -> float:
     )
     try:
         consumer.assign([ck.TopicPartition(topic, index, 0) for index in range(_partitions(servers, topic))])
-        seen, started = 0, time.perf_counter()
-        while seen < count:
+
+        def read() -> int:
             messages = consumer.consume(10_000, _IDLE_S)
-            assert messages, f"{seen} of {count} records came"
-            seen += sum(1 for message in messages if message.value() is not None and message.key() is not None)
-        return time.perf_counter() - started
+            return sum(1 for message in messages if message.value() is not None and message.key() is not None)
+
+        return _rate(read, count)
     finally:
         consumer.close()
 
@@ -94,18 +101,18 @@ def read_kafka_python(servers: str, topic: str, count: int) -> float:
     consumer = kafka.KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest", enable_auto_commit=False)
     try:
         consumer.assign([kafka.TopicPartition(topic, index) for index in range(_partitions(servers, topic))])
-        seen, started = 0, time.perf_counter()
-        while seen < count:
+
+        def read() -> int:
             polled = consumer.poll(timeout_ms=int(_IDLE_S * 1000), max_records=10_000)
-            assert polled, f"{seen} of {count} records came"
-            seen += sum(map(len, polled.values()))
-        return time.perf_counter() - started
+            return sum(map(len, polled.values()))
+
+        return _rate(read, count)
     finally:
         consumer.close()
 
 
 def write_arrow(table: pa.Table, codec: str) -> Run:
-    """Seconds until a table is acknowledged."""
+    """Rows a second of `send_arrow`, to the last acknowledgement."""
 
     def run(servers: str, topic: str, count: int) -> float:
         rows = table.slice(0, count)
@@ -113,7 +120,7 @@ def write_arrow(table: pa.Table, codec: str) -> Run:
             producer.partitions_for(topic)
             started = time.perf_counter()
             producer.send_arrow(rows, topic=topic).result()
-            return time.perf_counter() - started
+            return count / (time.perf_counter() - started)
 
     return run
 
@@ -146,7 +153,7 @@ def write_confluent(records: Sequence[tuple[bytes, bytes]], codec: str) -> Run:
                 except BufferError:
                     producer.poll(0.01)
         assert producer.flush(120) == 0
-        return time.perf_counter() - started
+        return count / (time.perf_counter() - started)
 
     return run
 
@@ -167,9 +174,9 @@ def write_kafka_python(records: Sequence[tuple[bytes, bytes]], codec: str) -> Ru
         for key, value in records[:count]:
             producer.send(topic, value, key)
         producer.flush()
-        seconds = time.perf_counter() - started
+        rate = count / (time.perf_counter() - started)
         producer.close()
-        return seconds
+        return rate
 
     return run
 
@@ -184,7 +191,7 @@ def measure(broker: Broker, clients: Mapping[str, Run], count: int, rounds: int,
                 target = f"written-{turn}-{index}"
                 broker.create_topic(target, partitions=2)
             share = count // _SLOW_SHARE if name == "kafka-python" else count
-            best[name] = max(best[name], share / run(broker.bootstrap_servers, target, share))
+            best[name] = max(best[name], run(broker.bootstrap_servers, target, share))
     return best
 
 
@@ -208,7 +215,7 @@ def main() -> None:
     with Broker(process=True) as broker:
         broker.create_topic("read", partitions=2)
         write_arrow(table, options.codec)(broker.bootstrap_servers, "read", options.records)
-        read_arrow(broker.bootstrap_servers, "read", 1)
+        read_arrow(broker.bootstrap_servers, "read", options.records)
         readers = {"poll_arrow": read_arrow, "confluent-kafka": read_confluent, "kafka-python": read_kafka_python}
         show("reading", measure(broker, readers, options.records, options.rounds, "read"))
         writers = {
