@@ -118,7 +118,9 @@ def _check_thread_counts(before: BrokerConfig, after: BrokerConfig) -> None:
         field = BrokerConfig.settings[name].field
         old, new = getattr(before, field), getattr(after, field)
         problem = None
-        if new < old // 2:
+        if new < 1 and new != old:
+            problem = "value should be at least 1"
+        elif new < old // 2:
             problem = f"value should be at least half the current value {old}"
         elif new > old * 2:
             problem = f"value should not be greater than double the current value {old}"
