@@ -18,6 +18,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "topic": "tidelog.cli.topic",
     "produce": "tidelog.cli.produce",
     "consume": "tidelog.cli.consume",
+    "group": "tidelog.cli.group",
     "export": "tidelog.cli.export",
     "import": "tidelog.cli.import_",
     "offsets": "tidelog.cli.offsets",

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -20,6 +20,7 @@ from tidelog.cli._options import (
 )
 from tidelog.cli._output import bytes_for_json, print_json_lines
 from tidelog.cli._verbs import verb
+from tidelog.cli.group_records import Formatter, write_formatted
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.client.reader import Fetched, RecordReader
@@ -68,23 +69,54 @@ def consume(
     print_offset: Annotated[bool, typer.Option("--print-offset", help="Show the offset.")] = False,
     print_partition: Annotated[bool, typer.Option("--print-partition", help="Show the partition.")] = False,
     key_separator: Annotated[str, typer.Option(help="Between the parts of a line.", show_default="a tab")] = "\t",
+    group: Annotated[str | None, typer.Option(help="Read as a member of this group, and commit what was read.")] = None,
+    formatter: Annotated[
+        Formatter | None, typer.Option(help="For __consumer_offsets: show committed offsets, or groups.")
+    ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Print the records of a topic, a line each."""
     shown = Shown(print_timestamp, print_partition, print_offset, print_headers, print_key, key_separator.encode())
+    write = _writer(topic, shown, formatter, output)
+    if group is not None:
+        if partition or offset != "latest" or until_end:
+            raise CommandError("with --group, leave out --partition, --offset and --until-end: the group decides")
+        from tidelog.cli.group._client import client_settings
+        from tidelog.cli.group_consume import read_as_member
+
+        settings = {
+            "group.id": group,
+            "auto.offset.reset": "earliest" if from_beginning else "latest",
+            "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+        }
+        connection = client_settings(bootstrap_server, command_config)
+        for records in read_as_member(connection | settings, topic, max_messages, timeout):
+            write(records)
+        return
     with connect(bootstrap_server, command_config) as cluster:
         partitions = partitions_or_all(cluster, topic, partition)
         starts = start_offsets(cluster, topic, partitions, "earliest" if from_beginning else offset)
         ends = _latest(cluster, topic, partitions, read_committed) if until_end else None
         reader = RecordReader(cluster, topic, starts, read_committed=read_committed)
         for records in read_in_chunks(reader, ends, timeout, max_messages):
-            if output is Format.JSON:
-                print_json_lines(as_json(topic, fetched) for fetched in records)
-            else:
-                sys.stdout.buffer.write(b"".join(as_line(fetched, shown) for fetched in records))
-            sys.stdout.flush()
+            write(records)
+
+
+def _writer(topic: str, shown: Shown, formatter: Formatter | None, output: Format) -> Callable[[list[Fetched]], None]:
+    """What puts the records of one poll on stdout, in one write."""
+    if formatter is not None:
+        return lambda records: write_formatted([fetched.record for fetched in records], formatter, output)
+
+    def write(records: list[Fetched]) -> None:
+        if output is Format.JSON:
+            print_json_lines(as_json(topic, fetched) for fetched in records)
+        else:
+            sys.stdout.buffer.write(b"".join(as_line(fetched, shown) for fetched in records))
+        sys.stdout.flush()
+
+    return write
 
 
 def start_offsets(cluster: ClusterClient, topic: str, partitions: list[int], where: str) -> dict[int, int]:

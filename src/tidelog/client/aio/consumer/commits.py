@@ -15,7 +15,7 @@ from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
-from tidelog.client.errors import BrokerUnavailable, DeadlinePassed
+from tidelog.client.errors import BrokerUnavailable, DeadlinePassed, InvalidReply
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse
@@ -160,13 +160,19 @@ class OffsetCommits:
         told = reply.groups[0] if reply.groups else reply
         self._check(told.error_code, "committed offsets")
         found: dict[TopicPartition, OffsetAndMetadata] = {}
+        unanswered = set(partitions)
         for topic in told.topics:
             for each in topic.partitions:
                 self._check(each.error_code, f"{topic.name}-{each.partition_index}")
+                partition = TopicPartition(topic.name, each.partition_index)
+                unanswered.discard(partition)
                 if each.committed_offset >= 0:
-                    found[TopicPartition(topic.name, each.partition_index)] = OffsetAndMetadata(
+                    found[partition] = OffsetAndMetadata(
                         each.committed_offset, each.metadata or "", each.committed_leader_epoch
                     )
+        if unanswered:
+            # Taken for "nothing committed", this would send the group back to where its reset policy says.
+            raise InvalidReply(f"the coordinator said nothing of {', '.join(map(str, sorted(unanswered)))}")
         return found
 
     def _fetch_request(self, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:

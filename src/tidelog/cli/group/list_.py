@@ -1,0 +1,41 @@
+"""`tidelog group list`."""
+
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
+from tidelog.cli._output import print_json, print_line, print_table
+from tidelog.cli.group._client import connect_admin
+
+EXAMPLE: Final = "tidelog group list --state stable"
+
+
+def list_groups(
+    state: Annotated[
+        list[str] | None, typer.Option(help="Only groups in this state; may be repeated.", show_default="any")
+    ] = None,
+    type_: Annotated[
+        list[str] | None, typer.Option("--type", help="Only groups of this type: classic or consumer.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show state, type and protocol, too.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """List the groups of a cluster."""
+    with connect_admin(bootstrap_server, command_config) as admin:
+        groups = admin.list_groups(states=[each.capitalize() for each in state or ()], types=type_ or ())
+    if output is Format.JSON:
+        print_json(
+            [
+                {"group": each.group_id, "state": each.state, "type": each.type, "protocol_type": each.protocol_type}
+                for each in groups
+            ]
+        )
+    elif verbose or state or type_:
+        rows = [(each.group_id, each.state, each.type, each.protocol_type) for each in groups]
+        print_table(("GROUP", "STATE", "TYPE", "PROTOCOL"), rows)
+    else:
+        for each in groups:
+            print_line(each.group_id)

@@ -1,0 +1,46 @@
+"""`tidelog consume --group`: records as a member of a group gets them."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, TimestampType
+from tidelog.client.consumer import Consumer
+from tidelog.client.reader import Fetched
+from tidelog.records.batch import Record
+
+_POLL_S: Final = 0.25
+
+
+def read_as_member(
+    settings: Mapping[str, Any], topic: str, most: int | None, timeout_s: float | None
+) -> Iterator[list[Fetched]]:
+    """What each poll brings, until `most` records came or none did for `timeout_s`. In the end it is committed."""
+    with Consumer(settings) as consumer:
+        consumer.subscribe([topic])
+        count = 0
+        idle_since = time.monotonic()
+        while True:
+            records = consumer.poll(_POLL_S)
+            if records:
+                taken = list(records)[: None if most is None else most - count]
+                count += len(taken)
+                yield [_fetched(record) for record in taken]
+                idle_since = time.monotonic()
+                if count == most:
+                    _give_back(consumer, records, len(taken))
+                    return
+            elif timeout_s is not None and time.monotonic() - idle_since >= timeout_s:
+                return
+
+
+def _give_back(consumer: Consumer, records: ConsumerRecords, taken: int) -> None:
+    """Let the group read again, later, what came and was not wanted any more."""
+    left = list(records)[taken:]
+    for record in reversed(left):
+        consumer.seek(record.topic_partition, record.offset)
+
+
+def _fetched(record: ConsumerRecord) -> Fetched:
+    plain = Record(record.offset, record.timestamp, record.key, record.value, record.headers)
+    return Fetched(record.partition, plain, record.timestamp_type is TimestampType.LOG_APPEND_TIME)
