@@ -64,15 +64,15 @@ BROKEN_BATCHES: dict[str, tuple[bytes | None, ErrorCode]] = {
     "a wrong byte": (good_batch()[:-2] + b"w\x00", ErrorCode.CORRUPT_MESSAGE),
     "a length beyond the end": (patched(8, ">i", 1_000_000), ErrorCode.INVALID_RECORD),
     "a length of two billion": (patched(8, ">i", 2**31 - 1), ErrorCode.INVALID_RECORD),
-    "a negative length": (patched(8, ">i", -1), ErrorCode.INVALID_RECORD),
-    "a length of zero": (patched(8, ">i", 0), ErrorCode.INVALID_RECORD),
+    "a negative length": (patched(8, ">i", -1), ErrorCode.CORRUPT_MESSAGE),
+    "a length of zero": (patched(8, ">i", 0), ErrorCode.CORRUPT_MESSAGE),
     "an unknown codec": (sealed(b"xxxx", attributes=7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "a negative count": (sealed(b"", count=-1), ErrorCode.INVALID_RECORD),
     "no records": (sealed(b"", count=0), ErrorCode.INVALID_RECORD),
     "a count of two billion": (sealed(b"", count=2**31 - 1, last_delta=0), ErrorCode.INVALID_RECORD),
     "more offsets than records": (sealed(b"\x00", count=1, last_delta=10), ErrorCode.INVALID_RECORD),
     "a base offset": (patched(0, ">q", 42), ErrorCode.INVALID_RECORD),
-    "an unknown magic": (patched(16, ">b", 3), ErrorCode.INVALID_RECORD),
+    "an unknown magic": (patched(16, ">b", 3), ErrorCode.CORRUPT_MESSAGE),
     "an old magic": (patched(16, ">b", 1), ErrorCode.INVALID_RECORD),
     "the bit of a control batch": (sealed(b"\x00", attributes=0x20), ErrorCode.INVALID_RECORD),
     "two batches": (good_batch() * 2, ErrorCode.INVALID_RECORD),
@@ -130,10 +130,9 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(broker: Broker, topic: str
     assert len(payload) < 1_000_000
     with siege(broker, growth_bytes_max=100 << 20):
         for _ in range(3):
-            assert answers(broker, topic, sealed(payload, attributes=codec)) == [
-                ErrorCode.CORRUPT_MESSAGE,
-                ErrorCode.NONE,
-            ]
+            first, second = answers(broker, topic, sealed(payload, attributes=codec))
+            assert first in REFUSED
+            assert second is ErrorCode.NONE
 
 
 def gzip_bomb() -> bytes:
