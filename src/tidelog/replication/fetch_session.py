@@ -149,7 +149,7 @@ class FetchSessionCache:
         ]
         if len(wanted) > 1:
             wanted = _each_once(wanted)
-        if epoch == FINAL_EPOCH or not wanted:
+        if epoch == FINAL_EPOCH:
             return FetchContext(wanted)
         return FetchContext(wanted, self._create(spans, uses_topic_ids, resolve, len(wanted), now_ms))
 
