@@ -1,5 +1,6 @@
 """Incremental fetch sessions (KIP-227) with topics by id (KIP-516), as modern consumers hold them."""
 
+import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -124,9 +125,14 @@ def test_a_session_ends_with_its_last_epoch(session: Session) -> None:
     assert session.fetch().error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+def test_a_session_may_begin_without_partitions(broker: Broker, connection: RawConnection, topic: str) -> None:
+    session = Session(connection, topic, 12)
+    assert session.fetch().session_id > 0
+    assert list(partitions(session.fetch({0: 0}))) == [0]
+
+
 def test_a_waiting_session_wakes(session: Session, broker: Broker, topic_name: str) -> None:
     """Only the partition that has something is in the answer."""
-    import threading
 
     def write() -> None:
         with RawConnection(broker) as writer:
