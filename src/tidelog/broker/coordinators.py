@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,31 +21,43 @@ _SLICE_SECONDS: Final = 0.004
 
 
 class Reply:
-    """Takes the outcome of one request; `result` is there at once or a future."""
+    """Takes the outcome of one request and makes its response, now or later.
 
-    __slots__ = ("_future", "_outcome", "_shape")
+    One that comes later goes to whoever asked with `then`, within the very turn in which it became true; those who
+    collect several of them may await it instead.
+    """
+
+    __slots__ = ("_response", "_shape", "_then")
 
     def __init__(self, shape: Callable[[Any], Any]) -> None:
         self._shape = shape
-        self._outcome: Any = None
-        self._future: asyncio.Future[Any] | None = None
+        self._response: Any = None
+        self._then: Callable[[Any], None] | None = None
 
     def __call__(self, outcome: Any) -> None:
-        shaped = self._shape(outcome)
-        if self._future is None:
-            self._outcome = shaped
-        elif not self._future.done():
-            self._future.set_result(shaped)
+        self._response = self._shape(outcome)
+        if self._then is not None:
+            self._then(self._response)
 
     @property
     def is_there(self) -> bool:
-        return self._outcome is not None
+        return self._response is not None
 
     def result(self) -> Any:
-        if self._outcome is not None:
-            return self._outcome
-        self._future = asyncio.get_running_loop().create_future()
-        return self._future
+        """The response, or this reply itself as long as there is none."""
+        return self if self._response is None else self._response
+
+    def then(self, callback: Callable[[Any], None]) -> None:
+        """Call `callback` with the response as soon as it is there. One may wait."""
+        assert self._response is None, "there is nothing to wait for"
+        self._then = callback
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if self._response is None:
+            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            self.then(lambda response: None if future.done() else future.set_result(response))
+            yield from future
+        return self._response
 
 
 class ShardLoader:

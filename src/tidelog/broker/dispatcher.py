@@ -14,6 +14,7 @@ from struct import Struct, error
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.context import Context
+from tidelog.broker.coordinators import Reply
 from tidelog.broker.metadata_errors import storage_error
 from tidelog.broker.routes import Message, Route, request_name
 from tidelog.metadata.errors import StoreUnavailableError
@@ -96,13 +97,17 @@ class Dispatcher:
             response = route.handle(request, context)
         except Exception as cause:
             response = self._error_response(route, cause)
+        if type(response) is Reply:
+            response.then(lambda message: self._answer_late(route, slot, version, header.correlation_id, message))
+            # It may wait for long, a JoinGroup for all other members: it must not stand in their way.
+            slot.park()
+            return
         if isinstance(response, Awaitable):
             task = asyncio.get_running_loop().create_task(
                 self._answer_later(route, slot, version, header.correlation_id, response)
             )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            # It may wait for long, a JoinGroup for all other members: it must not stand in their way.
             slot.park()
             return
         self._answer(route, slot, version, header.correlation_id, response)
@@ -115,7 +120,16 @@ class Dispatcher:
                 message = await response
             except Exception as cause:
                 message = self._error_response(route, cause)
-            self._answer(route, slot, version, correlation_id, message)
+        except Exception:
+            logger.exception("closing %s: its request failed", slot.connection.address)
+            slot.connection.close()
+        else:
+            self._answer_late(route, slot, version, correlation_id, message)
+
+    def _answer_late(self, route: Route, slot: Slot, version: int, correlation_id: int, response: Message) -> None:
+        """Answer in somebody else's turn, whom no mistake in this answer may disturb."""
+        try:
+            self._answer(route, slot, version, correlation_id, response)
         except Exception:
             logger.exception("closing %s: its request failed", slot.connection.address)
             slot.connection.close()

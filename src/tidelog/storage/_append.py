@@ -5,10 +5,12 @@ their transaction markers, batches that will be refused, and what followers fetc
 `UnifiedLog.append`: check, assign offsets, check the producer, roll, account, stage.
 """
 
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from tidelog.config import LogConfig
 from tidelog.records.batch import (
+    CODEC_MASK,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     NO_TIMESTAMP,
@@ -42,6 +44,7 @@ _EXPANDED_BYTES_MAX: Final = 32 << 20
 _EXPANSION_MAX: Final = 8
 """How far a batch may expand where it must be looked at: producers limit it before compression, too, bombs do not."""
 _SEQUENCE_MASK: Final = 0x7FFF_FFFF
+_OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
 _REFUSALS: Final[dict[type[Exception], ErrorCode]] = {
     CorruptRecordError: ErrorCode.CORRUPT_MESSAGE,
     RecordTooLargeError: ErrorCode.MESSAGE_TOO_LARGE,
@@ -117,6 +120,47 @@ def append_checked(
         log.log_start_offset,
         validated.record_count,
         len(batch),
+        False,
+    )
+
+
+def append_own(log: "Log", records: memoryview, leader_epoch: int, now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
+    """Append a batch that this broker has just built, a coordinator's or a marker: there is little to be checked.
+
+    Whatever the topic's configuration would change about it takes the long way.
+    """
+    log.check_usable()
+    size = len(records)
+    rules = log.rules
+    built = read_header(records) if size >= HEADER_BYTES else None
+    if (
+        built is None
+        or built.size_bytes != size
+        or size > min(rules.max_message_bytes, rules.segment_bytes)
+        or rules.timestamp_type is not TimestampType.CREATE_TIME
+        or not (rules.codec is None or built.attributes & CODEC_MASK == rules.codec or built.is_control)
+    ):
+        return append_checked(log, records, leader_epoch, now_ms, origin)
+    first_offset = log.log_end_offset
+    header = BatchHeader(first_offset, built.batch_length, leader_epoch, *built[3:])
+    if header.producer_id >= 0:
+        check_producer(log, header, origin, None)
+    marker = _marker_of(log, header, records, origin)
+    last_offset = first_offset + header.last_offset_delta
+    log.roll_if_due(header.max_timestamp, last_offset, size, now_ms)
+    if leader_epoch != log.leader_epochs.latest_epoch:
+        log.leader_epochs.assign(leader_epoch, first_offset)
+    _OFFSET_LENGTH_EPOCH.pack_into(records, 0, first_offset, header.batch_length, leader_epoch)
+    _account(log, header, marker, now_ms)
+    log.stage(records, last_offset + 1)
+    return LogAppendInfo(
+        first_offset,
+        last_offset,
+        header.max_timestamp,
+        NO_TIMESTAMP,
+        log.log_start_offset,
+        header.record_count,
+        size,
         False,
     )
 

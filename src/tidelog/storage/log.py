@@ -182,6 +182,8 @@ class Log:
             records = memoryview(records)
         size = len(records)
         if size < HEADER_BYTES or origin is not _CLIENT or not self._fast_path:
+            if origin is AppendOrigin.COORDINATOR:
+                return _append.append_own(self, records, leader_epoch, now_ms, origin)
             return _append.append_checked(self, records, leader_epoch, now_ms, origin, guard)
         header = _unpack_header(records)
         base, length, _, magic, crc, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header

@@ -146,13 +146,13 @@ class ProducerStateManager:
         self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int
     ) -> VerificationGuard:
         """What a batch of a transaction must be appended with: `OPEN`, or a guard once its coordinator agrees."""
-        if self._has_open_transaction(producer_id, producer_epoch):
+        if self.has_open_transaction(producer_id, producer_epoch):
             return OPEN
         return self.verifications.begin(producer_id, producer_epoch, sequence, now_ms)
 
     def is_verified(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
         """Whether a batch may be appended with `guard` as things are: a marker may have come since it was given."""
-        if self._has_open_transaction(producer_id, producer_epoch):
+        if self.has_open_transaction(producer_id, producer_epoch):
             return True
         return guard is not OPEN and self.verifications.is_current(producer_id, guard)
 
@@ -168,7 +168,8 @@ class ProducerStateManager:
                 f"but {guard.lowest_sequence} comes first in its transaction",
             )
 
-    def _has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a batch of this producer would go on with a transaction that its coordinator knows of."""
         entry = self.producers.get(producer_id)
         return entry is not None and entry.transaction_first_offset >= 0 and entry.producer_epoch == producer_epoch
 

@@ -103,7 +103,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(
         producer.begin()
         producer.send(topic, 0, b"again")
         producer.commit()
-    assert rpc.read(topic) == [b"again"]
+    until(lambda: rpc.read(topic) == [b"again"])
 
 
 def test_offsets_travel_with_the_transaction(
@@ -121,7 +121,7 @@ def test_offsets_travel_with_the_transaction(
         producer.send_offset(group, topic, 0, 9)
         producer.abort()
         until(lambda: rpc.offset_of(group, (topic, 0), require_stable=True) == (ErrorCode.NONE, 5))
-    assert rpc.read(topic) == [b"1"]
+    until(lambda: rpc.read(topic) == [b"1"])
 
 
 def test_many_transactions_follow_each_other(client: Client, servers: str, rpc: Rpc, topic: str, name: str) -> None:
@@ -130,4 +130,4 @@ def test_many_transactions_follow_each_other(client: Client, servers: str, rpc: 
             producer.begin()
             producer.send(topic, 0, b"%d" % number)
             producer.commit()
-    assert rpc.read(topic) == [b"%d" % number for number in range(20)]
+    until(lambda: rpc.read(topic) == [b"%d" % number for number in range(20)])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.group_coordinator import OFFSETS_TOPIC
 from tidelog.broker.handlers._transactions import code_of, told
+from tidelog.coordination import ProducerEpoch
 from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ _FENCED_SINCE: Final = 2
 
 def handle(request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsToTxnResponse:
     """The group itself is not asked: it will be when the offsets come."""
-    from tidelog.coordination import ProducerEpoch
-
     node = context.node
     name = request.transactional_id
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)

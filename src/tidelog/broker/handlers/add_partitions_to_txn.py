@@ -5,11 +5,13 @@ Clients send versions 0 to 3. Brokers send 4 and newer, to verify a transactiona
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from tidelog.broker.coordinators import Reply
 from tidelog.broker.handlers._transactions import TopicPartition, code_of, partitions_by_topic, partitions_of, told
+from tidelog.coordination import ProducerEpoch
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -27,6 +29,7 @@ _SEVERAL_FROM: Final = 4
 _FENCED_SINCE: Final = 2
 
 Codes = Mapping[TopicPartition, ErrorCode]
+T = TypeVar("T")
 
 
 def handle(
@@ -41,53 +44,42 @@ def handle(
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    result = _add(transaction, context)
-    if isinstance(result, AddPartitionsToTxnResult):
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
-    return _only(result)
-
-
-async def _only(result: Awaitable[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(await result).topic_results)
+    return _add(
+        transaction, context, lambda codes: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topics(codes))
+    )
 
 
 async def _handle_several(request: AddPartitionsToTxnRequest, context: Context) -> AddPartitionsToTxnResponse:
     results = [
-        _verify(transaction, context) if transaction.verify_only else _add(transaction, context)
+        (_verify if transaction.verify_only else _add)(transaction, context, partial(_result, transaction))
         for transaction in request.transactions
     ]
     return AddPartitionsToTxnResponse(
-        results_by_transaction=[await result if isinstance(result, asyncio.Future) else result for result in results]
+        results_by_transaction=[await result if isinstance(result, Reply) else result for result in results]
     )
 
 
-def _add(transaction: AddPartitionsToTxnTransaction, context: Context) -> AddPartitionsToTxnResult:
-    from tidelog.coordination import ProducerEpoch
-
+def _add(transaction: AddPartitionsToTxnTransaction, context: Context, shape: Callable[[Codes], T]) -> T:
     name = transaction.transactional_id
     partitions = partitions_of(transaction.topics)
     refused = _unknown(partitions, context)
     if refused:
-        return _result(name, {entry: refused.get(entry, ErrorCode.OPERATION_NOT_ATTEMPTED) for entry in partitions})
+        return shape({entry: refused.get(entry, ErrorCode.OPERATION_NOT_ATTEMPTED) for entry in partitions})
     producer = ProducerEpoch(transaction.producer_id, transaction.producer_epoch)
     return context.node.transactions.call(
         "partitions",
         name,
         lambda shard, now_ms: shard.add_partitions(name, producer, partitions, now_ms),
-        lambda outcome: _result(
-            name, dict.fromkeys(partitions, told(code_of(outcome), context.api_version, _FENCED_SINCE))
-        ),
+        lambda outcome: shape(dict.fromkeys(partitions, told(code_of(outcome), context.api_version, _FENCED_SINCE))),
     )
 
 
-def _verify(transaction: AddPartitionsToTxnTransaction, context: Context) -> AddPartitionsToTxnResult:
-    from tidelog.coordination import ProducerEpoch
-
+def _verify(transaction: AddPartitionsToTxnTransaction, context: Context, shape: Callable[[Codes], T]) -> T:
     found: list[Codes] = []
     partitions = partitions_of(transaction.topics)
     producer = ProducerEpoch(transaction.producer_id, transaction.producer_epoch)
     context.node.transactions.verify(transaction.transactional_id, producer, partitions, found.append)
-    return _result(transaction.transactional_id, found[0])
+    return shape(found[0])
 
 
 def _unknown(partitions: list[TopicPartition], context: Context) -> Codes:
@@ -101,17 +93,18 @@ def _unknown(partitions: list[TopicPartition], context: Context) -> Codes:
     return unknown
 
 
-def _result(transactional_id: str, codes: Codes) -> AddPartitionsToTxnResult:
-    return AddPartitionsToTxnResult(
-        transactional_id=transactional_id,
-        topic_results=[
-            AddPartitionsToTxnTopicResult(
-                name=topic,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-                    for index, code in partitions
-                ],
-            )
-            for topic, partitions in partitions_by_topic(codes).items()
-        ],
-    )
+def _result(transaction: AddPartitionsToTxnTransaction, codes: Codes) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=_topics(codes))
+
+
+def _topics(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+                for index, code in partitions
+            ],
+        )
+        for topic, partitions in partitions_by_topic(codes).items()
+    ]

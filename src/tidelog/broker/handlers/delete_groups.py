@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from tidelog.broker.coordinators import Reply
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
     """Ask the coordinator of each group; a group named twice is deleted once."""
     deletions = [_delete(group_id, context) for group_id in dict.fromkeys(request.groups_names)]
-    results = [await found if isinstance(found, asyncio.Future) else found for found in deletions]
+    results = [await found if isinstance(found, Reply) else found for found in deletions]
     return DeleteGroupsResponse(results=results)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._transactions import code_of, told
+from tidelog.coordination import ProducerEpoch
 from tidelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ _FENCED_SINCE: Final = 2
 
 def handle(request: EndTxnRequest, context: Context) -> EndTxnResponse:
     """Markers are written after the answer; until all are, the next transaction is told to wait."""
-    from tidelog.coordination import ProducerEpoch
-
     name = request.transactional_id
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
     return context.node.transactions.call(

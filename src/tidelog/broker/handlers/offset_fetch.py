@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from tidelog.broker.coordinators import Reply
 from tidelog.coordination import Decision
 from tidelog.groups import PartitionOffset
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -76,7 +76,7 @@ async def _handle_several(request: OffsetFetchRequest, context: Context) -> Offs
     groups = []
     for group in request.groups:
         found = _fetch_group(group, request.require_stable, context)
-        groups.append(await found if isinstance(found, asyncio.Future) else found)
+        groups.append(await found if isinstance(found, Reply) else found)
     return OffsetFetchResponse(groups=groups)
 
 

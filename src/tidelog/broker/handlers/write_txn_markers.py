@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from tidelog.broker.transaction_markers import write_marker
+from tidelog.coordination import ProducerEpoch
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -31,9 +33,6 @@ def _write(
     marker: WritableTxnMarker, context: Context, pending: list[asyncio.Future[ErrorCode]]
 ) -> WritableTxnMarkerResult:
     """Stage the markers of one producer; its result is filled when what is `pending` is done."""
-    from tidelog.broker.transaction_markers import write_marker
-    from tidelog.coordination import ProducerEpoch
-
     producer = ProducerEpoch(marker.producer_id, marker.producer_epoch)
     result = WritableTxnMarkerResult(producer_id=marker.producer_id)
     loop = asyncio.get_running_loop()
