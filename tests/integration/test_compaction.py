@@ -276,7 +276,7 @@ def test_nothing_is_lost_when_a_broker_is_killed_while_it_cleans(tmp_path: Path)
     with Broker({"log.cleaner.backoff.ms": 50}, process=True, data_dir=tmp_path) as killed:
         killed.create_topic("k", config={**QUICK, "segment.bytes": 30_000, "file.delete.delay.ms": 0})
         writer = Writer(killed, "k")
-        for round_number in range(6):
+        for round_number in range(4):
             writer.write(1500, keys=100)
             time.sleep(0.07 * round_number)  # a moment of the cleaner's life, not a wait for something
             killed.kill()

@@ -10,17 +10,18 @@ A log that cannot be cleaned is said, counted and left alone until the broker st
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from tidelog.storage._background import Background
 from tidelog.storage._files import sync_path
 from tidelog.storage.checkpoints import TopicPartition
+from tidelog.storage.cleaner._contracts import CleanableLogs, Cleaning, Worker
 from tidelog.storage.cleaner._planning import CleanerConfig as CleanerConfig
 from tidelog.storage.cleaner._planning import job_for
+from tidelog.storage.cleaner._scan import Scan
 from tidelog.storage.cleaner.jobs import (
     IO,
-    CleanJob,
     Event,
     GroupCleaned,
     JobDone,
@@ -39,7 +40,6 @@ from tidelog.storage.cleaner.swap import (
 )
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
-from tidelog.storage.segment import Segment
 from tidelog.timing import Clock, Scheduler
 
 logger = logging.getLogger(__name__)
@@ -47,52 +47,8 @@ logger = logging.getLogger(__name__)
 _LOOK_MS: Final = 1000
 """How soon a log is found whose `max.compaction.lag.ms` does not leave the time for `log.cleaner.backoff.ms`."""
 
-_SLICE_MS: Final = 3
-_PAUSE_MS: Final = 2
 _LOSSES_MAX: Final = 3
 _NO_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
-
-
-class Worker(Protocol):
-    """Something that does one job at a time, elsewhere."""
-
-    def begin(self, job: CleanJob, on_event: Callable[[Event], None], on_lost: Callable[[str], None]) -> None:
-        """Do a job; `on_event` is called on this thread, last with JobDone or JobFailed, or `on_lost` with why not."""
-
-    def abandon(self, on_gone: Callable[[], None]) -> None:
-        """Stop at once: nothing of the job is reported any more. `on_gone` is called when nothing is written either."""
-
-    def close(self) -> None:
-        """End for good."""
-
-
-class CleanableLogs(Protocol):
-    """Where the logs are, and their clean points are kept."""
-
-    def all_logs(self) -> list[Log]:
-        """Every log that is online."""
-
-    def get_log(self, topic: str, partition: int) -> Log | None:
-        """One of them."""
-
-    def checkpoint_clean_points(self) -> None:
-        """Write the clean points that have changed."""
-
-
-class _Cleaning:
-    """A job under way."""
-
-    __slots__ = ("candidate", "generation", "log", "progress", "sources", "worker")
-
-    def __init__(self, candidate: Candidate, worker: int) -> None:
-        self.candidate = candidate
-        self.log = candidate.log
-        self.worker = worker
-        self.generation = candidate.log.generation
-        self.sources: Sequence[Segment] = [
-            segment for segment in candidate.log.segments if segment.base_offset < candidate.end_offset
-        ]
-        self.progress = Progress(0, candidate.clean_bytes + 2 * candidate.cleanable_bytes)
 
 
 class LogCleaner:
@@ -122,12 +78,12 @@ class LogCleaner:
         self._background = background
         self._on_failure = on_failure
         self._workers: list[Worker] = []
-        self._running: dict[TopicPartition, _Cleaning] = {}
+        self._running: dict[TopicPartition, Cleaning] = {}
         self._leaving: set[TopicPartition] = set()
         self._postponed: dict[TopicPartition, int] = {}
         self._losses: dict[TopicPartition, int] = {}
         self._next_round_ms = 0
-        self._is_scanning = False
+        self._scan = Scan(clock, scheduler)
         self._is_stopped = False
 
     # Life
@@ -186,32 +142,19 @@ class LogCleaner:
 
     def look(self) -> None:
         """Look for the dirtiest logs if a worker is free: among all when a round is due, else among urgent ones."""
-        if self._is_stopped or self._is_scanning or len(self._running) >= self._config.threads:
+        if self._is_stopped or self._scan.is_under_way or len(self._running) >= self._config.threads:
             return
         for key in self.requests.waiting():
             self._begin_requested(key)
-        now_ms = self._clock.monotonic_ms()
-        is_round = now_ms >= self._next_round_ms
-        self._is_scanning = True
-        logs = (log for log in self._logs.all_logs() if is_round or self._is_urgent(log))
-        self._scan(logs, [], is_round)
+        is_round = self._clock.monotonic_ms() >= self._next_round_ms
+        self._scan.begin(
+            (log for log in self._logs.all_logs() if is_round or self._is_urgent(log)),
+            lambda log: self._visit(log, is_round),
+            lambda found: self._choose(found, is_round),
+        )
 
     def _is_urgent(self, log: Log) -> bool:
         return log.config.max_compaction_lag_ms < self._config.backoff_ms
-
-    def _scan(self, logs: Iterator[Log], found: list[Candidate], is_round: bool) -> None:
-        """Go over logs for some milliseconds, and come back for the rest."""
-        deadline_ms = self._clock.monotonic_ms() + _SLICE_MS
-        for log in logs:
-            if log.config.is_compacted and self._may_clean(log):
-                candidate = self._visit(log, is_round)
-                if candidate is not None:
-                    found.append(candidate)
-            if self._clock.monotonic_ms() >= deadline_ms:
-                self._scheduler.schedule("log-cleaner", lambda: self._scan(logs, found, is_round), _PAUSE_MS)
-                return
-        self._is_scanning = False
-        self._choose(found, is_round)
 
     def _may_clean(self, log: Log) -> bool:
         key = log.topic, log.partition
@@ -223,6 +166,8 @@ class LogCleaner:
 
     def _visit(self, log: Log, is_round: bool) -> Candidate | None:
         """Apply retention, as only this class knows that nobody cleans the log; what is then left to clean."""
+        if not log.config.is_compacted or not self._may_clean(log):
+            return None
         now_ms = self._clock.wall_ms()
         try:
             if is_round and len(log.segments) > 1:
@@ -285,7 +230,7 @@ class LogCleaner:
         log = candidate.log
         key = log.topic, log.partition
         job = job_for(candidate, self._config, self._clock.wall_ms())
-        cleaning = self._running[key] = _Cleaning(candidate, free)
+        cleaning = self._running[key] = Cleaning(candidate, free)
         log.is_being_cleaned = True
         self.requests.begin(key)
         logger.debug("cleaning %s from %d to %d", log.name, candidate.first_dirty_offset, candidate.end_offset)
@@ -293,7 +238,7 @@ class LogCleaner:
             job, lambda event: self._on_event(cleaning, event), lambda why: self._on_lost(cleaning, why)
         )
 
-    def _on_event(self, cleaning: _Cleaning, event: Event) -> None:
+    def _on_event(self, cleaning: Cleaning, event: Event) -> None:
         if not self._is_current(cleaning):
             self._abandon(cleaning, "it has changed meanwhile")
         elif isinstance(event, Progress):
@@ -305,12 +250,12 @@ class LogCleaner:
         else:
             self._on_failed(cleaning, event)
 
-    def _is_current(self, cleaning: _Cleaning) -> bool:
+    def _is_current(self, cleaning: Cleaning) -> bool:
         """Whether the log is still the one that the job began with."""
         log = cleaning.log
         return self._logs.get_log(log.topic, log.partition) is log and log.generation == cleaning.generation
 
-    def _swap(self, cleaning: _Cleaning, group: GroupCleaned) -> None:
+    def _swap(self, cleaning: Cleaning, group: GroupCleaned) -> None:
         log = cleaning.log
         try:
             sources = sources_of(log, group, cleaning.sources)
@@ -327,7 +272,7 @@ class LogCleaner:
         else:
             self._sync_then(cleaning, lambda: log.discard_files(deleted))
 
-    def _sync_then(self, cleaning: _Cleaning, then: Callable[[], None]) -> None:
+    def _sync_then(self, cleaning: Cleaning, then: Callable[[], None]) -> None:
         """Bring the directory of a log to disk, then go on."""
         log, directory = cleaning.log, cleaning.log.directory
 
@@ -339,7 +284,7 @@ class LogCleaner:
 
         self._background(lambda: sync_path(directory), done)
 
-    def _flush_then_finish(self, cleaning: _Cleaning, done: JobDone) -> None:
+    def _flush_then_finish(self, cleaning: Cleaning, done: JobDone) -> None:
         """All that was written is on disk already: after a crash it need not be read, once the rest is, too."""
         log = cleaning.log
         try:
@@ -359,7 +304,7 @@ class LogCleaner:
 
         self._background(job.run, flushed)
 
-    def _finish(self, cleaning: _Cleaning, done: JobDone) -> None:
+    def _finish(self, cleaning: Cleaning, done: JobDone) -> None:
         if self._running.get((cleaning.log.topic, cleaning.log.partition)) is not cleaning:
             return
         log, key = cleaning.log, (cleaning.log.topic, cleaning.log.partition)
@@ -376,7 +321,7 @@ class LogCleaner:
         self._next_round_ms = 0
         self.look()
 
-    def _on_failed(self, cleaning: _Cleaning, failed: JobFailed) -> None:
+    def _on_failed(self, cleaning: Cleaning, failed: JobFailed) -> None:
         log = cleaning.log
         self._abandon(cleaning, failed.message, says=False)
         if failed.kind != IO:
@@ -387,7 +332,7 @@ class LogCleaner:
         else:
             self._on_failure(log.fail(OSError(failed.error_number, failed.message)))
 
-    def _on_lost(self, cleaning: _Cleaning, why: str) -> None:
+    def _on_lost(self, cleaning: Cleaning, why: str) -> None:
         """The worker has died. One job may have hit a machine short of memory; a third one in a row is no chance."""
         log, key = cleaning.log, (cleaning.log.topic, cleaning.log.partition)
         self.metrics.dead_workers += 1
@@ -398,7 +343,7 @@ class LogCleaner:
         else:
             self._postpone(log, why)
 
-    def _abandon(self, cleaning: _Cleaning, why: str, *, says: bool = True) -> None:
+    def _abandon(self, cleaning: Cleaning, why: str, *, says: bool = True) -> None:
         key = cleaning.log.topic, cleaning.log.partition
         if self._running.get(key) is not cleaning:
             return
@@ -417,7 +362,7 @@ class LogCleaner:
             lambda: remove_cleaned(directory), lambda _error: self._leaving.discard((log.topic, log.partition))
         )
 
-    def _end(self, cleaning: _Cleaning) -> None:
+    def _end(self, cleaning: Cleaning) -> None:
         del self._running[cleaning.log.topic, cleaning.log.partition]
         cleaning.log.is_being_cleaned = False
 
