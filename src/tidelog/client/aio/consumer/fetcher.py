@@ -10,7 +10,7 @@ look at the cluster or another offset can cure are cured here; others are put in
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.client.aio.consumer.completed_fetch import CompletedFetch, Decoding
 from tidelog.client.aio.consumer.errors import OffsetOutOfRange
@@ -37,6 +37,13 @@ Lane = tuple[int, int]
 """A broker and a channel to it."""
 
 
+class _UnderWay(NamedTuple):
+    """A request that was sent: for what, and after how many seeks, resumes and new positions."""
+
+    wanted: Mapping[TopicPartition, FetchTarget]
+    restarts: int
+
+
 class Fetcher:
     """Sends fetches and takes their replies. Lives in the loop of its client."""
 
@@ -56,19 +63,17 @@ class Fetcher:
         self._decoding = decoding
         self._notify = notify
         self._sessions: dict[Lane, FetchSession] = {}
-        self._under_way: dict[Lane, Mapping[TopicPartition, FetchTarget]] = {}
-        self._seen_restarts = 0
+        self._under_way: dict[Lane, _UnderWay] = {}
         self._is_closed = False
 
     def send(self) -> None:
         """Ask brokers for what is wanted from them. Call it whenever that may have changed."""
         restarts = self._subscription.tracker.restarts
-        is_urgent = restarts != self._seen_restarts
-        if self._is_closed or (not is_urgent and len(self._under_way) >= len(self._client.metadata.nodes)):
-            return
-        self._seen_restarts = restarts
+        current = [each for each in self._under_way.values() if each.restarts == restarts]
+        if self._is_closed or len(current) >= len(self._client.metadata.nodes):
+            return  # every broker has a request that knows where all its partitions are
         under_way = {
-            (partition, target.offset) for wanted in self._under_way.values() for partition, target in wanted.items()
+            (partition, target.offset) for each in self._under_way.values() for partition, target in each.wanted.items()
         }
         plan = plan_fetches(
             self._subscription,
@@ -81,19 +86,19 @@ class Fetcher:
         if plan.needs_metadata:
             self._client.request_refresh()
         for node_id, wanted in plan.by_node.items():
-            self._send_to(node_id, wanted, is_urgent)
+            self._send_to(node_id, _UnderWay(wanted, restarts))
 
     def close(self) -> None:
         """Send nothing more; replies that still come are dropped."""
         self._is_closed = True
 
-    def _send_to(self, node_id: int, wanted: Mapping[TopicPartition, FetchTarget], is_urgent: bool) -> None:
+    def _send_to(self, node_id: int, sent: _UnderWay) -> None:
         lane = (node_id, _FIRST_LANE)
         if lane in self._under_way:
             lane = (node_id, _SECOND_LANE)
-            if not is_urgent or lane in self._under_way:
+            if lane in self._under_way:
                 return
-        connection = self._client.ready_connection(node_id, self._on_connection, lane[1])
+        connection = self._client.ready_connection(node_id, self.send, lane[1])
         if connection is None:
             return
         settings = self._settings
@@ -105,19 +110,14 @@ class Fetcher:
             isolation_level=1 if settings.reads_committed else 0,
             rack_id=settings.client_rack,
         )
-        session.fill(request, wanted)
+        session.fill(request, sent.wanted)
         try:
             reply = connection.send(request, FetchResponse, at_most=session.version_max)
         except ClientError:
             session.fail()
             raise
-        self._under_way[lane] = wanted
-        reply.add_done_callback(lambda done: self._answered(lane, session, wanted, done))
-
-    def _on_connection(self) -> None:
-        """A connection that was not ready may be now; what was urgent then still is."""
-        self._seen_restarts = -1
-        self.send()
+        self._under_way[lane] = sent
+        reply.add_done_callback(lambda done: self._answered(lane, session, sent.wanted, done))
 
     def _answered(
         self,

@@ -1,6 +1,7 @@
 """The plain data that a consumer takes and gives."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -68,8 +69,7 @@ class ConsumerRecords:
         return bool(self._by_partition)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        for records in self._by_partition.values():
-            yield from records
+        return chain.from_iterable(self._by_partition.values())
 
     def __repr__(self) -> str:
         return f"ConsumerRecords({ {str(each): len(records) for each, records in self._by_partition.items()} })"
