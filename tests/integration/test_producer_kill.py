@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.client_support import SECONDS, read_all, run
 from tidelog.client import AsyncProducer, Producer
-from tidelog.client.errors import DeadlinePassed
+from tidelog.client.errors import DeadlinePassed, TransactionFailed
 from tidelog.testing import Broker
 
 COUNT = 12_000
@@ -97,3 +97,40 @@ def test_records_for_a_broker_that_stays_away_are_given_up_in_time() -> None:
                 assert (await producer.send_and_wait("topic", b"again")).offset == 1
 
         run(work())
+
+
+@pytest.mark.parametrize("mishap", [_crash, _freeze])
+def test_transactions_stay_whole_while_the_broker_dies(mishap: Callable[[Broker], None]) -> None:
+    """Each transaction is seen whole or not at all, committed ones for certain; the producer goes on by itself."""
+    settings = {"transaction.state.log.num.partitions": 2, "offsets.topic.num.partitions": 2}
+    with Broker(settings, process=True) as broker:
+        broker.create_topic("topic", 2)
+        committed: list[int] = []
+        uncertain: list[int] = []
+
+        async def work() -> None:
+            async with AsyncProducer(
+                bootstrap_servers=broker.bootstrap_servers, transactional_id="id", request_timeout_ms=1000
+            ) as producer:
+                await producer.init_transactions()
+                mishaps = None
+                for number in range(60):
+                    if number == 20:
+                        mishaps = asyncio.create_task(asyncio.to_thread(mishap, broker))
+                    try:
+                        async with producer.transaction():
+                            for partition in (0, 1):
+                                for _ in range(5):
+                                    await producer.send("topic", str(number).encode(), partition=partition)
+                        committed.append(number)
+                    except TransactionFailed:
+                        uncertain.append(number)
+                assert mishaps is not None
+                await mishaps
+
+        run(work())
+        found = [int(m.value()) for m in read_all(broker.bootstrap_servers, "topic", 2, isolation="read_committed")]
+        counts = {number: found.count(number) for number in range(60)}
+        assert all(counts[number] == 10 for number in committed)
+        assert all(counts[number] in (0, 10) for number in uncertain)
+        assert len(committed) > 50

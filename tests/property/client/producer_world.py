@@ -49,6 +49,7 @@ class FakeConnection:
 
     requests: deque[Exchange] = field(default_factory=deque)
     replies: deque[Exchange] = field(default_factory=deque)
+    unanswered: list[bytes] = field(default_factory=list)
     number: int = 0
     address: str = "fake:1"
 
@@ -62,6 +63,9 @@ class FakeConnection:
     def next_correlation_id(self) -> int:
         self.number += 1
         return self.number
+
+    def send_frame_without_reply(self, parts: list[Any]) -> None:
+        self.unanswered.append(b"".join(bytes(part) for part in parts))
 
     def send_frame(self, parts: list[Any], *_rest: Any) -> "asyncio.Future[Any]":
         # 4 length + 8 header + client id "tidelog" + tags come before the body.
@@ -89,13 +93,14 @@ class World:
         self.sent: list[list[tuple[bytes, Delivery]]] = [[] for _ in range(partitions)]
         self.book = SequenceBook(is_transactional=False)
         self.book.take_identity(ProducerIdentity(7, 0))
+        book = self.book if self.settings.enable_idempotence else None
         self.pool = BufferPool(self.settings.buffer_memory, self.settings.batch_size)
-        self.accumulator = Accumulator(self.settings, self.pool, self.book)
+        self.accumulator = Accumulator(self.settings, self.pool, book)
         self.sender = Sender(
             self.settings,
             self,  # type: ignore[arg-type]
             self.accumulator,
-            self.book,
+            book,
             nullcontext(),
             lambda: None,
         )
@@ -198,9 +203,7 @@ class World:
                     log_start_offset=0,
                 )
             )
-        exchange.reply = ProduceResponse(
-            responses=[TopicProduceResponse(name=TOPIC, partition_responses=answers)]
-        )
+        exchange.reply = ProduceResponse(responses=[TopicProduceResponse(name=TOPIC, partition_responses=answers)])
 
 
 def _metadata(partitions: int) -> MetadataResponse:

@@ -9,6 +9,7 @@ Outcomes are told (`_tell`) after the lock is released, because callbacks may se
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
@@ -30,6 +31,8 @@ from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 from tidelog.wire.messages.produce import PartitionProduceResponse
+
+_log = logging.getLogger("tidelog.client.producer")
 
 _LONGEST_SLEEP_MS: Final = 10_000
 
@@ -69,6 +72,7 @@ class Sender:
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._timer: asyncio.TimerHandle | None = None
         self._is_scheduled = False
+        self._is_stopped = False
         self._identifying: asyncio.Task[None] | None = None
         self._in_flight: dict[ProducerBatch, None] = {}
         self._told: list[Callable[[], None]] = []
@@ -91,7 +95,7 @@ class Sender:
 
     def stop(self) -> None:
         """No more turns."""
-        self._is_scheduled = True
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
@@ -101,16 +105,31 @@ class Sender:
             for batch in self._accumulator.take_all(only_unsent=only_unsent):
                 self._give_up(batch, error, ErrorCode.UNKNOWN_SERVER_ERROR)
             if not only_unsent:
-                for batch in list(self._in_flight):
-                    del self._in_flight[batch]
+                self._in_flight.clear()
+                for batch in list(self._accumulator.incomplete):
                     self._give_up(batch, error, ErrorCode.UNKNOWN_SERVER_ERROR, buffer_is_free=False)
         self._tell()
 
     # A turn.
 
     def _turn(self) -> None:
+        if self._is_stopped:
+            return
         self._is_scheduled = False
-        now_ms = self._client.now_ms()
+        try:
+            next_ms = self._send_due(self._client.now_ms())
+        except Exception as error:
+            # A mistake of ours, or memory that ran out. Batches may be neither queued nor sent: whoever waits for them
+            # must hear of it, and nothing that comes later may overtake them.
+            _log.exception("the sender failed; this producer can only be closed")
+            self.fatal = error
+            self.fail_all(error)
+            return
+        self._tell()
+        self._sleep(next_ms)
+
+    def _send_due(self, now_ms: int) -> int:
+        """Send what is due; milliseconds until something else will be."""
         with self._lock:
             self._prepare(now_ms)
             ready = self._accumulator.ready(now_ms)
@@ -122,11 +141,9 @@ class Sender:
                         break
                     self._send(connection, batches, now_ms)
                     connection = self._client.ready_connection(node_id, self.wake)
-            next_ms = min(ready.look_again_ms, self._accumulator.expiry_in_ms(now_ms))
         if ready.has_leaderless:
             self._client.request_refresh()
-        self._tell()
-        self._sleep(next_ms)
+        return min(ready.look_again_ms, self._accumulator.expiry_in_ms(now_ms))
 
     def _sleep(self, next_ms: int) -> None:
         if self._timer is not None:

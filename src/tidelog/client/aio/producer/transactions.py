@@ -69,6 +69,7 @@ class Transactions:
         self._to_add: set[TopicPartition] = set()
         self._adding: asyncio.Task[None] | None = None
         self._has_offsets = False
+        self._is_owner = joined is None
         if joined is not None:
             book.take_identity(ProducerIdentity(joined.producer_id, joined.producer_epoch))
 
@@ -130,7 +131,8 @@ class Transactions:
     @property
     def can_abort(self) -> bool:
         """Whether there is a transaction of ours that is not over."""
-        return self.status.state in (State.OPEN, State.COMMITTING, State.ABORTING, State.FAILED)
+        is_open = self.status.state in (State.OPEN, State.COMMITTING, State.ABORTING, State.FAILED)
+        return is_open and self._is_owner
 
     @property
     def handle(self) -> TransactionHandle:
@@ -320,5 +322,5 @@ class Transactions:
             raise ApiError(known, f"{what}: {known.text}")
 
     def _check_owner(self, call: str) -> None:
-        if self.status.state is State.JOINED:
+        if not self._is_owner:
             raise IllegalState(f"{call} is for the producer that began the transaction; this one only writes in it")
