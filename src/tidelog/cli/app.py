@@ -19,6 +19,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "produce": "tidelog.cli.produce",
     "consume": "tidelog.cli.consume",
     "group": "tidelog.cli.group",
+    "transactions": "tidelog.cli.transactions",
     "export": "tidelog.cli.export",
     "import": "tidelog.cli.import_",
     "offsets": "tidelog.cli.offsets",

@@ -1,0 +1,67 @@
+"""`tidelog transactions abort`: by its transactional id, or, where no coordinator knows it, partition by partition."""
+
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli._errors import CommandError
+from tidelog.cli._options import BootstrapServer, CommandConfig
+from tidelog.cli._output import print_line
+from tidelog.cli.group._client import connect_admin
+from tidelog.client.admin import Admin
+from tidelog.client.aio.admin.types import ActiveProducer
+from tidelog.client.types import TopicPartition
+
+EXAMPLE: Final = "tidelog transactions abort --topic orders --partition 3 --start-offset 5120"
+
+
+def abort(
+    transactional_id: Annotated[
+        str | None,
+        typer.Option(help="Abort what this id has open, and shut out its producer.", show_default=False, metavar="ID"),
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic of a hanging transaction.", show_default=False)] = None,
+    partition: Annotated[int | None, typer.Option(help="Its partition.", min=0, show_default=False)] = None,
+    start_offset: Annotated[
+        int | None, typer.Option(help="Where it starts, as find-hanging says.", min=0, show_default=False)
+    ] = None,
+    producer_id: Annotated[
+        int | None, typer.Option(help="Its producer, instead of --start-offset.", min=0, show_default=False)
+    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Abort a transaction: by its transactional id, or in one partition if it hangs there and nobody knows it."""
+    if transactional_id is not None and (topic, partition, start_offset, producer_id) == (None,) * 4:
+        with connect_admin(bootstrap_server, command_config) as admin:
+            admin.describe_transactions([transactional_id])  # an id that is not known would otherwise be made
+            admin.fence_producers([transactional_id])
+        print_line(f"{transactional_id}: nothing is open any more; its producer must start anew")
+        return
+    if (
+        transactional_id is not None
+        or topic is None
+        or partition is None
+        or (start_offset is None) == (producer_id is None)
+    ):
+        raise CommandError(
+            "give --transactional-id alone, or --topic and --partition with --start-offset or --producer-id"
+        )
+    where = TopicPartition(topic, partition)
+    with connect_admin(bootstrap_server, command_config) as admin:
+        found = _open_transaction(admin, where, start_offset, producer_id)
+        admin.abort_transaction(where, found.producer_id, found.producer_epoch, max(found.coordinator_epoch, 0))
+    print_line(f"{where}: aborted the transaction of producer {found.producer_id} at {found.transaction_start_offset}")
+
+
+def _open_transaction(
+    admin: Admin, where: TopicPartition, start_offset: int | None, producer_id: int | None
+) -> ActiveProducer:
+    """The producer whose transaction is meant."""
+    producers = [each for each in admin.describe_producers([where])[where] if each.transaction_start_offset >= 0]
+    for each in producers:
+        if start_offset == each.transaction_start_offset or producer_id == each.producer_id:
+            return each
+    known = ", ".join(f"{each.transaction_start_offset} (producer {each.producer_id})" for each in producers) or "none"
+    wanted = f"at offset {start_offset}" if producer_id is None else f"of producer {producer_id}"
+    raise CommandError(f"{where} has no open transaction {wanted}; open ones start at: {known}")
