@@ -13,6 +13,14 @@ from tidelog.wire.schema import Message
 
 _SAMPLES: dict[str, Callable[[type[Message], int], Message]] = {"filled": filled, "sparse": sparse}
 _MESSAGES = list(all_messages())
+_LATER = {68: 1, 69: 1}
+"""Versions that Kafka 3.9.1 does not have, by API: clients of consumer groups (KIP-848) ask for them. `kio` knows them."""
+
+
+def _versions(cls: type[Message]) -> range:
+    """Those that there are golden bytes of."""
+    first, last = cls.versions
+    return range(first, min(last + 1, _LATER.get(cls.api_key, last + 1)))
 
 
 def _golden() -> dict[tuple[str, int, str], bytes]:
@@ -28,14 +36,18 @@ _GOLDEN = _golden()
 
 
 def test_every_version_of_every_message_has_golden_bytes() -> None:
-    ours = {(cls.__name__, version, sample) for cls, version in all_versions() for sample in _SAMPLES}
+    ours = {
+        (cls.__name__, version, sample)
+        for cls, version in all_versions()
+        for sample in _SAMPLES
+        if version in _versions(cls)
+    }
     assert ours == set(_GOLDEN)
 
 
 @pytest.mark.parametrize("cls", _MESSAGES, ids=lambda cls: cls.__name__)
 def test_what_kafka_writes_is_what_we_write(cls: type[Message]) -> None:
-    first, last = cls.versions
-    for version in range(first, last + 1):
+    for version in _versions(cls):
         for sample, make in _SAMPLES.items():
             expected = _GOLDEN[cls.__name__, version, sample]
             assert make(cls, version).encode(version).hex() == expected.hex(), f"v{version} {sample}"
@@ -44,8 +56,7 @@ def test_what_kafka_writes_is_what_we_write(cls: type[Message]) -> None:
 @pytest.mark.parametrize("cls", _MESSAGES, ids=lambda cls: cls.__name__)
 def test_what_kafka_writes_is_what_we_read(cls: type[Message]) -> None:
     """From bytes and from a view, in the middle of a buffer, with bytes of another message behind it."""
-    first, last = cls.versions
-    for version in range(first, last + 1):
+    for version in _versions(cls):
         for sample, make in _SAMPLES.items():
             golden = b"before" + _GOLDEN[cls.__name__, version, sample] + b"behind"
             expected = make(cls, version)

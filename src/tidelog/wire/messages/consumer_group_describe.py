@@ -1,10 +1,10 @@
 """ConsumerGroupDescribe: state, assignment and members of groups of the newer protocol (KIP-848)."""
 
 from tidelog.wire.api_keys import ApiKey
-from tidelog.wire.schema import Message, Struct, array, boolean, int16, int32, string, struct, uuid
+from tidelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string, struct, uuid
 
 
-class ConsumerGroupDescribeRequest(Message, api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 0), flexible_from=0):
+class ConsumerGroupDescribeRequest(Message, api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), flexible_from=0):
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
 
@@ -30,6 +30,7 @@ class Member(Struct):
     subscribed_topic_regex: str | None = string(None, null_since=0)
     assignment: Assignment = struct(Assignment)
     target_assignment: Assignment = struct(Assignment)
+    member_type: int = int8(-1, since=1)  # 0: classic, 1: consumer
 
 
 class DescribedGroup(Struct):
@@ -44,6 +45,6 @@ class DescribedGroup(Struct):
     authorized_operations: int = int32(-0x80000000)  # a bit per operation; this default if not asked for
 
 
-class ConsumerGroupDescribeResponse(Message, api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 0), flexible_from=0):
+class ConsumerGroupDescribeResponse(Message, api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), flexible_from=0):
     throttle_time_ms: int = int32()
     groups: list[DescribedGroup] = array(DescribedGroup)

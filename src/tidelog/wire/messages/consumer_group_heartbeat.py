@@ -1,6 +1,10 @@
 """ConsumerGroupHeartbeat: join, stay in and leave a group that the broker itself assigns (KIP-848).
 
 The member sends what has changed since its last heartbeat; fields that have not are null, or -1.
+
+What the versions changed:
+
+    1   adds subscriptions by pattern (KIP-848), members make up their own ids (KIP-1082)
 """
 
 from tidelog.wire.api_keys import ApiKey
@@ -12,7 +16,7 @@ class TopicPartitions(Struct):
     partitions: list[int] = array(int32)
 
 
-class ConsumerGroupHeartbeatRequest(Message, api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 0), flexible_from=0):
+class ConsumerGroupHeartbeatRequest(Message, api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), flexible_from=0):
     group_id: str = string()
     member_id: str = string()
     member_epoch: int = int32()  # 0 to join, -1 to leave, -2 to leave as a static member that will be back
@@ -20,6 +24,7 @@ class ConsumerGroupHeartbeatRequest(Message, api_key=ApiKey.CONSUMER_GROUP_HEART
     rack_id: str | None = string(None, null_since=0)
     rebalance_timeout_ms: int = int32(-1)
     subscribed_topic_names: list[str] | None = array(string, None, null_since=0)
+    subscribed_topic_regex: str | None = string(None, since=1, null_since=1)
     server_assignor: str | None = string(None, null_since=0)
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, None, null_since=0)
 
@@ -29,7 +34,7 @@ class Assignment(Struct):
 
 
 class ConsumerGroupHeartbeatResponse(
-    Message, api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 0), flexible_from=0
+    Message, api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), flexible_from=0
 ):
     throttle_time_ms: int = int32()
     error_code: int = int16()
