@@ -14,7 +14,7 @@ from tidelog.wire.schema import Message
 _SAMPLES: dict[str, Callable[[type[Message], int], Message]] = {"filled": filled, "sparse": sparse}
 _MESSAGES = list(all_messages())
 _LATER = {68: 1, 69: 1}
-"""Versions that Kafka 3.9.1 does not have, by API: clients of consumer groups (KIP-848) ask for them. `kio` knows them."""
+"""From which version on Kafka 3.9.1 has none, by API: later clients of consumer groups (KIP-848) ask for them."""
 
 
 def _versions(cls: type[Message]) -> range:
