@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -206,6 +207,8 @@ def main() -> int:
     if options.child:
         run_child(Job(**json.loads(options.child)))
         return 0
+    # Ended from outside, it must not leave its broker and its directory behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with (
         tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory,
         TidelogBroker(Path(directory), {"log.retention.bytes": "300000000"}) as broker,
