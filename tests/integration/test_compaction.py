@@ -12,6 +12,8 @@ import pytest
 from tests.integration.cli_support import run
 from tidelog.client import ClusterClient
 from tidelog.client.compaction import compact_topic
+from tidelog.client.offsets import LATEST, list_offsets
+from tidelog.client.reader import RecordReader
 from tidelog.storage.checkpoints import CLEANER_OFFSET_FILE, OffsetCheckpointFile
 from tidelog.testing import Broker
 
@@ -101,6 +103,15 @@ def read_all(broker: Broker, topic: str, until: int | None = None) -> list[tuple
     raise AssertionError(f"the end of {topic} was not reached")
 
 
+def read_all_with_our_client(broker: Broker, topic: str) -> list[tuple[int, bytes, bytes]]:
+    """The same through the client that the command line uses."""
+    with ClusterClient(broker.bootstrap_servers) as cluster:
+        ends = {0: list_offsets(cluster, topic, {0: LATEST})[0].offset}
+        reader = RecordReader(cluster, topic, {0: 0})
+        found = [fetched.record for fetched in reader.read_until(ends)]
+    return [(record.offset, record.key or b"", record.value or b"") for record in found]
+
+
 def clean_points(broker: Broker) -> dict[tuple[str, int], int]:
     return OffsetCheckpointFile(broker.data_dir, CLEANER_OFFSET_FILE).read()
 
@@ -138,11 +149,11 @@ def test_consumers_see_every_last_value_and_never_go_back_while_it_happens(broke
     errors: list[BaseException] = []
     stop = threading.Event()
 
-    def read_again_and_again() -> None:
+    def read_again_and_again(read: Callable[[Broker, str], list[tuple[int, bytes, bytes]]]) -> None:
         try:
             while not stop.is_set():
                 expected = dict(writer.state)
-                found = read_all(broker, "busy")
+                found = read(broker, "busy")
                 offsets = [offset for offset, _, _ in found]
                 assert offsets == sorted(set(offsets)), "a consumer went back"
                 last = {key: int(value.split(b":")[0]) for _, key, value in found}
@@ -151,7 +162,9 @@ def test_consumers_see_every_last_value_and_never_go_back_while_it_happens(broke
         except BaseException as error:
             errors.append(error)
 
-    readers = [threading.Thread(target=read_again_and_again) for _ in range(2)]
+    readers = [
+        threading.Thread(target=read_again_and_again, args=(read,)) for read in (read_all, read_all_with_our_client)
+    ]
     for reader in readers:
         reader.start()
     cleaned = clean_points(broker).get(("busy", 0), 0)
