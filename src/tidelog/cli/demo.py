@@ -10,9 +10,10 @@ from tidelog.cli._errors import CommandError
 from tidelog.cli._output import print_line
 from tidelog.cli._progress import progress
 from tidelog.cli._verbs import verb
+from tidelog.client.aio.admin.types import NewTopic
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.reader import RecordReader
-from tidelog.client.topics import NewTopic, create_topic
+from tidelog.client.topics import create_topic
 from tidelog.client.writer import RecordWriter
 from tidelog.testing.broker import Broker
 
@@ -50,14 +51,27 @@ class _Run(NamedTuple):
 
 
 def register(application: typer.Typer) -> None:
-    """Add the command."""
-    verb(application, "demo", demo, EXAMPLE)
+    """Add the command, which runs alone or is followed by the name of another demonstration."""
+    from tidelog.cli import demo_exactly_once, demo_sync_async
+
+    group = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, epilog=f"Example: {EXAMPLE}")
+    group.callback(invoke_without_command=True)(demo)
+    verb(group, "exactly-once", demo_exactly_once.exactly_once, demo_exactly_once.EXAMPLE)
+    verb(group, "sync", demo_sync_async.sync, demo_sync_async.SYNC_EXAMPLE)
+    verb(group, "async", demo_sync_async.async_, demo_sync_async.ASYNC_EXAMPLE)
+    application.add_typer(group, name="demo")
 
 
 def demo(
+    context: typer.Context,
     records: Annotated[int, typer.Option(help="How many records to send and read back.", min=1)] = 100_000,
 ) -> None:
     """See Tidelog work: start a broker, create a topic, produce, consume, check, clean up. Takes a few seconds."""
+    if context.invoked_subcommand is None:
+        _demo(records)
+
+
+def _demo(records: int) -> None:
     started = time.monotonic()
     with Broker(process=True) as broker:
         ready_ms = (time.monotonic() - started) * 1000

@@ -135,8 +135,9 @@ class Broker:
         self, name: str, partitions: int = 1, *, config: Mapping[str, object] | None = None, replication_factor: int = 1
     ) -> None:
         """Create a topic; when this returns, clients can use it."""
+        from tidelog.client.aio.admin.types import NewTopic
         from tidelog.client.cluster import ClusterClient
-        from tidelog.client.topics import NewTopic, create_topic
+        from tidelog.client.topics import create_topic
 
         configs = {key: str(value) for key, value in (config or {}).items()}
         with ClusterClient(self.bootstrap_servers, timeout_s=self.timeout_s) as cluster:

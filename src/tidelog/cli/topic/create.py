@@ -15,7 +15,8 @@ from tidelog.cli._options import (
 )
 from tidelog.cli._output import print_json, print_line, uuid_text
 from tidelog.cli.topic._replicas import parse_replica_assignment
-from tidelog.client.topics import NewTopic, create_topic
+from tidelog.client.aio.admin.types import NewTopic
+from tidelog.client.topics import create_topic
 from tidelog.wire.errors import ApiError, ErrorCode
 
 EXAMPLE: Final = "tidelog topic create orders --partitions 3 -c retention.ms=86400000"
