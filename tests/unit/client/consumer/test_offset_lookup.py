@@ -1,0 +1,237 @@
+"""Resets, and positions that a new leader must confirm."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.client.consumer.clusters import metadata_with
+from tests.unit.client.consumer.network import FakeNetwork
+from tidelog.client.aio.consumer.errors import LogTruncated
+from tidelog.client.aio.consumer.offset_lookup import OffsetLookup
+from tidelog.client.aio.consumer.offset_reset import EARLIEST, LATEST, NONE, parse_offset_reset
+from tidelog.client.aio.consumer.partition_state import FetchState, Leader, Position
+from tidelog.client.aio.consumer.settings import ConsumerSettings
+from tidelog.client.aio.consumer.subscription import SubscriptionState
+from tidelog.client.errors import ConnectionLost, DeadlinePassed
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from tidelog.wire.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
+from tidelog.wire.messages.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderTopicResult
+
+T0 = TopicPartition("t", 0)
+NOW_MS = 1_000_000
+
+
+class World:
+    """One partition, led by broker 1 in epoch 4."""
+
+    def __init__(self, policy=EARLIEST):
+        self.settings = ConsumerSettings(retry_backoff_ms=1)
+        self.network = FakeNetwork(self.settings, metadata_with({"t": [(1, 4)]}))
+        self.subscription = SubscriptionState(policy)
+        self.subscription.assign([T0])
+        self.subscription.follow_leaders(self.network.metadata)
+        self.state = self.subscription.state_of(T0)
+        self.notified = 0
+        self.lookup = OffsetLookup(self.network, self.settings, self.subscription, lambda: NOW_MS, self._notify)
+
+    def _notify(self):
+        self.notified += 1
+
+    def offsets(self, **by_time):
+        """ListOffsets is answered by time (`at_`), or with an error, one after another."""
+        self.network.answers[ListOffsetsRequest] = lambda request, node_id: listed(by_time, request)
+        return self
+
+    def ends(self, **end):
+        told = EpochEndOffset(partition=0, **end)
+        self.network.answers[OffsetForLeaderEpochRequest] = lambda request, node_id: OffsetForLeaderEpochResponse(
+            topics=[OffsetForLeaderTopicResult(topic="t", partitions=[told])]
+        )
+        return self
+
+    async def reset(self, policy):
+        self.state.request_reset(policy)
+        self.lookup.start_resets()
+        await self.network.idle()
+
+    async def validate(self):
+        self.state.seek(Position(100, 3))
+        self.state.follow_leader(Leader(2, 5))
+        self.lookup.start_validations()
+        await self.network.idle()
+
+
+def listed(by_time, request):
+    (asked,) = request.topics[0].partitions
+    outcome = by_time[f"at_{asked.timestamp}".replace("-", "m")]
+    if isinstance(outcome, Exception):
+        return outcome
+    error, offset = (outcome, -1) if isinstance(outcome, ErrorCode) else (ErrorCode.NONE, outcome)
+    told = ListOffsetsPartitionResponse(partition_index=0, error_code=error, offset=offset, timestamp=5, leader_epoch=4)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[told])])
+
+
+class TestResets:
+    @pytest.mark.parametrize(("policy", "offset"), [(EARLIEST, 3), (LATEST, 90)])
+    def test_the_leader_names_the_offset(self, policy, offset):
+        async def main():
+            world = World().offsets(at_m2=3, at_m1=90)
+            await world.reset(policy)
+            assert world.state.position == Position(offset)
+            assert world.state.state is FetchState.FETCHING
+            assert world.notified
+
+        asyncio.run(main())
+
+    def test_a_duration_is_counted_back_from_now(self):
+        async def main():
+            world = World().offsets(at_940000=42)
+            await world.reset(parse_offset_reset("by_duration:PT1M"))
+            assert world.state.position == Position(42)
+
+        asyncio.run(main())
+
+    def test_where_nothing_is_that_young_it_is_the_end(self):
+        async def main():
+            world = World().offsets(at_940000=-1, at_m1=90)
+            await world.reset(parse_offset_reset("by_duration:PT1M"))
+            assert world.state.position == Position(90)
+
+        asyncio.run(main())
+
+    def test_one_question_at_a_time(self):
+        async def main():
+            world = World().offsets(at_m2=3)
+            world.state.request_reset(EARLIEST)
+            world.lookup.start_resets()
+            world.lookup.start_resets()
+            await world.network.idle()
+            assert len(world.network.asked) == 1
+
+        asyncio.run(main())
+
+    def test_a_seek_that_came_meanwhile_is_kept(self):
+        async def main():
+            world = World().offsets(at_m2=3)
+            world.state.request_reset(EARLIEST)
+            world.lookup.start_resets()
+            world.state.seek(Position(77))
+            await world.network.idle()
+            assert world.state.position == Position(77)
+
+        asyncio.run(main())
+
+    @pytest.mark.parametrize("passing", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ConnectionLost("h:1", "gone")], ids=str)
+    def test_what_passes_is_tried_again_later(self, passing):
+        async def main():
+            world = World().offsets(at_m2=passing)
+            await world.reset(EARLIEST)
+            assert world.state.state is FetchState.AWAIT_RESET
+            assert world.state.retry_at_ms > world.network.now_ms() - 1000
+            assert world.network.refreshes
+            world.lookup.start_resets()
+
+        asyncio.run(main())
+
+    def test_what_does_not_is_raised_by_poll(self):
+        async def main():
+            world = World().offsets(at_m2=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            await world.reset(EARLIEST)
+            with pytest.raises(ApiError, match="t-0"):
+                world.lookup.start_resets()
+
+        asyncio.run(main())
+
+
+class TestValidation:
+    def test_a_log_that_still_holds_the_position_confirms_it(self):
+        async def main():
+            world = World().ends(leader_epoch=3, end_offset=150)
+            await world.validate()
+            ((node_id, request),) = world.network.asked
+            assert node_id == 2
+            (asked,) = request.topics[0].partitions
+            assert (asked.leader_epoch, asked.current_leader_epoch, request.replica_id) == (3, 5, -1)
+            assert world.state.position == Position(100, 3)
+            assert world.state.is_fetchable
+
+        asyncio.run(main())
+
+    def test_a_shorter_one_moves_it_to_where_both_agree(self):
+        async def main():
+            world = World().ends(leader_epoch=2, end_offset=60)
+            await world.validate()
+            assert world.state.position == Position(60, 2)
+            assert world.state.is_fetchable
+
+        asyncio.run(main())
+
+    def test_one_that_knows_nothing_of_the_epoch_leaves_it_to_the_policy(self):
+        async def main():
+            world = World().ends(leader_epoch=-1, end_offset=-1)
+            await world.validate()
+            assert world.state.state is FetchState.AWAIT_RESET
+
+        asyncio.run(main())
+
+    def test_without_a_policy_truncation_is_told_with_where_both_agree(self):
+        async def main():
+            world = World(NONE).ends(leader_epoch=2, end_offset=60)
+            await world.validate()
+            with pytest.raises(LogTruncated) as raised:
+                world.lookup.start_validations()
+            assert raised.value.offsets == {T0: 100}
+            assert raised.value.divergent == {T0: OffsetAndMetadata(60, "", 2)}
+
+        asyncio.run(main())
+
+    def test_a_leader_that_moved_on_is_asked_again_later(self):
+        async def main():
+            world = World().ends(error_code=ErrorCode.FENCED_LEADER_EPOCH)
+            await world.validate()
+            assert world.state.state is FetchState.AWAIT_VALIDATION
+            assert world.state.retry_at_ms
+            assert world.network.refreshes
+
+        asyncio.run(main())
+
+    def test_a_seek_that_came_meanwhile_makes_the_answer_meaningless(self):
+        async def main():
+            world = World().ends(leader_epoch=2, end_offset=60)
+            world.state.seek(Position(100, 3))
+            world.state.follow_leader(Leader(2, 5))
+            world.lookup.start_validations()
+            world.state.seek(Position(500))
+            await world.network.idle()
+            assert world.state.position == Position(500)
+
+        asyncio.run(main())
+
+
+class TestAsking:
+    def test_offsets_are_asked_for_until_the_time_is_up(self):
+        async def main():
+            world = World().offsets(at_m1=ErrorCode.LEADER_NOT_AVAILABLE)
+            with pytest.raises(DeadlinePassed, match="t-0"):
+                await world.lookup.find({T0: -1}, world.network.now_ms() + 30)
+            assert len(world.network.asked) > 1
+
+        asyncio.run(main())
+
+    def test_the_end_of_a_partition_is_looked_up_for_its_lag(self):
+        async def main():
+            world = World().offsets(at_m1=90)
+            world.lookup.start_finding_end(world.state)
+            world.lookup.start_finding_end(world.state)
+            await world.network.idle()
+            assert world.state.high_watermark == 90
+            assert len(world.network.asked) == 1
+
+        asyncio.run(main())
