@@ -7,6 +7,7 @@ says by `ours_alone` that we mean to differ.
 
 import atexit
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -55,6 +56,7 @@ class ApacheKafka:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._kafka.kill()
+        shutil.rmtree(self._home, ignore_errors=True)
 
     def restart(self) -> None:
         """Stop it in order, start it again, and wait until what it had has leaders again."""
@@ -122,7 +124,9 @@ class ApacheKafka:
 def _zookeeper() -> "ZooKeeper":
     from benchmarks.apache_kafka import ZooKeeper
 
-    server = ZooKeeper(Path(tempfile.mkdtemp(prefix="zookeeper-"))).start()
+    home = Path(tempfile.mkdtemp(prefix="zookeeper-"))
+    server = ZooKeeper(home).start()
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
     atexit.register(server.stop)
     return server
 
