@@ -19,6 +19,14 @@ class GroupSettings(Settings, area="Groups and offsets"):
         doc="Wait for more members before the first rebalance of a new group.")
     group_max_size: int = setting(
         "group.max.size", INT_MAX, at_least=1, doc="Members of one group.")
+    group_consumer_session_timeout_ms: int = setting(
+        "group.consumer.session.timeout.ms", 45 * SECOND_MS, at_least=1,
+        doc="A member of the newer group protocol (KIP-848) that is silent for this long is put out.")
+    group_consumer_heartbeat_interval_ms: int = setting(
+        "group.consumer.heartbeat.interval.ms", 5 * SECOND_MS, at_least=1,
+        doc="How often members of the newer group protocol (KIP-848) are told to send heartbeats.")
+    group_consumer_max_size: int = setting(
+        "group.consumer.max.size", INT_MAX, at_least=1, doc="Members of one group of the newer protocol (KIP-848).")
     offset_metadata_max_bytes: int = setting(
         "offset.metadata.max.bytes", 4096, importance="high", doc="Longest metadata text of a committed offset.")
     offsets_load_buffer_size: int = setting(

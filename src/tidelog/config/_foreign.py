@@ -18,7 +18,7 @@ _KRAFT_ADVICE: Final = {
     "metadata.log.dir": "leave it out; embedded metadata is in the first of log.dirs",
 }
 
-# Settings that tune what is not here: KRaft, tiered storage, the JVM, share groups, server-side assignors, telemetry.
+# Settings that tune what is not here: KRaft, tiered storage, the JVM, share groups, bounds of groups, telemetry.
 # fmt: off
 _WITHOUT_EFFECT: Final = frozenset((
     "auto.include.jmx.reporter", "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "early.start.listeners",

@@ -43,7 +43,7 @@ def unknown_settings(names: Iterable[str]) -> list[str]:
 
 def settings_without_effect(names: Iterable[str]) -> list[str]:
     """Those names, sorted, that Kafka has a setting for and Tidelog has no use for. Worth a warning."""
-    return sorted(name for name in names if is_without_effect(name))
+    return sorted(name for name in names if is_without_effect(name) and name not in BrokerConfig.settings)
 
 
 def with_suggestion(name: str, known: Iterable[str]) -> str:

@@ -35,7 +35,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
     [
         "telemetry.max.bytes",
         "remote.log.reader.threads",
-        "group.consumer.max.size",
+        "group.consumer.assignors",
         "metadata.log.segment.ms",
         "controller.quorum.fetch.timeout.ms",
         "zookeeper.clientCnxnSocket",
