@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.coordination import Respond
+from tidelog.groups.consumer.group import ConsumerGroup
 from tidelog.groups.member import Member, Protocols
 from tidelog.groups.offsets import OffsetStore
 from tidelog.groups.schemas import NO_TIMESTAMP, GroupValue
@@ -22,6 +23,7 @@ class Group:
 
     __slots__ = (
         "awaiting_join_count",
+        "consumer",
         "generation",
         "group_id",
         "has_new_member",
@@ -59,6 +61,8 @@ class Group:
         self.protocol_counts: dict[str, int] = {}
         self.subscribed_topics: frozenset[str] | None = None
         self.offsets = OffsetStore()
+        self.consumer: ConsumerGroup | None = None
+        """Its members, if they speak the newer protocol; then it has none of the classic one."""
         self.initial_delay_ms = 0
         self.initial_delay_left_ms: int | None = None
         """While a group's first rebalance waits for more members: how much longer it may be put off; else None."""
@@ -97,7 +101,17 @@ class Group:
 
     @property
     def is_consumer_group(self) -> bool:
-        return self.protocol_type == CONSUMER_PROTOCOL
+        return self.protocol_type == CONSUMER_PROTOCOL or self.consumer is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """It has no members of either protocol."""
+        return self.state is GroupState.EMPTY and (self.consumer is None or self.consumer.is_empty)
+
+    @property
+    def state_name(self) -> str:
+        """As clients are told."""
+        return self.state.value if self.consumer is None else self.consumer.state_name
 
     # --- members ---
 
@@ -233,6 +247,8 @@ class Group:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads a topic; if that cannot be known, it may."""
+        if self.consumer is not None:
+            return self.consumer.is_subscribed_to(topic)
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def _find_subscribed_topics(self) -> frozenset[str] | None:

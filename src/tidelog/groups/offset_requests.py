@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from tidelog.coordination import Decision, ProducerEpoch, StateRecord
+from tidelog.groups.consumer.group import ConsumerGroup
+from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombstones
 from tidelog.groups.effects import Effects
 from tidelog.groups.group import Group
 from tidelog.groups.schemas import (
@@ -73,7 +75,10 @@ def check_committer(group: Group | None, committer: Committer, is_transactional:
             return
         code = ErrorCode.UNKNOWN_MEMBER_ID if is_transactional else ErrorCode.ILLEGAL_GENERATION
         raise ApiError(code, "the group has no members")
-    if generation < 0 and group.state is GroupState.EMPTY:
+    if generation < 0 and group.is_empty:
+        return
+    if group.consumer is not None:
+        check_consumer_epoch(group.consumer, committer)
         return
     if generation >= 0 or member_id or instance_id is not None:
         group.check_member(member_id, instance_id)
@@ -83,6 +88,16 @@ def check_committer(group: Group | None, committer: Committer, is_transactional:
     if group.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
         # It knows its generation but not its partitions, so it cannot have read any yet.
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def check_consumer_epoch(group: ConsumerGroup, committer: Committer) -> None:
+    """A member of the newer protocol names its epoch where others name their generation."""
+    member = group.member(committer.member_id)
+    if committer.generation != member.member_epoch:
+        raise ApiError(
+            ErrorCode.STALE_MEMBER_EPOCH,
+            f"{member.member_id} is in epoch {member.member_epoch}, the request says {committer.generation}",
+        )
 
 
 def commit(
@@ -161,12 +176,12 @@ def _fetch(group: Group | None, topic: str, index: int, require_stable: bool) ->
 
 def delete(group: Group, partitions: Sequence[tuple[str, int]]) -> Decision[Codes]:
     """Forget offsets of topics that no member reads; raises ApiError if it cannot be known what they read."""
-    if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+    if not group.is_empty and not group.is_consumer_group:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"{group.group_id} has members of type {group.protocol_type}")
     codes: Codes = {}
     keys = []
     for topic, index in partitions:
-        if group.state is not GroupState.EMPTY and group.is_subscribed_to(topic):
+        if not group.is_empty and group.is_subscribed_to(topic):
             codes[topic, index] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             continue
         codes[topic, index] = ErrorCode.NONE
@@ -183,6 +198,8 @@ def expired_keys(group: Group, settings: GroupSettings, now_ms: int) -> list[byt
     has members keeps what they are subscribed to, and the rest counts from each commit, as long as it is stable.
     """
     retention_ms = settings.offsets_retention_ms
+    if group.consumer is not None:
+        return group.offsets.expired(now_ms, retention_ms, None, group.is_subscribed_to)
     if group.protocol_type is None:
         return group.offsets.expired(now_ms, retention_ms, None, _never)
     if group.state is GroupState.EMPTY:
@@ -202,7 +219,9 @@ def removal(group: Group, keys: Sequence[bytes]) -> list[StateRecord]:
     A group that never completed a rebalance was never stored: it goes with its last offset.
     """
     records: list[StateRecord] = [*tombstones(group.group_id, keys)]
-    is_stored = group.generation > 0
-    if is_stored and group.state is GroupState.EMPTY and not group.pending_members and group.offsets.has_only(keys):
-        records.append((group_key(group.group_id), None))
+    if group.is_empty and not group.pending_members and group.offsets.has_only(keys):
+        if group.consumer is not None:
+            records += consumer_tombstones(group.group_id)
+        elif group.generation > 0:
+            records.append((group_key(group.group_id), None))
     return records

@@ -14,6 +14,12 @@ from typing import Any, Final
 
 from tidelog.coordination import Answer, Decision, ProducerEpoch, Respond, SetTimer, StateRecord, TimerKey
 from tidelog.groups import offset_requests
+from tidelog.groups.consumer.catalog import Catalog, NoTopics
+from tidelog.groups.consumer.checks import Asker
+from tidelog.groups.consumer.requests import REVOCATION, ConsumerRequests
+from tidelog.groups.consumer.schemas import KINDS, RecordKey, read_key
+from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombstones
+from tidelog.groups.consumer.service import ConsumerGroups
 from tidelog.groups.effects import JOIN, SESSION, SYNC, Effects
 from tidelog.groups.group import Group
 from tidelog.groups.joining import Joiner, Joins, join_error
@@ -25,6 +31,11 @@ from tidelog.groups.settings import GroupSettings
 from tidelog.groups.states import GroupEvent, GroupState
 from tidelog.groups.syncing import Syncs
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
+from tidelog.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from tidelog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest
@@ -43,12 +54,19 @@ _OFFSET_KEY_HEADS: Final = frozenset({b"\0\0", b"\0\1"})
 _PARTITION_KEY_BYTES_MIN: Final = 6
 """Of a topic without a name."""
 _GROUP_KEY_HEAD: Final = GROUP_KEY_VERSION.to_bytes(2)
+_CONSUMER_KEY_HEADS: Final = frozenset(kind.to_bytes(2) for kind in KINDS)
 
 
 class GroupShard:
     """State of one partition."""
 
-    def __init__(self, partition: int, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        partition: int,
+        settings: GroupSettings,
+        new_id: Callable[[], str],
+        catalog: Catalog | None = None,
+    ) -> None:
         self.partition = partition
         self._settings = settings
         self._groups: dict[str, Group] = {}
@@ -59,6 +77,7 @@ class GroupShard:
         self._joins = Joins(settings, self._rebalances, new_id)
         self._syncs = Syncs(self._rebalances)
         self._departures = Departures(self._rebalances)
+        self._consumers = ConsumerGroups(settings, ConsumerRequests(settings, catalog or NoTopics(), new_id))
 
     # --- replay ---
 
@@ -85,9 +104,11 @@ class GroupShard:
                     group.offsets.put_pending(producer_id, partition, value)
             elif head == _GROUP_KEY_HEAD:
                 self._replay_group(name.decode(), value)
+            elif head in _CONSUMER_KEY_HEADS:
+                self._replay_consumer(read_key(key), value)
             else:
                 logger.debug("a record with key version %s is passed over", head.hex())
-        except (IndexError, UnicodeDecodeError):
+        except (IndexError, UnicodeDecodeError, SchemaError):
             logger.error("a record of partition %d with key %s is passed over", self.partition, key.hex())
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
@@ -102,6 +123,15 @@ class GroupShard:
                 logger.error("group %s of partition %d is passed over: %s", group_id, self.partition, error)
                 return
             (group or self._create(group_id)).restore(stored)
+
+    def _replay_consumer(self, key: RecordKey, value: bytes | None) -> None:
+        group = self._groups.get(key.group_id)
+        if group is None:
+            if value is None:
+                return
+            group = self._create(key.group_id)
+        self._consumers.replay(group, key, value)
+        self._drop_if_unused(group)
 
     def replay_end_transaction(self, producer_id: int, _producer_epoch: int, is_commit: bool) -> None:
         for group in list(self._groups.values()):
@@ -128,6 +158,7 @@ class GroupShard:
         """A group that was never stored goes when it keeps nothing and nobody is about to join."""
         if (
             group.state is GroupState.EMPTY
+            and group.consumer is None
             and group.generation == 0
             and group.offsets.is_empty
             and not group.pending_members
@@ -146,6 +177,7 @@ class GroupShard:
                 self._rebalances.begin(group, effects, reason, now_ms)
             for member in group.members.values():
                 effects.keep_alive(group, member)
+            effects.timers += self._consumers.timers(group)
         effects.timers.append(SetTimer(EXPIRY, self._settings.offsets_retention_check_interval_ms))
         return effects.decide()
 
@@ -163,6 +195,8 @@ class GroupShard:
         effects = Effects()
         if group is None:
             return effects.decide()
+        if group.consumer is not None and purpose in (SESSION, REVOCATION):
+            return self._consumers.on_timer(group.consumer, purpose, member_id)
         if purpose == SESSION:
             return self._departures.on_session_timeout(group, member_id, now_ms)
         if purpose == JOIN:
@@ -183,7 +217,13 @@ class GroupShard:
             if request.member_id:
                 return Decision(join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
             group = self._create(request.group_id)
-        return self._joins.join(group, request, joiner, respond, now_ms)
+        if group.consumer is None:
+            return self._joins.join(group, request, joiner, respond, now_ms)
+        if not group.consumer.is_empty:
+            return Decision(join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        # Its last member has gone: the group becomes one of the classic protocol.
+        decision = self._joins.join(group, request, joiner, respond, now_ms)
+        return decision._replace(records=(*consumer_tombstones(group.group_id), *decision.records))
 
     def sync(self, request: SyncGroupRequest, respond: Respond, _now_ms: int) -> Decision[Any]:
         """Get the assignment; answered when the leader's is stored."""
@@ -194,6 +234,15 @@ class GroupShard:
 
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> Decision[LeaveGroupResponse]:
         return self._departures.leave(self._groups.get(request.group_id), request, now_ms)
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, asker: Asker, _now_ms: int
+    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+        """Join, stay in or leave a group of the newer protocol (KIP-848)."""
+        return self._consumers.heartbeat(self._groups.get(request.group_id), request, asker)
+
+    def describe_consumer_group(self, group_id: str) -> ConsumerDescribedGroup:
+        return self._consumers.describe(self._groups.get(group_id), group_id)
 
     def _member_group(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
@@ -229,9 +278,17 @@ class GroupShard:
         )
 
     def fetch_offsets(
-        self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None, require_stable: bool
+        self,
+        group_id: str,
+        topics: Sequence[tuple[str, Sequence[int]]] | None,
+        require_stable: bool,
+        reader: Committer | None = None,
     ) -> dict[str, list[PartitionOffset]]:
-        return offset_requests.fetch(self._groups.get(group_id), topics, require_stable)
+        """Offsets for anybody; a `reader` that says it is a member must be one, if members speak the newer protocol."""
+        group = self._groups.get(group_id)
+        if reader is not None and group is not None and group.consumer is not None:
+            offset_requests.check_consumer_epoch(group.consumer, reader)
+        return offset_requests.fetch(group, topics, require_stable)
 
     def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]], _now_ms: int) -> Decision[Codes]:
         return offset_requests.delete(self._known_group(group_id), partitions)
@@ -278,8 +335,8 @@ class GroupShard:
     def delete_group(self, group_id: str, respond: Respond, _now_ms: int) -> Decision[Any]:
         """Remove a group without members and all its offsets; raises ApiError if it has any."""
         group = self._known_group(group_id)
-        if group.state is not GroupState.EMPTY:
-            raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has {len(group.members)} members")
+        if not group.is_empty:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
         group.pending_members.clear()
         keys = group.offsets.keys()
         if len(keys) <= _TOMBSTONES_MAX:
@@ -317,7 +374,7 @@ class GroupShard:
     def describe(self, group_id: str) -> DescribedGroup:
         """A group and its members; a group that does not exist is Dead, and that is no error."""
         group = self._groups.get(group_id)
-        if group is None:
+        if group is None or group.consumer is not None:
             return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         name = group.protocol_name if group.state is GroupState.STABLE else None
         return DescribedGroup(

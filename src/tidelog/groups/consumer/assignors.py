@@ -1,0 +1,151 @@
+"""Who is to have which partitions: the assignors that run on the broker (KIP-848).
+
+uniform   everybody has as many as everybody else, within one; who has a partition keeps it if that is possible
+range     of each topic, members get neighbouring partitions, so that equal topics are read by equal members
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heapreplace
+from typing import Final, NamedTuple, TypeAlias
+
+from tidelog.groups.consumer.schemas import Assignment
+
+Partition: TypeAlias = tuple[bytes, int]
+
+
+class Subscriber(NamedTuple):
+    """A member as assignors see it: the ids of the topics it reads, and what it was to have before."""
+
+    member_id: str
+    instance_id: str | None
+    topic_ids: frozenset[bytes]
+    before: Assignment
+
+
+Assignor = Callable[[Sequence[Subscriber], Mapping[bytes, int]], dict[str, Assignment]]
+"""Takes members and the number of partitions by topic id; returns each member's target."""
+
+
+def assign_range(members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """Split each topic among its members in order, static ones by instance id and before the others."""
+    ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
+    result: dict[str, dict[bytes, frozenset[int]]] = {member.member_id: {} for member in members}
+    for topic_id, count in partition_counts.items():
+        readers = [member for member in ordered if topic_id in member.topic_ids]
+        if not readers:
+            continue
+        share, extra = divmod(count, len(readers))
+        start = 0
+        for position, member in enumerate(readers):
+            end = start + share + (position < extra)
+            if end > start:
+                result[member.member_id][topic_id] = frozenset(range(start, end))
+            start = end
+    return dict(result)
+
+
+def assign_uniform(members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """Keep what can be kept, give what is free to who has least, then even out what is left uneven."""
+    holdings = _Holdings(members, partition_counts)
+    holdings.keep_what_was()
+    holdings.hand_out_free()
+    holdings.even_out()
+    return holdings.result()
+
+
+class _Holdings:
+    """Who holds what while an assignment is made."""
+
+    def __init__(self, members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> None:
+        self._members = {member.member_id: member for member in sorted(members, key=lambda member: member.member_id)}
+        self._counts = partition_counts
+        self._held: dict[str, set[Partition]] = {member_id: set() for member_id in self._members}
+        self._owner: dict[Partition, str] = {}
+        self._readers: dict[bytes, list[str]] = {
+            topic_id: [name for name, member in self._members.items() if topic_id in member.topic_ids]
+            for topic_id in partition_counts
+        }
+
+    def keep_what_was(self) -> None:
+        """A member keeps what it was to have, no more than its share where all read the same topics."""
+        limit, spare = self._shares()
+        for member_id, member in self._members.items():
+            wanted = [
+                (topic_id, partition)
+                for topic_id in sorted(member.before)
+                if topic_id in member.topic_ids
+                for partition in sorted(member.before[topic_id])
+                if partition < self._counts.get(topic_id, 0) and (topic_id, partition) not in self._owner
+            ]
+            room = limit
+            if len(wanted) > limit and spare > 0:
+                room, spare = limit + 1, spare - 1
+            for partition in wanted[:room]:
+                self._give(partition, member_id)
+
+    def _shares(self) -> tuple[int, int]:
+        """What everybody may hold, and how many may hold one more; without a limit if subscriptions differ."""
+        subscriptions = {member.topic_ids for member in self._members.values()}
+        total = sum(count for topic_id, count in self._counts.items() if self._readers[topic_id])
+        if len(subscriptions) == 1:
+            return divmod(total, len(self._members))
+        return total, 0
+
+    def hand_out_free(self) -> None:
+        """Topics with few readers first: those readers have little else to choose from."""
+        for topic_id in sorted(self._counts, key=lambda topic_id: (len(self._readers[topic_id]), topic_id)):
+            readers = self._readers[topic_id]
+            free = [index for index in range(self._counts[topic_id]) if (topic_id, index) not in self._owner]
+            if not readers or not free:
+                continue
+            by_size = [(self._size(member_id), member_id) for member_id in readers]
+            heapify(by_size)
+            for index in free:
+                size, member_id = by_size[0]
+                self._give((topic_id, index), member_id)
+                heapreplace(by_size, (size + 1, member_id))
+
+    def even_out(self) -> None:
+        """Move partitions from who has more to who has at least two fewer, as long as there are such.
+
+        Where all read the same topics nothing is left to do: nobody kept more than a share.
+        """
+        while len({member.topic_ids for member in self._members.values()}) > 1 and any(
+            self._even_out(topic_id, readers) for topic_id, readers in self._readers.items() if readers
+        ):
+            continue
+
+    def _even_out(self, topic_id: bytes, readers: Sequence[str]) -> bool:
+        """Within one topic; whether anything was moved."""
+        has_moved = False
+        poorest = min(readers, key=self._size)
+        for index in range(self._counts[topic_id]):
+            owner = self._owner[topic_id, index]
+            if self._size(owner) > self._size(poorest) + 1:
+                self._held[owner].discard((topic_id, index))
+                self._give((topic_id, index), poorest)
+                poorest = min(readers, key=self._size)
+                has_moved = True
+        return has_moved
+
+    def result(self) -> dict[str, Assignment]:
+        found: dict[str, Assignment] = {}
+        for member_id, partitions in self._held.items():
+            by_topic: dict[bytes, set[int]] = {}
+            for topic_id, partition in partitions:
+                by_topic.setdefault(topic_id, set()).add(partition)
+            found[member_id] = {topic_id: frozenset(indexes) for topic_id, indexes in by_topic.items()}
+        return found
+
+    def _give(self, partition: Partition, member_id: str) -> None:
+        self._held[member_id].add(partition)
+        self._owner[partition] = member_id
+
+    def _size(self, member_id: str) -> int:
+        return len(self._held[member_id])
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
+"""By the names clients ask for; the first is the default."""

@@ -1,0 +1,193 @@
+"""A consumer group and its members, as the log tells them.
+
+Members are values: a decision makes a changed copy and writes it down, and replay puts it in the old one's place.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from tidelog.groups.consumer import schemas
+from tidelog.groups.consumer.schemas import Assignment, CurrentValue, MemberValue, TopicsValue
+from tidelog.wire.errors import ApiError, ErrorCode
+
+LEFT_FOR_NOW: Final = -2
+"""The epoch of a static member that has left and will be back."""
+NOTHING: Final[Assignment] = {}
+
+
+class MemberState(IntEnum):
+    """Where a member is on its way to its target."""
+
+    STABLE = 0
+    """It has all it can have."""
+    UNREVOKED_PARTITIONS = 1
+    """It has to give up partitions first, and to say so."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that others have not given up yet."""
+
+
+class ConsumerMember(NamedTuple):
+    """One member. Its first fields are its subscription, the last its assignment."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topics: tuple[str, ...] = ()
+    subscribed_regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    member_epoch: int = 0
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Assignment = NOTHING
+    pending_revocation: Assignment = NOTHING
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == epoch
+
+
+class TopicInfo(NamedTuple):
+    """A topic as the group last saw it."""
+
+    topic_id: bytes
+    partition_count: int
+
+
+class ConsumerGroup:
+    """State of one group; changed by `replay` alone. Its offsets are with the `Group` that holds it."""
+
+    __slots__ = (
+        "assignment_epoch",
+        "catalog_version",
+        "epoch",
+        "group_id",
+        "members",
+        "owners",
+        "static_members",
+        "target",
+        "topics",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.assignment_epoch = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.target: dict[str, Assignment] = {}
+        self.topics: dict[str, TopicInfo] = {}
+        self.owners: dict[tuple[bytes, int], str] = {}
+        """Who has a partition, or has not yet said that it gave it up."""
+        self.catalog_version = -1
+        """The version of the cluster's topics that `topics` was last compared with; not stored."""
+
+    # --- questions ---
+
+    @property
+    def state_name(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        is_reconciled = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
+        return "Stable" if is_reconciled else "Reconciling"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def member(self, member_id: str) -> ConsumerMember:
+        member = self.members.get(member_id)
+        if member is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no member of {self.group_id}")
+        return member
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.topics or any(topic in member.subscribed_topics for member in self.members.values())
+
+    # --- replay ---
+
+    def replay(self, kind: int, member_id: str, value: bytes | None) -> None:
+        """Apply a record; raises SchemaError if it cannot be read. Removing the group is its owner's business."""
+        if kind == schemas.GROUP_EPOCH and value is not None:
+            self.epoch = schemas.read_value(kind, value).epoch  # type: ignore[attr-defined]
+        elif kind == schemas.TOPICS:
+            self._replay_topics(value)
+        elif kind == schemas.TARGET_EPOCH:
+            self.assignment_epoch = 0 if value is None else schemas.read_value(kind, value).assignment_epoch  # type: ignore[attr-defined]
+        elif kind == schemas.TARGET:
+            if value is None:
+                self.target.pop(member_id, None)
+            else:
+                self.target[member_id] = schemas.from_partitions(schemas.read_value(kind, value).topic_partitions)  # type: ignore[attr-defined]
+        elif kind == schemas.MEMBER:
+            self._replay_member(member_id, value)
+        elif kind == schemas.CURRENT:
+            self._replay_current(member_id, value)
+
+    def _replay_topics(self, value: bytes | None) -> None:
+        self.topics = {}
+        if value is not None:
+            stored = schemas.read_value(schemas.TOPICS, value)
+            assert isinstance(stored, TopicsValue)
+            self.topics = {topic.topic_name: TopicInfo(topic.topic_id, topic.num_partitions) for topic in stored.topics}
+
+    def _replay_member(self, member_id: str, value: bytes | None) -> None:
+        old = self.members.get(member_id)
+        if value is None:
+            if old is not None:
+                self._release(old)
+                del self.members[member_id]
+                if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
+                    del self.static_members[old.instance_id]
+            return
+        stored = schemas.read_value(schemas.MEMBER, value)
+        assert isinstance(stored, MemberValue)
+        self.members[member_id] = (old or ConsumerMember(member_id))._replace(
+            instance_id=stored.instance_id,
+            rack_id=stored.rack_id,
+            client_id=stored.client_id,
+            client_host=stored.client_host,
+            subscribed_topics=tuple(stored.subscribed_topic_names),
+            subscribed_regex=stored.subscribed_topic_regex,
+            rebalance_timeout_ms=stored.rebalance_timeout_ms,
+            server_assignor=stored.server_assignor,
+        )
+        if stored.instance_id is not None:
+            self.static_members[stored.instance_id] = member_id
+
+    def _replay_current(self, member_id: str, value: bytes | None) -> None:
+        old = self.members.get(member_id)
+        if old is None:
+            return
+        self._release(old)
+        if value is None:
+            self.members[member_id] = old._replace(
+                member_epoch=0, previous_epoch=-1, state=MemberState.STABLE, assigned={}, pending_revocation={}
+            )
+            return
+        stored = schemas.read_value(schemas.CURRENT, value)
+        assert isinstance(stored, CurrentValue)
+        member = old._replace(
+            member_epoch=stored.member_epoch,
+            previous_epoch=stored.previous_member_epoch,
+            state=MemberState(stored.state) if stored.state in MemberState._value2member_map_ else MemberState.STABLE,
+            assigned=schemas.from_partitions(stored.assigned_partitions),
+            pending_revocation=schemas.from_partitions(stored.partitions_pending_revocation),
+        )
+        self.members[member_id] = member
+        for assignment in (member.assigned, member.pending_revocation):
+            for topic_id, partitions in assignment.items():
+                for partition in partitions:
+                    self.owners[topic_id, partition] = member_id
+
+    def _release(self, member: ConsumerMember) -> None:
+        for assignment in (member.assigned, member.pending_revocation):
+            for topic_id, partitions in assignment.items():
+                for partition in partitions:
+                    if self.owners.get((topic_id, partition)) == member.member_id:
+                        del self.owners[topic_id, partition]

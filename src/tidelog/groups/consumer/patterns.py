@@ -1,0 +1,251 @@
+"""Topic patterns of subscriptions, matched in time linear in pattern and name, whatever the pattern.
+
+Kafka uses RE2 for the same reason: Python's `re` can be made to run for years by a pattern of ten characters, and one
+member could so stop the broker. Here a pattern becomes a nondeterministic automaton that is run with all its states at
+once. It knows what topic names need: literals, `.`, classes, escapes, groups, alternatives and repetitions; a pattern
+matches a name as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Final
+
+from tidelog.wire.errors import ApiError, ErrorCode
+
+_REPEATS_MAX: Final = 255
+_STATES_MAX: Final = 5_000
+_DEPTH_MAX: Final = 50
+
+Test = Callable[[str], bool]
+
+_CLASSES: Final[dict[str, Test]] = {
+    "d": str.isdecimal,
+    "w": lambda char: char.isalnum() or char == "_",
+    "s": str.isspace,
+    "D": lambda char: not char.isdecimal(),
+    "W": lambda char: not (char.isalnum() or char == "_"),
+    "S": lambda char: not char.isspace(),
+}
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that a pattern matches; raises ApiError for a pattern that is none."""
+    automaton = _compile(pattern)
+    return [name for name in names if automaton.matches(name)]
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise ApiError unless this is a pattern."""
+    _compile(pattern)
+
+
+@lru_cache(maxsize=256)
+def _compile(pattern: str) -> _Automaton:
+    return _Parser(pattern).parse()
+
+
+class _Automaton:
+    """States are numbers; a state either tests a character and goes to the next, or forks without reading one."""
+
+    __slots__ = ("forks", "tests")
+
+    def __init__(self) -> None:
+        self.tests: list[Test | None] = []
+        self.forks: list[list[int]] = []
+
+    def add(self, test: Test | None, *forks: int) -> int:
+        if len(self.tests) >= _STATES_MAX:
+            raise _refused(f"is too large: more than {_STATES_MAX} states")
+        self.tests.append(test)
+        self.forks.append(list(forks))
+        return len(self.tests) - 1
+
+    def matches(self, text: str) -> bool:
+        """State 0 is where it begins, state 1 where it ends."""
+        now = self._closure({0})
+        for char in text:
+            after = set()
+            for state in now:
+                test = self.tests[state]
+                if test is not None and test(char):
+                    after.update(self.forks[state])
+            now = self._closure(after)
+            if not now:
+                return False
+        return 1 in now
+
+    def _closure(self, states: set[int]) -> set[int]:
+        found = set(states)
+        waiting = list(states)
+        while waiting:
+            state = waiting.pop()
+            if self.tests[state] is None:
+                for other in self.forks[state]:
+                    if other not in found:
+                        found.add(other)
+                        waiting.append(other)
+        return found
+
+
+Build = Callable[[int], int]
+"""Adds a part of the pattern in front of a state and returns where it begins."""
+
+
+class _Parser:
+    """Reads a pattern from left to right. Parts are functions, so that a repeated part can be added several times."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._position = 0
+        self._depth = 0
+        self._automaton = _Automaton()
+
+    def parse(self) -> _Automaton:
+        automaton = self._automaton
+        start, end = automaton.add(None), automaton.add(None)
+        build = self._alternatives()
+        if self._position < len(self._pattern):
+            raise _refused(f"{self._pattern!r} has an unmatched ) at {self._position}")
+        automaton.forks[start].append(build(end))
+        return automaton
+
+    def _peek(self) -> str:
+        return self._pattern[self._position] if self._position < len(self._pattern) else ""
+
+    def _take(self) -> str:
+        char = self._peek()
+        if not char:
+            raise _refused(f"{self._pattern!r} ends too early")
+        self._position += 1
+        return char
+
+    def _alternatives(self) -> Build:
+        branches = [self._sequence()]
+        while self._peek() == "|":
+            self._position += 1
+            branches.append(self._sequence())
+        if len(branches) == 1:
+            return branches[0]
+        return lambda end: self._automaton.add(None, *[branch(end) for branch in branches])
+
+    def _sequence(self) -> Build:
+        parts: list[Build] = []
+        while self._peek() not in ("", "|", ")"):
+            parts.append(self._repeated(self._atom()))
+
+        def build(end: int) -> int:
+            for part in reversed(parts):
+                end = part(end)
+            return end
+
+        return build
+
+    def _repeated(self, part: Build) -> Build:
+        while self._peek() in ("*", "+", "?", "{"):
+            part = self._repeat(part, *self._bounds())
+            if self._peek() == "?":  # lazy or greedy, the whole name matches or does not
+                self._position += 1
+        return part
+
+    def _bounds(self) -> tuple[int, int | None]:
+        char = self._take()
+        if char != "{":
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[char]
+        end = self._pattern.find("}", self._position)
+        low, comma, high = self._pattern[self._position : end].partition(",")
+        if end < 0 or not low.isdecimal() or (high and not high.isdecimal()):
+            raise _refused(f"{self._pattern!r} has a {{ at {self._position - 1} that is no repetition")
+        self._position = end + 1
+        least = int(low)
+        most = int(high) if high else None if comma else least
+        if least > _REPEATS_MAX or (most is not None and not least <= most <= _REPEATS_MAX):
+            raise _refused(
+                f"{self._pattern!r} repeats from {low} to {high or 'any'}, at most {_REPEATS_MAX} is allowed"
+            )
+        return least, most
+
+    def _repeat(self, part: Build, least: int, most: int | None) -> Build:
+        automaton = self._automaton
+
+        def build(end: int) -> int:
+            if most is None:
+                loop = automaton.add(None, end)
+                automaton.forks[loop].insert(0, part(loop))
+                end = loop
+            else:
+                after = end
+                for _ in range(most - least):
+                    end = automaton.add(None, part(end), after)
+            for _ in range(least):
+                end = part(end)
+            return end
+
+        return build
+
+    def _atom(self) -> Build:
+        char = self._take()
+        if char == "(":
+            return self._group()
+        if char == "[":
+            return self._one(self._class())
+        if char == ".":
+            return self._one(lambda _: True)
+        if char == "\\":
+            return self._one(self._escape())
+        if char in "^$":  # a name is matched as a whole anyway
+            return lambda end: end
+        if char in "*+?{":
+            raise _refused(f"{self._pattern!r} repeats nothing at {self._position - 1}")
+        return self._one(lambda other: other == char)
+
+    def _one(self, test: Test) -> Build:
+        return lambda end: self._automaton.add(test, end)
+
+    def _group(self) -> Build:
+        self._depth += 1
+        if self._depth > _DEPTH_MAX:
+            raise _refused(f"{self._pattern!r} is nested deeper than {_DEPTH_MAX}")
+        if self._pattern.startswith("?:", self._position):
+            self._position += 2
+        elif self._peek() == "?":
+            raise _refused(f"{self._pattern!r} has a kind of group at {self._position} that is not supported")
+        build = self._alternatives()
+        if self._take() != ")":
+            raise _refused(f"{self._pattern!r} has a ( that is not closed")
+        self._depth -= 1
+        return build
+
+    def _escape(self) -> Test:
+        char = self._take()
+        if char in _CLASSES:
+            return _CLASSES[char]
+        if char.isalnum():
+            raise _refused(f"{self._pattern!r} has an escape \\{char} that is not supported")
+        return lambda other: other == char
+
+    def _class(self) -> Test:
+        is_negated = self._peek() == "^"
+        self._position += is_negated
+        tests: list[Test] = []
+        while self._peek() != "]" or not tests:
+            tests.append(self._class_part())
+        self._position += 1
+        return lambda char: any(test(char) for test in tests) is not is_negated
+
+    def _class_part(self) -> Test:
+        first = self._take()
+        if first == "\\":
+            return self._escape()
+        if self._peek() == "-" and self._pattern[self._position + 1 : self._position + 2] not in ("", "]"):
+            self._position += 1
+            last = self._take()
+            if last < first:
+                raise _refused(f"{self._pattern!r} has the range {first}-{last}, which is empty")
+            return lambda char: first <= char <= last
+        return lambda char: char == first
+
+
+def _refused(what: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, f"the topic pattern {what}")
