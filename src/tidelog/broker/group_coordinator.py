@@ -53,6 +53,7 @@ class GroupCoordinator:
         return self._built
 
     def _build(self) -> CoordinatorRuntime[GroupShard]:
+        from tidelog.broker.group_catalog import ImageCatalog
         from tidelog.coordination import CoordinatorRuntime
         from tidelog.groups import GroupSettings, GroupShard
         from tidelog.records.compression import Codec
@@ -66,9 +67,13 @@ class GroupCoordinator:
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_ms=config.offsets_retention_minutes * 60_000,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            consumer_max_size=config.group_consumer_max_size,
         )
+        catalog = ImageCatalog(self._node.image)
         return CoordinatorRuntime(
-            lambda partition: GroupShard(partition, settings, _new_id),
+            lambda partition: GroupShard(partition, settings, _new_id, catalog),
             self._append,
             self._node.clock,
             self._timer,

@@ -13,7 +13,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 with warnings.catch_warnings():
     # It reads its message definitions with a function that Python 3.11 deprecated and 3.13 brought back.
@@ -148,10 +148,8 @@ class ConfluentMember(Member):
     client = "confluent-kafka"
     strategies = ("range", "roundrobin", "cooperative-sticky")
 
-    def consume(self) -> None:
-        from confluent_kafka import Consumer, KafkaError, KafkaException
-
-        settings: dict[str, Any] = {
+    def settings(self) -> dict[str, object]:
+        settings: dict[str, object] = {
             "bootstrap.servers": self.servers,
             "group.id": self.group,
             "client.id": self.name,
@@ -167,8 +165,13 @@ class ConfluentMember(Member):
         }
         if self.instance_id is not None:
             settings["group.instance.id"] = self.instance_id
+        return settings
+
+    def consume(self) -> None:
+        from confluent_kafka import Consumer, KafkaError, KafkaException
+
         passing = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._MAX_POLL_EXCEEDED}
-        consumer = Consumer(settings)
+        consumer = Consumer(self.settings())
         consumer.subscribe([self.topic])
         try:
             while not self.is_stopped:

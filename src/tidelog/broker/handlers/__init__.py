@@ -51,6 +51,8 @@ def handlers() -> Mapping[int, Route]:
             Route(ApiKey.DESCRIBE_PRODUCERS, versions(0, 0), "describe_producers"),
             Route(ApiKey.DESCRIBE_TRANSACTIONS, versions(0, 0), "describe_transactions"),
             Route(ApiKey.LIST_TRANSACTIONS, versions(0, 1), "list_transactions"),
+            Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions(0, 1), "consumer_group_heartbeat"),
+            Route(ApiKey.CONSUMER_GROUP_DESCRIBE, versions(0, 1), "consumer_group_describe"),
             Route(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions(0, 0), "describe_topic_partitions"),
         )
     )

@@ -9,8 +9,10 @@ from tidelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, Li
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
+    from tidelog.groups import Group
 
 _CLASSIC: Final = "classic"
+_CONSUMER: Final = "consumer"
 
 
 def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
@@ -21,13 +23,17 @@ def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
     groups = [
         ListedGroup(
             group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=_CLASSIC,
+            protocol_type=group.protocol_type or ("" if group.consumer is None else _CONSUMER),
+            group_state=group.state_name,
+            group_type=_kind(group),
         )
         for shard in coordinator.shards()
         for group in shard.groups()
-        if (not states or group.state.value.lower() in states) and (not types or _CLASSIC in types)
+        if (not states or group.state_name.lower() in states) and (not types or _kind(group) in types)
     ]
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.has_loads else ErrorCode.NONE
     return ListGroupsResponse(error_code=error, groups=groups)
+
+
+def _kind(group: Group) -> str:
+    return _CLASSIC if group.consumer is None else _CONSUMER

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidelog.broker.coordinators import Reply
 from tidelog.coordination import Decision
-from tidelog.groups import PartitionOffset
+from tidelog.groups import Committer, PartitionOffset
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -81,6 +81,8 @@ async def _handle_several(request: OffsetFetchRequest, context: Context) -> Offs
 
 
 def _fetch_group(group: OffsetFetchRequestGroup, require_stable: bool, context: Context) -> OffsetFetchResponseGroup:
+    is_member = group.member_id is not None or group.member_epoch >= 0
+    reader = Committer(group.member_epoch, group.member_id or "") if is_member else None
     wanted = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
 
     def shape(outcome: Offsets | ApiError) -> OffsetFetchResponseGroup:
@@ -98,7 +100,7 @@ def _fetch_group(group: OffsetFetchRequestGroup, require_stable: bool, context: 
 
     return context.node.groups.call(
         group.group_id,
-        lambda shard, _respond, _now_ms: Decision(shard.fetch_offsets(group.group_id, wanted, require_stable)),
+        lambda shard, _respond, _now_ms: Decision(shard.fetch_offsets(group.group_id, wanted, require_stable, reader)),
         shape,
     )
 

@@ -1,0 +1,29 @@
+"""The cluster's topics for consumer groups, out of the broker's image of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.groups.consumer.group import TopicInfo
+from tidelog.metadata.image import ClusterImage
+
+
+class ImageCatalog:
+    """Asked by every heartbeat for its version, and by those that find another one for the topics."""
+
+    __slots__ = ("_image",)
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+
+    @property
+    def version(self) -> int:
+        return self._image.version
+
+    def topic(self, name: str) -> TopicInfo | None:
+        found = self._image.topic(name)
+        return None if found is None else TopicInfo(found.topic_id, len(found.partitions))
+
+    def names(self) -> Iterable[str]:
+        """Patterns do not match internal topics."""
+        return [topic.name for topic in self._image.topics() if not topic.is_internal]

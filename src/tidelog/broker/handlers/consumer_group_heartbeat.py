@@ -1,0 +1,34 @@
+"""ConsumerGroupHeartbeat: join, stay in and leave a group whose partitions the broker assigns (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.groups.consumer.checks import Asker
+from tidelog.wire.errors import ApiError
+from tidelog.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+
+_OWN_IDS_FROM: Final = 1
+
+
+def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> ConsumerGroupHeartbeatResponse:
+    """Ask the group's coordinator."""
+    gives_own_id = context.api_version >= _OWN_IDS_FROM
+    asker = Asker(context.client_id or "", f"/{context.connection.address}", gives_own_id)
+    return context.node.groups.call(
+        request.group_id,
+        lambda shard, _respond, now_ms: shard.consumer_heartbeat(request, asker, now_ms),
+        _shape,
+    )
+
+
+def _shape(outcome: ConsumerGroupHeartbeatResponse | ApiError) -> ConsumerGroupHeartbeatResponse:
+    if isinstance(outcome, ApiError):
+        return ConsumerGroupHeartbeatResponse(error_code=outcome.code, error_message=outcome.message)
+    return outcome
