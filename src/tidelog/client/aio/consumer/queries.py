@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from tidelog.client.aio.consumer.engine import ConsumerEngine
+from tidelog.client.aio.consumer.offset_lookup import FoundOffset
 from tidelog.client.aio.consumer.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.client.aio.consumer.types import OffsetAndTimestamp
 from tidelog.client.aio.metadata import MetadataCache, PartitionMetadata
@@ -35,8 +36,7 @@ async def offsets_for_times(
     for partition, time_ms in times.items():
         if time_ms < 0:
             raise IllegalState(f"{partition}: {time_ms} is not a time; use beginning_offsets() or end_offsets()")
-    until_ms = engine.client.now_ms() + timeout_ms
-    found = await engine.wait_for(engine.lookup.find(times, until_ms), until_ms, "looking offsets up")
+    found = await _find(engine, times, timeout_ms)
     return {
         partition: None if place.offset < 0 else OffsetAndTimestamp(place.offset, place.timestamp, place.leader_epoch)
         for partition, place in found.items()
@@ -69,10 +69,16 @@ def lag(engine: ConsumerEngine, partition: TopicPartition) -> int | None:
 async def _offsets_at(
     engine: ConsumerEngine, partitions: Collection[TopicPartition], time: int, timeout_ms: int
 ) -> dict[TopicPartition, int]:
-    until_ms = engine.client.now_ms() + timeout_ms
-    times = {TopicPartition(*each): time for each in partitions}
-    found = await engine.wait_for(engine.lookup.find(times, until_ms), until_ms, "looking offsets up")
+    found = await _find(engine, {TopicPartition(*each): time for each in partitions}, timeout_ms)
     return {partition: place.offset for partition, place in found.items()}
+
+
+async def _find(
+    engine: ConsumerEngine, times: Mapping[TopicPartition, int], timeout_ms: int
+) -> dict[TopicPartition, FoundOffset]:
+    until_ms = engine.client.now_ms() + timeout_ms
+    what = f"looking up offsets of {', '.join(map(str, times))}"
+    return await engine.wait_for(engine.lookup.find(times, until_ms), until_ms, what)
 
 
 async def _ask(
