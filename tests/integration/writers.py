@@ -57,17 +57,20 @@ class _Client(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._stopping.is_set():
+            while not self.is_done():
                 try:
                     with RawClient(self._port()) as client:
                         self.use(client)
                 except OSError:
-                    self._stopping.wait(_RETRY_S)
+                    time.sleep(_RETRY_S)
         except BaseException as error:
             self.failure = error
 
     def use(self, client: RawClient) -> None:
         raise AssertionError("a kind of client says what it does")
+
+    def is_done(self) -> bool:
+        return self._stopping.is_set()
 
     def stop(self, timeout_s: float = 30.0) -> None:
         """End after what is under way; raises what the thread failed with."""
@@ -94,6 +97,10 @@ class Writer(_Client):
         self._in_flight: deque[Sent] = deque()
         self.acknowledged: dict[TopicPartition, list[Acknowledged]] = {key: [] for key in keys}
         self.acknowledged_count = 0
+
+    def is_done(self) -> bool:
+        """Not before everything it has sent is answered: what was written must not be in doubt at the end."""
+        return self._stopping.is_set() and not any(self._unanswered.values())
 
     @property
     def producer_id(self) -> int:
