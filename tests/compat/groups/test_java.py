@@ -6,12 +6,14 @@ import pytest
 
 from benchmarks import apache_kafka
 from tests.compat.groups.conftest import PARTITIONS, Produce
+from tests.compat.groups.java import CONSOLE_CONSUMER, java_member
 from tests.compat.groups.members import ConfluentMember, Readings, running, share, wait_until
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)]
 
-CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+JOIN_S = 60.0
+"""A JVM on a busy machine takes its time."""
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 OFFSETS_FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
 GROUPS_FORMATTER = "org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter"
@@ -36,23 +38,15 @@ def consumer_groups(broker: Broker, *options: str) -> str:
 def test_a_java_consumer_shares_a_group_with_librdkafka(broker: Broker, topic: str, produce: Produce) -> None:
     """Java reads what it is assigned, commits and leaves; librdkafka reads the rest and then everything."""
     readings = Readings()
-    member = ConfluentMember(broker.bootstrap_servers, topic, topic, readings, "librdkafka")
+    member = ConfluentMember(broker.bootstrap_servers, topic, topic, readings, "librdkafka", session_ms=10_000)
+    range_assignor = "partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor"
     with running(member):
         wait_until(lambda: share([member], PARTITIONS), "librdkafka has all partitions")
-        produced = produce(600)
-        output = console_consumer(
-            broker,
-            topic,
-            "--group",
-            topic,
-            "--timeout-ms",
-            "4000",
-            "--consumer-property",
-            "partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor",
-        )
-        assert len(member.assignments) >= 3, "it shared while Java was there"
+        with java_member(broker.bootstrap_servers, topic, range_assignor) as java:
+            wait_until(lambda: len(member.assignment) == PARTITIONS // 2, "Java has its share", JOIN_S)
+            produced = produce(600)
         wait_until(lambda: share([member], PARTITIONS), "librdkafka has all partitions again")
-        readings.wait_for(set(produced) - {line.encode() for line in output.splitlines()})
+        readings.wait_for(set(produced) - java.values)
 
 
 def test_kafkas_tools_describe_reset_and_delete_our_groups(broker: Broker, topic: str, produce: Produce) -> None:
