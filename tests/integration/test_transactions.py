@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -241,3 +242,41 @@ def test_a_transactional_batch_in_a_very_old_request_is_refused(rpc: Rpc) -> Non
     rpc.begin(producer, ("t", 0))
     request = transactional_request(producer, [(0, producer, 0)])
     assert codes(rpc.client.call(request, 2)) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_the_next_transaction_may_begin_as_soon_as_the_end_was_answered(rpc: Rpc, is_commit: bool) -> None:
+    """Told CONCURRENT_TRANSACTIONS, clients would wait for 20 ms and more after every transaction."""
+    producer = rpc.start("id")
+    for turn in range(30):
+        assert rpc.add(producer, ("t", 0), ("t", 1)) == {("t", 0): ErrorCode.NONE, ("t", 1): ErrorCode.NONE}
+        rpc.write("t", 0, [b"%d" % turn], producer, sequence=turn)
+        assert rpc.end(producer, is_commit) is ErrorCode.NONE
+        assert len(rpc.read("t")) == (turn + 1 if is_commit else 0), "and it is seen at once"
+
+
+def test_a_marker_that_cannot_be_written_does_not_keep_the_producer_waiting(
+    rpc: Rpc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The outcome is decided; the marker is tried until it is there."""
+    from tidelog.broker import transaction_markers
+
+    write, refusals = transaction_markers.write_marker, iter([ErrorCode.NOT_ENOUGH_REPLICAS] * 3)
+
+    def refuse_at_first(*arguments: Any) -> None:
+        code = next(refusals, None)
+        if code is None:
+            write(*arguments)
+        else:
+            arguments[-1](code)
+
+    monkeypatch.setattr(transaction_markers, "write_marker", refuse_at_first)
+    producer = rpc.start("id")
+    rpc.begin(producer, ("t", 0))
+    rpc.write("t", 0, [b"x"], producer)
+    assert rpc.end(producer, True) is ErrorCode.NONE
+    assert rpc.state("id") == "PrepareCommit"
+    assert rpc.add(producer, ("t", 0)) == {("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert rpc.read("t") == []
+    until(lambda: rpc.state("id") == "CompleteCommit")
+    assert rpc.read("t") == [b"x"]

@@ -4,6 +4,10 @@ Handlers call it with an operation for a transactional id; it finds the shard, l
 reply now or as a future. Markers that a shard orders are written here, and what became of each is reported back. The
 cores are imported at their first use: a broker without transactions starts sooner.
 
+EndTxn could be answered when the outcome is committed to the log. Its answer is held back for a moment, until the
+markers are written, too: a producer that began its next transaction before would be told CONCURRENT_TRANSACTIONS, and
+clients wait for 20 ms and more before they ask again.
+
 Places where a crash can be asked for (see `fault_points`), `STEP` being init, partitions, end or offsets:
 
     STEP-staged        the request is decided, its records are not written
@@ -19,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tidelog.broker.coordinators import Reply, ShardLoader
 from tidelog.broker.fault_points import fault_points
@@ -35,10 +39,19 @@ if TYPE_CHECKING:
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 _MARKERS_AT_ONCE_MAX: Final = 500
 """So many markers are staged before everybody else gets a turn."""
+_COMPLETION_WAIT_S: Final = 0.05
+"""How long the answer to EndTxn waits for the markers, which nearly always takes less than a millisecond."""
 
 T = TypeVar("T")
 Operation = Callable[["TransactionShard", int], "Decision[Any]"]
 Verified = Callable[[dict["TopicPartition", ErrorCode]], None]
+
+
+class _Held(NamedTuple):
+    """An answer that waits for the completion, and the end of its patience."""
+
+    answer: Callable[[], None]
+    timer: asyncio.TimerHandle
 
 
 class TransactionCoordinator:
@@ -49,6 +62,8 @@ class TransactionCoordinator:
         self._node = node
         self._timer = timer
         self._built: tuple[CoordinatorRuntime[TransactionShard], ShardLoader] | None = None
+        self._held: dict[str, _Held | None] = {}
+        """Transactions whose markers are under way, and who waits for them."""
         self._is_stopped = False
 
     @property
@@ -136,7 +151,10 @@ class TransactionCoordinator:
 
             def respond(outcome: Any) -> None:
                 self.reach(f"{step}-committed")
-                reply(outcome)
+                if step == "end" and outcome is ErrorCode.NONE and transactional_id in self._held:
+                    self._hold(transactional_id, lambda: reply(outcome))
+                else:
+                    reply(outcome)
 
             self.runtime.execute(self.partition_of(transactional_id), operation, respond)
             if not reply.is_there:
@@ -183,6 +201,7 @@ class TransactionCoordinator:
     def _send_markers(self, order: MarkerOrder) -> None:
         """Write markers from the next turn of the loop on: the shard that orders them is in the middle of something."""
         self.reach("before-markers")
+        self._held.setdefault(order.transactional_id, None)
         asyncio.get_running_loop().call_soon(self._write_markers, order, 0)
 
     def _write_markers(self, order: MarkerOrder, start: int) -> None:
@@ -209,6 +228,8 @@ class TransactionCoordinator:
             self.reach("marker-written")
             if partition == order.partitions[-1]:
                 self.reach("before-completion")
+            if code is not ErrorCode.NONE:
+                self._release(order.transactional_id)  # it may take long now
             self.runtime.execute(
                 self.partition_of(order.transactional_id),
                 lambda shard, now_ms: shard.on_marker(order, partition, code, now_ms),
@@ -222,8 +243,23 @@ class TransactionCoordinator:
         topic = self._node.image.topic(partition[0])
         return topic is None or partition[1] >= len(topic.partitions)
 
-    def _on_completed(self, _transaction: Transaction) -> None:
+    def _on_completed(self, transaction: Transaction) -> None:
         self.reach("complete")
+        self._release(transaction.transactional_id)
+
+    # --- answers that are held back ---
+
+    def _hold(self, transactional_id: str, answer: Callable[[], None]) -> None:
+        """Answer when the transaction is complete, when a marker is refused, or when it takes too long."""
+        self._release(transactional_id)
+        timer = asyncio.get_running_loop().call_later(_COMPLETION_WAIT_S, self._release, transactional_id)
+        self._held[transactional_id] = _Held(answer, timer)
+
+    def _release(self, transactional_id: str) -> None:
+        held = self._held.pop(transactional_id, None)
+        if held is not None:
+            held.timer.cancel()
+            held.answer()
 
     # --- coming and going ---
 
@@ -240,6 +276,8 @@ class TransactionCoordinator:
     def stop(self) -> None:
         """Answer everybody who waits; what is decided is carried out after the next start."""
         self._is_stopped = True
+        for transactional_id in list(self._held):
+            self._release(transactional_id)
         if self._built is not None:
             runtime, loader = self._built
             loader.stop()
