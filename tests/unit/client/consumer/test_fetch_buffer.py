@@ -121,3 +121,13 @@ def test_whole_batches_move_positions_too():
     assert [(each.partition, each.next_offset) for each in reader.buffer.take_batches()] == [(0, 3), (1, 3)]
     assert reader.state(T0).position == Position(3, 0)
     assert reader.take() is None
+
+
+def test_an_error_waits_until_the_batches_before_it_are_out_and_is_raised_once():
+    reader = Reader()
+    reader.add(T1, 0)
+    reader.buffer.add(CompletedFetch.failed(T0, 0, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no")))
+    assert [each.partition for each in reader.buffer.take_batches()] == [1]
+    with pytest.raises(ApiError):
+        reader.buffer.take_batches()
+    assert reader.buffer.take_batches() == []

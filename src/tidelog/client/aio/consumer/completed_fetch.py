@@ -122,7 +122,9 @@ class CompletedFetch:
         return rows if self._decoding.is_plain or not rows else self._deserialized(rows)
 
     def take_batches(self) -> FetchedBatches:
-        """All that is left, as whole batches."""
+        """All that is left, as whole batches. Raises what the fetch failed with, as `take` does."""
+        if self._error is not None:
+            raise self._error
         topic, partition = self.topic_partition
         view = memoryview(self._data)
         start = self._position

@@ -96,13 +96,22 @@ class FetchBuffer:
         return ConsumerRecords(taken, moved) if moved else None
 
     def take_batches(self) -> list[FetchedBatches]:
-        """Everything that may be returned now, as whole batches."""
+        """Everything that may be returned now, as whole batches. As with `take`, an error comes out alone."""
         taken: list[FetchedBatches] = []
         for fetch in list(self._queue):
             state = self._usable(fetch)
-            if state is not None:
-                taken.append(fetch.take_batches())
-                self._move(state, fetch, {})
+            if state is None:
+                continue
+            try:
+                batches = fetch.take_batches()
+            except (CorruptRecordError, ApiError, ClientError):
+                if taken:
+                    break
+                if fetch.is_failed:
+                    self._finish(fetch)
+                raise
+            taken.append(batches)
+            self._move(state, fetch, {})
         return taken
 
     def has_usable(self) -> bool:
