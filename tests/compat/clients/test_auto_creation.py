@@ -5,7 +5,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.compat.clients.admins import ADMINS
 from tests.compat.clients.batches import batch, numbered
-from tests.compat.clients.brokers import Broker
+from tests.compat.clients.brokers import Broker, ours_alone
 from tests.compat.clients.drivers import DRIVERS, Driver, Refused
 from tests.compat.clients.raw import RawConnection, fetch, produce
 from tests.compat.clients.waiting import wait_until
@@ -78,3 +78,15 @@ def test_where_it_is_switched_off_an_unknown_topic_stays_unknown(topic_name: str
             LIBRDKAFKA.produce(broker.bootstrap_servers, topic_name, numbered(1))
         assert refused.value.code in UNKNOWN
         assert ADMINS[0].topics(broker.bootstrap_servers) == {}
+
+
+@ours_alone
+def test_one_request_makes_a_hundred_topics_and_the_next_the_others(broker: Broker, topic_name: str) -> None:
+    """Nobody else is served while topics are made: the client is told to ask again, as it does anyway."""
+    names = [f"{topic_name}-{number}" for number in range(130)]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    with RawConnection(broker) as connection:
+        first = [topic.error_code for topic in connection.call(request, 12, MetadataResponse).topics]
+        second = [topic.error_code for topic in connection.call(request, 12, MetadataResponse).topics]
+    assert (first.count(0), first.count(ErrorCode.LEADER_NOT_AVAILABLE)) == (100, 30)
+    assert second == [0] * 130

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from tidelog.metadata.topics import check_topic_name
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.metadata import (
     MetadataRequest,
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _AUTO_CREATION_ASKED_FROM: Final = 4
 _NULL_MEANS_ALL_FROM: Final = 1
+CREATED_PER_REQUEST_MAX: Final = 100
+"""How many topics one request may make on the side; clients ask again for the others, and the rest get their turn."""
 _TOPIC_IDS_FROM: Final = 12
 """Versions 10 and 11 have the field, but no broker took topics by id then, nor can their responses do without names."""
 
@@ -36,7 +39,11 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
         may_create = request.allow_auto_topic_creation or context.api_version < _AUTO_CREATION_ASKED_FROM
         # A topic that is named twice is answered once.
         once = {(asked.name, asked.topic_id): asked for asked in request.topics}
-        topics = [_find(asked, may_create, operations, context) for asked in once.values()]
+        known = node.image.topic_count()
+        topics = []
+        for asked in once.values():
+            is_enough = node.image.topic_count() - known >= CREATED_PER_REQUEST_MAX
+            topics.append(_find(asked, may_create, is_enough, operations, context))
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
@@ -52,7 +59,9 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
     )
 
 
-def _find(asked: MetadataRequestTopic, may_create: bool, operations: int, context: Context) -> MetadataResponseTopic:
+def _find(
+    asked: MetadataRequestTopic, may_create: bool, is_enough: bool, operations: int, context: Context
+) -> MetadataResponseTopic:
     image = context.node.image
     name = asked.name
     if name is None or asked.topic_id != NO_UUID:
@@ -65,6 +74,9 @@ def _find(asked: MetadataRequestTopic, may_create: bool, operations: int, contex
     found = image.topic(name)
     if found is None:
         try:
+            if may_create and is_enough:
+                check_topic_name(name)
+                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "made when it is asked for again")
             found = context.node.topics.create_automatically(name, may_create)
         except ApiError as error:
             return _failed(name, NO_UUID, error.code, operations)
