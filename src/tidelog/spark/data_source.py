@@ -1,0 +1,52 @@
+"""What `.format("tidelog")` is to Spark: a table of readers and writers, each imported when Spark asks for it.
+
+Found through `pyspark_tidelog`. Runs in the driver's helper processes and, unpickled, in executors. Options arrive with
+lower-cased names.
+"""
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter
+from pyspark.sql.datasource import DataSourceWriter as BatchWriter
+from pyspark.sql.types import StructType
+
+
+class TidelogDataSource(DataSource):
+    """The format `tidelog`: the options, rows and offsets of Spark's own Kafka connector, without a jar."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word in `.format(...)`."""
+        return "tidelog"
+
+    def schema(self) -> StructType:
+        """The columns of a record, unless the user's schema asks for fewer."""
+        from tidelog.spark.source.columns import full_schema
+
+        return full_schema(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`: from a cluster, or from segment files when `path` is given."""
+        if self.options.get("path"):
+            from tidelog.spark.source.files import SegmentFileReader
+
+            return SegmentFileReader(schema, self.options)
+        from tidelog.spark.source.batch_reader import BatchReader
+
+        return BatchReader(schema, self.options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """For `spark.readStream`."""
+        from tidelog.spark.source.stream_reader import StreamReader
+
+        return StreamReader(schema, self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """For `df.write`."""
+        from tidelog.spark.sink.batch_writer import make_batch_writer
+
+        return make_batch_writer(schema, self.options, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """For `df.writeStream`; Spark passes the arguments by these very names."""
+        from tidelog.spark.sink.stream_writer import make_stream_writer
+
+        return make_stream_writer(schema, self.options, overwrite=overwrite)

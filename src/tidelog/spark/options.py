@@ -1,0 +1,98 @@
+"""The options of the connector as text: looked up without regard to case, converted, refused with a sentence.
+
+Spark hands options over with lower-cased names; the official connector's documentation and our messages write them as
+people do (`startingOffsets`). `source` and `sink` read theirs through this class. Pure.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+_KAFKA_PREFIX: Final = "kafka."
+_FLAGS: Final = {"true": True, "false": False}
+
+
+class OptionError(ValueError):
+    """An option that cannot be obeyed; the text names the option, its value and what to set instead."""
+
+
+class Options:
+    """The options of one source or sink."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+
+    def text(self, name: str) -> str | None:
+        """The value of `name`, without blanks around it; None if it was not given or is empty."""
+        value = self._given.get(name.lower())
+        return (value.strip() or None) if value is not None else None
+
+    def required(self, name: str, meaning: str) -> str:
+        """The value of an option that must be there; `meaning` says what it is for."""
+        value = self.text(name)
+        if value is None:
+            raise OptionError(f"option {name!r} is missing: {meaning}")
+        return value
+
+    def number(self, name: str, *, at_least: int = 1) -> int | None:
+        """A whole number of at least `at_least`; None if it was not given."""
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            number = int(value)
+        except ValueError:
+            raise OptionError(f"option {name!r} is {value!r}: it must be a whole number") from None
+        if number < at_least:
+            raise OptionError(f"option {name!r} is {number}: it must be at least {at_least}")
+        return number
+
+    def flag(self, name: str, default: bool) -> bool:
+        """`true` or `false`."""
+        value = self.text(name)
+        if value is None:
+            return default
+        flag = _FLAGS.get(value.lower())
+        if flag is None:
+            raise OptionError(f"option {name!r} is {value!r}: it must be true or false")
+        return flag
+
+    def one_of(self, name: str, choices: Collection[str], default: str) -> str:
+        """One of `choices`, in any case."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() not in choices:
+            raise OptionError(f"option {name!r} is {value!r}: it must be one of {', '.join(sorted(choices))}")
+        return value.lower()
+
+    def kafka_settings(self, refused: Mapping[str, str]) -> dict[str, str]:
+        """The settings given as `kafka.<name>`, without the prefix. `refused` names those that may not be, and why."""
+        settings = {
+            name.removeprefix(_KAFKA_PREFIX): value.strip()
+            for name, value in self._given.items()
+            if name.startswith(_KAFKA_PREFIX)
+        }
+        for name, why in refused.items():
+            if name in settings:
+                raise OptionError(f"option 'kafka.{name}' cannot be set: {why}")
+        return settings
+
+    def bootstrap_servers(self) -> str:
+        """Where the cluster is."""
+        return self.required("kafka.bootstrap.servers", "a list of host:port,host:port of brokers")
+
+    def exactly_one_of(self, names: Iterable[str]) -> tuple[str, str]:
+        """The one of `names` that was given, and its value."""
+        given = [(name, value) for name in names if (value := self.text(name)) is not None]
+        if len(given) == 1:
+            return given[0]
+        wanted = ", ".join(names)
+        if not given:
+            raise OptionError(f"one of the options {wanted} must be set")
+        raise OptionError(f"only one of the options {wanted} may be set, not {' and '.join(name for name, _ in given)}")
+
+    def refuse(self, names: Iterable[str], why: str) -> None:
+        """Refuse options that have no meaning here."""
+        for name in names:
+            if self.text(name) is not None:
+                raise OptionError(f"option {name!r} cannot be set here: {why}")
