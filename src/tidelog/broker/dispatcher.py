@@ -22,7 +22,7 @@ from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ApiError, ErrorCode, WireError
 from tidelog.wire.frames import encode_response, parse_request_header
-from tidelog.wire.produce import _skip_tags
+from tidelog.wire.primitives import skip_tagged_fields
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
@@ -57,7 +57,7 @@ class Dispatcher:
                 return
             position = start + 10 + (client_id_bytes if client_id_bytes > 0 else 0)
             if version >= route.flexible_from:
-                position = _skip_tags(data, position, stop) if data[position] else position + 1
+                position = skip_tagged_fields(data, position, stop) if data[position] else position + 1
             handle_bytes(self._node, slot, data, position, stop, version, correlation_id)
         except (WireError, error, IndexError) as cause:
             logger.warning("closing %s: it sent a request that cannot be read: %s", connection.address, cause)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tidelog.broker.coordinators import Reply, ShardLoader
 from tidelog.broker.fault_points import fault_points
+from tidelog.metadata.image import TRANSACTIONS_TOPIC
 from tidelog.timing import Timer
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from tidelog.replication.partition import Partition
     from tidelog.transactions import MarkerOrder, TopicPartition, Transaction, TransactionShard
 
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
 _MARKERS_AT_ONCE_MAX: Final = 500
 """So many markers are staged before everybody else gets a turn."""
 _COMPLETION_WAIT_S: Final = 0.05

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tidelog.coordination import ProducerEpoch
+from tidelog.metadata.image import OFFSETS_TOPIC
 from tidelog.records.builder import build_end_transaction_marker
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
 
-_OFFSETS_TOPIC: Final = "__consumer_offsets"
 _PARTITION_ERRORS: Final = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -41,7 +41,7 @@ def write_marker(
         code = ErrorCode.NONE if outcome is None else outcome.code
         respond(_PARTITION_ERRORS.get(code, code))
 
-    if topic == _OFFSETS_TOPIC:
+    if topic == OFFSETS_TOPIC:
         node.groups.runtime.end_transaction(index, producer, coordinator_epoch, is_commit, on_ended)
         return
     marker = build_end_transaction_marker(

@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 from tidelog.metadata.tree import NO_LEADER, BrokerRegistration, Endpoint, PartitionState, ReplicaAssignment
 from tidelog.wire.primitives import NO_UUID
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 NO_CONTROLLER: Final = -1
 NO_LEADER_EPOCH: Final = -1
 

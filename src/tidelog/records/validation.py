@@ -1,14 +1,11 @@
 """The checks of an append on the partition's leader, and what they may change.
 
-Two doors. `check_header` is the hot path: from header and checksum alone it says that a client's batch may be stored
-as it is, and then only base offset and leader epoch are written into it. It looks at magic, base offset, length against
-the bytes given and `max.message.bytes`, record count against last offset delta, codec number, producer id, epoch and
-sequence, control and timestamp-type bits, max timestamp against `message.timestamp.after.max.ms`, and CRC. So records
-are never decoded if the topic has CreateTime, `compression.type=producer`, no compaction and no
-`message.timestamp.before.max.ms`.
+The usual batch does not come here: where the rules say `stores_as_is` (CreateTime, `compression.type=producer`, no
+compaction, no `message.timestamp.before.max.ms`), `Log.append_as_leader` looks at header and checksum alone and writes
+base offset and leader epoch into the batch.
 
-`validate` is for everything else. It repeats those checks, raising the error that belongs to each, and goes on: keys on
-compacted topics, timestamps record by record, offsets inside the batch, recompression, LogAppendTime, and message sets
+`validate` is for everything else. It makes the same checks, raising the error that belongs to each, and goes on: keys
+on compacted topics, timestamps record by record, offsets inside the batch, recompression, LogAppendTime, and message sets
 of old magics, which become one batch. Records are decoded only where something in them is to be checked or changed.
 """
 
@@ -16,11 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelog.records._checksum import crc32c
 from tidelog.records._message_set import message_sizes, read_message_set
 from tidelog.records._record import Record, scan_records
 from tidelog.records.batch import (
-    ATTRIBUTES_POSITION,
     CODEC_MASK,
     CONTROL_BIT,
     HEADER_BYTES,
@@ -86,7 +81,7 @@ class AppendRules:
     segment_bytes: int = 2**30
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
     stores_as_is: bool = field(init=False)
-    """Whether a batch that passes `check_header` needs nothing more."""
+    """Whether a batch needs nothing more once its header and checksum were found right."""
 
     def __post_init__(self) -> None:
         as_is = self.codec is None and not self.is_compacted and self.before_max_ms == UNLIMITED_MS
@@ -105,44 +100,6 @@ class ValidatedRecords(NamedTuple):
     record_count: int
     log_append_time: int
     """-1 unless the topic stamps LogAppendTime."""
-
-
-def check_header(
-    buffer: Buffer, header: BatchHeader, rules: AppendRules, now_ms: int, position: int = 0, end: int | None = None
-) -> bool:
-    """Whether a client's batch at `position`, alone up to `end`, may be stored as it is. Never raises.
-
-    If not, `validate` finds out why, or does what remains to be done.
-    """
-    (
-        base_offset,
-        length,
-        _,
-        magic,
-        crc,
-        attributes,
-        last_delta,
-        _,
-        max_timestamp,
-        producer_id,
-        epoch,
-        sequence,
-        count,
-    ) = header
-    stop = position + LENGTH_PREFIX_BYTES + length
-    return (
-        rules.stores_as_is
-        and magic == MAGIC
-        and base_offset == 0
-        and stop == (len(buffer) if end is None else end)
-        and _BATCH_LENGTH_MIN <= length <= rules.max_message_bytes - LENGTH_PREFIX_BYTES
-        and count == last_delta + 1 > 0
-        and not attributes & _BROKER_BITS
-        and attributes & CODEC_MASK <= Codec.ZSTD
-        and (sequence >= 0 <= epoch if producer_id >= 0 else not attributes & TRANSACTIONAL_BIT)
-        and max_timestamp - now_ms <= rules.after_max_ms
-        and crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : stop]) == crc
-    )
 
 
 def validate(

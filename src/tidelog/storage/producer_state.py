@@ -44,7 +44,6 @@ __all__ = [
 BATCHES_KEPT: Final = 5
 """An idempotent producer has at most five requests in flight, so a retry is one of the last five batches."""
 
-_LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 DAY_MS: Final = 86_400_000
 
 
@@ -61,7 +60,6 @@ class ProducerStateManager:
         "ongoing",
         "partition",
         "producers",
-        "transaction_timeout_ms_max",
         "unreplicated",
         "verifications",
     )
@@ -72,14 +70,12 @@ class ProducerStateManager:
         directory: str,
         *,
         expiration_ms: int = DAY_MS,
-        transaction_timeout_ms_max: int = 900_000,
         snapshots: list[int] | None = None,
     ) -> None:
         """`snapshots`: the offsets of the snapshot files, ascending; the directory is searched if not given."""
         self.partition = partition
         self.directory = directory
         self.expiration_ms = expiration_ms
-        self.transaction_timeout_ms_max = transaction_timeout_ms_max
         self.producers: dict[int, ProducerEntry] = {}
         self.ongoing: dict[int, int] = {}
         """Open transactions: first offset to producer id. First offsets only grow, so the first key is the smallest."""
@@ -288,15 +284,6 @@ class ProducerStateManager:
     def first_undecided_offset(self) -> int | None:
         """The first offset of an open transaction."""
         return next(iter(self.ongoing), None)
-
-    def has_late_transaction(self, now_ms: int) -> bool:
-        """Whether the oldest transaction has been left open longer than any timeout allows."""
-        if not self.ongoing:
-            return False
-        entry = self.producers.get(next(iter(self.ongoing.values())))
-        if entry is None or entry.last_timestamp <= 0:
-            return False
-        return now_ms - entry.last_timestamp > self.transaction_timeout_ms_max + _LATE_TRANSACTION_BUFFER_MS
 
     def active_producers(self) -> list[ProducerEntry]:
         """All producers, for DescribeProducers."""

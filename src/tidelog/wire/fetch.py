@@ -12,7 +12,14 @@ from struct import Struct, error
 from typing import NamedTuple, Protocol
 
 from tidelog.wire.errors import WireError
-from tidelog.wire.produce import Buffer, _checked_count, _compact_string, _skip_tags, _uvarint, _varint
+from tidelog.wire.primitives import (
+    Buffer,
+    checked_count,
+    decode_uvarint,
+    encode_compact_string,
+    encode_uvarint,
+    skip_tagged_fields,
+)
 
 FLEXIBLE_FROM = 12
 TOPIC_IDS_FROM = 13
@@ -151,13 +158,13 @@ def _decode_topics(
             if is_flexible:
                 index, epoch, offset, last_epoch, start, limit = _PARTITION_V12.unpack_from(data, position)
                 position += 32
-                position = position + 1 if not data[position] else _skip_tags(data, position, end)
+                position = position + 1 if not data[position] else skip_tagged_fields(data, position, end)
                 partitions.append(FetchPartition(index, offset, limit, epoch, last_epoch, start))
             else:
                 partition, position = _classic_partition(data, position, version)
                 partitions.append(partition)
         if is_flexible:
-            position = _skip_tags(data, position, end)
+            position = skip_tagged_fields(data, position, end)
         topics.append((key, partitions))
     return topics, position
 
@@ -185,7 +192,7 @@ def _decode_forgotten(
         indexes = list(Struct(f">{partition_count}i").unpack_from(data, position))
         position += 4 * partition_count
         if is_flexible:
-            position = _skip_tags(data, position, end)
+            position = skip_tagged_fields(data, position, end)
         forgotten.append((key, indexes))
     return forgotten, position
 
@@ -194,10 +201,10 @@ def _decode_tags(data: Buffer, position: int, end: int, version: int, replica_id
     """The request's own tagged fields; only the follower's identity of version 15 (tag 1) matters here."""
     if position < end and not data[position]:
         return replica_id, position + 1
-    count, position = _varint(data, position)
-    for _ in range(_checked_count(count, end - position)):
-        tag, position = _varint(data, position)
-        size, position = _varint(data, position)
+    count, position = decode_uvarint(data, position)
+    for _ in range(checked_count(count, end - position)):
+        tag, position = decode_uvarint(data, position)
+        size, position = decode_uvarint(data, position)
         if tag == 1 and version >= 15 and size >= 4:
             (replica_id,) = _unpack_int(data, position)
         position += size
@@ -206,10 +213,10 @@ def _decode_tags(data: Buffer, position: int, end: int, version: int, replica_id
 
 def _count(data: Buffer, position: int, end: int, is_flexible: bool) -> tuple[int, int]:
     if is_flexible:
-        count, position = _varint(data, position)
-        return _checked_count(count - 1, end - position), position
+        count, position = decode_uvarint(data, position)
+        return checked_count(count - 1, end - position), position
     (count,) = _unpack_int(data, position)
-    return _checked_count(count, end - position), position + 4
+    return checked_count(count, end - position), position + 4
 
 
 def _topic_key(data: Buffer, position: int, version: int) -> tuple[TopicKey, int]:
@@ -223,7 +230,7 @@ def _topic_key(data: Buffer, position: int, version: int) -> tuple[TopicKey, int
 
 
 def _compact_name(data: Buffer, position: int) -> tuple[str, int]:
-    length, position = _varint(data, position)
+    length, position = decode_uvarint(data, position)
     if not length:
         raise WireError(f"Fetch: a name at byte {position} is null")
     end = position + length - 1
@@ -269,10 +276,10 @@ def encode_response(
     if version >= 7:
         part += error_code.to_bytes(2, "big", signed=True)
         part += _pack_int(session_id)
-    part += _uvarint(len(topics) + 1) if is_flexible else _pack_int(len(topics))
+    part += encode_uvarint(len(topics) + 1) if is_flexible else _pack_int(len(topics))
     for key, replies in topics:
         part += _encode_topic_key(key, is_flexible)
-        part += _uvarint(len(replies) + 1) if is_flexible else _pack_int(len(replies))
+        part += encode_uvarint(len(replies) + 1) if is_flexible else _pack_int(len(replies))
         for reply in replies:
             part = _encode_partition(reply, version, out, part)
         if is_flexible:
@@ -294,7 +301,7 @@ def _encode_topic_key(key: TopicKey, is_flexible: bool) -> bytes:
     if isinstance(key, bytes):
         return key
     if is_flexible:
-        return _compact_string(key)
+        return encode_compact_string(key)
     raw = key.encode()
     return len(raw).to_bytes(2, "big") + raw
 
@@ -317,7 +324,7 @@ def _encode_partition(reply: PartitionReply, version: int, out: list[Chunk], par
         part += b"\x01" if is_flexible else b"\x00\x00\x00\x00"
     else:
         length = len(records) if isinstance(records, bytes) else records.length
-        part += _uvarint(length + 1) if is_flexible else _pack_int(length)
+        part += encode_uvarint(length + 1) if is_flexible else _pack_int(length)
         if isinstance(records, bytes) and length <= _COPIED_BYTES_MAX:
             part += records
         else:
@@ -332,7 +339,7 @@ def _encode_partition(reply: PartitionReply, version: int, out: list[Chunk], par
 def _encode_aborted(aborted: Sequence[tuple[int, int]] | None, is_flexible: bool) -> bytes:
     if aborted is None:
         return b"\x00" if is_flexible else b"\xff\xff\xff\xff"
-    parts = [_uvarint(len(aborted) + 1) if is_flexible else _pack_int(len(aborted))]
+    parts = [encode_uvarint(len(aborted) + 1) if is_flexible else _pack_int(len(aborted))]
     for producer_id, first_offset in aborted:
         parts.append(_pack_aborted(producer_id, first_offset))
         if is_flexible:
@@ -350,4 +357,4 @@ def _encode_tags(reply: PartitionReply) -> bytes:
         tags.append(b"\x00\x0d" + _pack_int(epoch) + end_offset.to_bytes(8, "big", signed=True) + b"\x00")
     if reply.current_leader is not None:
         tags.append(b"\x01\x09" + _pack_int(reply.current_leader[0]) + _pack_int(reply.current_leader[1]) + b"\x00")
-    return _uvarint(len(tags)) + b"".join(tags)
+    return encode_uvarint(len(tags)) + b"".join(tags)

@@ -67,6 +67,25 @@ def continue_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, in
     raise WireError(f"varint before {position} is longer than 5 bytes")
 
 
+def checked_count(count: int, remaining_bytes: int) -> int:
+    """The elements of an array, none for null. Each takes a byte or more: a larger count is refused unallocated."""
+    if count > remaining_bytes:
+        raise WireError(f"an array of {count} elements in {remaining_bytes} bytes")
+    return max(count, 0)
+
+
+def skip_tagged_fields(buffer: Buffer, position: int, end: int) -> int:
+    """The position after tagged fields that nobody here knows."""
+    if position < end and not buffer[position]:
+        return position + 1
+    count, position = decode_uvarint(buffer, position)
+    for _ in range(checked_count(count, end - position)):
+        _, position = decode_uvarint(buffer, position)
+        size, position = decode_uvarint(buffer, position)
+        position += size
+    return position
+
+
 def encode_varint(value: int) -> bytes:
     """A signed (zigzag) varint or varlong, as used inside records."""
     encoded = bytearray()

@@ -13,12 +13,19 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from tidelog.wire.errors import WireError
+from tidelog.wire.primitives import (
+    Buffer,
+    checked_count,
+    decode_uvarint,
+    encode_compact_string,
+    encode_uvarint,
+    skip_tagged_fields,
+)
 
 FLEXIBLE_FROM = 9
 
 PartitionSpan = tuple[int, int, int]
 TopicSpans = tuple[str, list[PartitionSpan]]
-Buffer = bytes | bytearray | memoryview
 
 _unpack_short = Struct(">h").unpack_from
 _unpack_int = Struct(">i").unpack_from
@@ -110,7 +117,7 @@ def _decode_classic(data: Buffer, position: int, end: int, version: int) -> Prod
     acks, timeout_ms, topic_count = _unpack_acks_timeout_count(data, position)
     position += 10
     topics: list[TopicSpans] = []
-    for _ in range(_checked_count(topic_count, end - position)):
+    for _ in range(checked_count(topic_count, end - position)):
         (length,) = _unpack_short(data, position)
         if length < 0:
             raise WireError("Produce: a topic name is null")
@@ -119,7 +126,7 @@ def _decode_classic(data: Buffer, position: int, end: int, version: int) -> Prod
         (partition_count,) = _unpack_int(data, position)
         position += 4
         partitions: list[PartitionSpan] = []
-        for _ in range(_checked_count(partition_count, end - position)):
+        for _ in range(checked_count(partition_count, end - position)):
             index, size = _unpack_two_ints(data, position)
             position += 8
             if size < 0:
@@ -134,72 +141,37 @@ def _decode_classic(data: Buffer, position: int, end: int, version: int) -> Prod
 
 
 def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
-    length, position = _varint(data, position)
+    length, position = decode_uvarint(data, position)
     transactional_id = None
     if length:
         position += length - 1
         transactional_id = str(data[position - length + 1 : position], "utf-8")
     acks, timeout_ms = _unpack_acks_timeout(data, position)
-    topic_count, position = _varint(data, position + 6)
+    topic_count, position = decode_uvarint(data, position + 6)
     topics: list[TopicSpans] = []
-    for _ in range(_checked_count(topic_count - 1, end - position)):
-        length, position = _varint(data, position)
+    for _ in range(checked_count(topic_count - 1, end - position)):
+        length, position = decode_uvarint(data, position)
         if not length:
             raise WireError("Produce: a topic name is null")
         position += length - 1
         name = str(data[position - length + 1 : position], "utf-8")
-        partition_count, position = _varint(data, position)
+        partition_count, position = decode_uvarint(data, position)
         partitions: list[PartitionSpan] = []
-        for _ in range(_checked_count(partition_count - 1, end - position)):
+        for _ in range(checked_count(partition_count - 1, end - position)):
             (index,) = _unpack_int(data, position)
-            size, position = _varint(data, position + 4)
+            size, position = decode_uvarint(data, position + 4)
             if size:
                 partitions.append((index, position, position + size - 1))
                 position += size - 1
             else:
                 partitions.append((index, -1, -1))
-            position = _skip_tags(data, position, end)
+            position = skip_tagged_fields(data, position, end)
         topics.append((name, partitions))
-        position = _skip_tags(data, position, end)
-    position = _skip_tags(data, position, end)
+        position = skip_tagged_fields(data, position, end)
+    position = skip_tagged_fields(data, position, end)
     if position > end:
         raise WireError(f"Produce: fields reach {position - end} bytes beyond the request")
     return ProduceSpans(transactional_id, acks, timeout_ms, topics)
-
-
-def _varint(data: Buffer, position: int) -> tuple[int, int]:
-    byte = data[position]
-    if byte < 0x80:
-        return byte, position + 1
-    value = byte & 0x7F
-    shift = 7
-    while True:
-        position += 1
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position + 1
-        shift += 7
-        if shift > 28:
-            raise WireError(f"an unsigned varint at byte {position} is longer than five bytes")
-
-
-def _skip_tags(data: Buffer, position: int, end: int) -> int:
-    if position < end and not data[position]:
-        return position + 1
-    count, position = _varint(data, position)
-    for _ in range(_checked_count(count, end - position)):
-        _, position = _varint(data, position)
-        size, position = _varint(data, position)
-        position += size
-    return position
-
-
-def _checked_count(count: int, remaining_bytes: int) -> int:
-    """Every element takes a byte or more, so a larger count is a lie and is refused before anything is allocated."""
-    if count > remaining_bytes:
-        raise WireError(f"an array of {count} elements in {remaining_bytes} bytes")
-    return max(count, 0)
 
 
 # --- responses -------------------------------------------------------------------------------------------------------
@@ -286,14 +258,14 @@ def _classic_parts(version: int, topics: Sequence[TopicReply]) -> list[bytes]:
 
 
 def _flexible_parts(version: int, topics: Sequence[TopicReply]) -> list[bytes]:
-    parts = [_uvarint(len(topics) + 1)]
+    parts = [encode_uvarint(len(topics) + 1)]
     for name, replies in topics:
-        parts += (_compact_string(name), _uvarint(len(replies) + 1))
+        parts += (encode_compact_string(name), encode_uvarint(len(replies) + 1))
         for reply in replies:
-            parts += (_fixed_part(version, reply), _uvarint(len(reply.record_errors) + 1))
+            parts += (_fixed_part(version, reply), encode_uvarint(len(reply.record_errors) + 1))
             for batch_index, message in reply.record_errors:
-                parts += (_pack_count(batch_index), _compact_string(message), b"\x00")
-            parts.append(_compact_string(reply.error_message))
+                parts += (_pack_count(batch_index), encode_compact_string(message), b"\x00")
+            parts.append(encode_compact_string(reply.error_message))
             leader = reply.current_leader if version >= 10 else None
             parts.append(b"\x00" if leader is None else _current_leader_tag(leader))
         parts.append(b"\x00")
@@ -312,21 +284,3 @@ def _string(value: str | None) -> bytes:
         return _NULL_STRING
     raw = value.encode()
     return _pack_string_length(len(raw)) + raw
-
-
-def _compact_string(value: str | None) -> bytes:
-    if value is None:
-        return b"\x00"
-    raw = value.encode()
-    return _uvarint(len(raw) + 1) + raw
-
-
-def _uvarint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

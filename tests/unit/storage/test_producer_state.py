@@ -151,14 +151,6 @@ def test_markers_of_a_replaced_coordinator_are_fenced(state: ProducerStateManage
     assert raised.value.code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-def test_late_transactions_are_noticed(state: ProducerStateManager) -> None:
-    assert not state.has_late_transaction(NOW_MS)
-    write(state, 0, header_of(0, is_transactional=True))
-    allowed = state.transaction_timeout_ms_max + 5 * 60_000
-    assert not state.has_late_transaction(NOW_MS + allowed)
-    assert state.has_late_transaction(NOW_MS + allowed + 1)
-
-
 def test_idle_producers_expire_unless_their_transaction_is_open(state: ProducerStateManager) -> None:
     write(state, 0, header_of(0))
     assert state.remove_expired(NOW_MS + 999) == 0

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._refusals import REFUSALS, refusal_reply
+from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.replication.produce import SingleProduce
 from tidelog.wire.produce import decode_single, encode_response
 
@@ -24,7 +25,7 @@ _TRANSACTIONAL_OR_CONTROL: Final = 0x30
 _unpack_head: Final = Struct(">i4xb4xh").unpack_from
 """Length, magic and attributes."""
 
-_INTERNAL_TOPICS: Final = frozenset({b"__consumer_offsets", b"__transaction_state"})
+_INTERNAL_TOPICS: Final = frozenset(name.encode() for name in INTERNAL_TOPICS)
 
 
 def handle_single(

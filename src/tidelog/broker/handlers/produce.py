@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.handlers._record_sets import check_one_batch, first_size
 from tidelog.broker.handlers._refusals import REFUSALS, refusal_reply
 from tidelog.broker.handlers._single_produce import handle_single
+from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.replication.partition import Partition
 from tidelog.replication.produce import Appended, PendingProduce
 from tidelog.storage.types import AppendOrigin
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tidelog.storage.verification import VerificationGuard
 
 _CLIENT: Final = AppendOrigin.CLIENT
-_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _ZSTD_FROM: Final = 7
 _CODEC_MASK: Final = 0x07
 _ZSTD: Final = 4
@@ -137,7 +137,7 @@ def _append(
     replica_manager = node.replica_manager
     try:
         partition = replica_manager.find(topic, index)
-        if partition is None or start < 0 or topic in _INTERNAL_TOPICS or not -1 <= acks <= 1:
+        if partition is None or start < 0 or topic in INTERNAL_TOPICS or not -1 <= acks <= 1:
             partition = _checked(node, topic, index, start, acks)
         if version >= _ONE_BATCH_FROM:
             _check_one_batch(view, start, end, version, allowed)
@@ -165,7 +165,7 @@ def _checked(node: Node, topic: str, index: int, start: int, acks: int) -> Parti
         raise ApiError(ErrorCode.INVALID_RECORD, f"the request holds no record batch for {topic}-{index}")
     if not -1 <= acks <= 1:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it may be 0, 1 or -1 (all)")
-    if topic in _INTERNAL_TOPICS:
+    if topic in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal topic {topic}")
     return partition
 
