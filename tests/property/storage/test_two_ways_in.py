@@ -1,7 +1,8 @@
 """The straight way of an append beside the one that checks everything: same bytes stored, or both refuse.
 
-`Log.append_as_leader` writes out the conditions of the usual batch, because calls would cost more than the checks do. Batches here are right ones with some bytes of the header changed, with and without a right checksum, so that
-each condition is met and missed.
+`Log.append_as_leader` writes out the conditions of the usual batch, because calls would cost more than the checks do.
+Batches here are right ones with some bytes of the header changed, with and without a right checksum, so that each
+condition is met and missed.
 """
 
 import tempfile
