@@ -6,7 +6,7 @@ base offset and leader epoch into the batch.
 
 `validate` is for everything else. It makes the same checks, raising the error that belongs to each, and goes on: keys
 on compacted topics, timestamps record by record, offsets inside the batch, recompression, LogAppendTime, and message
-sets of old magics, which become one batch. Records are decoded only where there is something in them to check or change.
+sets of old magics, which become one batch. Records are decoded only where something in them is to be looked at.
 """
 
 from collections.abc import Iterable, Iterator
