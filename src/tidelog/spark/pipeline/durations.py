@@ -1,0 +1,42 @@
+"""Lengths of time as people write them in a pipeline: `10s`, `1m30s`, `500ms`, `2h`, `1d`. Pure."""
+
+import re
+from datetime import timedelta
+from typing import Final
+
+_UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PART: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)", re.ASCII)
+_WHOLE: Final = re.compile(r"(?:\d{1,12}(?:ms|s|m|h|d))+", re.ASCII)
+
+Duration = str | timedelta
+
+
+class DurationError(ValueError):
+    """A text that is no length of time."""
+
+
+def milliseconds(duration: Duration) -> int:
+    """A length of time in milliseconds. Raises DurationError and nothing else, whatever it is given."""
+    if isinstance(duration, timedelta):
+        if duration < timedelta(0):
+            raise DurationError(f"{duration} is less than nothing")
+        return duration // timedelta(milliseconds=1)
+    if not isinstance(duration, str):
+        raise DurationError(f"{duration!r} has no unit: write '10s', '1m30s', '500ms', '2h' or '1d'")
+    text = duration.replace(" ", "")
+    if _WHOLE.fullmatch(text) is None:
+        raise DurationError(f"{duration!r} is no length of time: write '10s', '1m30s', '500ms', '2h' or '1d'")
+    return sum(int(count) * _UNIT_MS[unit] for count, unit in _PART.findall(text))
+
+
+def spoken(duration_ms: int) -> str:
+    """A length of time as `milliseconds` reads it, in as few units as hold it."""
+    if duration_ms == 0:
+        return "0s"
+    parts: list[str] = []
+    left = duration_ms
+    for unit in ("d", "h", "m", "s", "ms"):
+        count, left = divmod(left, _UNIT_MS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts)

@@ -1,0 +1,106 @@
+"""What a pipeline reads and writes: topics, files, tables, anything Spark has a format for. Plain data, no Spark.
+
+A place is described, not opened: `running` opens it. One description serves as a source and as a sink where that makes
+sense (`topic`, `parquet`, `delta`, `spark_format`): one pipeline's output is named like the next one's input.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Options = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """Topics by name or by pattern. As a sink: one topic, or none when the column `topic` names it for each row."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    options: Options = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"topics matching {self.pattern}"
+        return f"topic {', '.join(self.names)}" if self.names else "the topic each row names"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A format that Spark has, at a path if it has one. As a stream, files need a schema."""
+
+    format: str
+    path: str | None = None
+    schema: str | None = None
+    options: Options = field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.format} {self.path}" if self.path else self.format
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A Delta Lake table, read and written by the `deltalake` library: no jar."""
+
+    path: str
+    partition_by: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"delta {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class EachBatch:
+    """A function that writes one micro-batch. It may be called again with a batch it has seen: the id tells."""
+
+    function: "Callable[[DataFrame, int], object]"
+
+    def __str__(self) -> str:
+        return f"function {getattr(self.function, '__name__', self.function)}"
+
+
+Source = Topic | Files | Delta
+Sink = Topic | Files | Delta | EachBatch
+
+
+def topic(*names: str, pattern: str | None = None, options: Mapping[str, Any] | None = None, **more: Any) -> Topic:
+    """Topics to read, or one to write.
+
+    Options are the connector's, as keywords (`startingOffsets="earliest"`) or, where they have dots, in `options`.
+    """
+    return Topic(tuple(names), pattern, _texts({**(options or {}), **more}))
+
+
+def parquet(path: str, *, schema: str | None = None, partition_by: tuple[str, ...] = (), **options: Any) -> Files:
+    """Parquet files in a directory."""
+    return spark_format("parquet", path, schema=schema, partition_by=partition_by, **options)
+
+
+def delta(path: str, *, partition_by: tuple[str, ...] = ()) -> Delta:
+    """A Delta Lake table; made by the first batch if it is not there."""
+    return Delta(path, tuple(partition_by))
+
+
+def spark_format(
+    format: str,  # noqa: A002 - Spark's word
+    path: str | None = None,
+    *,
+    schema: str | None = None,
+    partition_by: tuple[str, ...] = (),
+    **options: Any,
+) -> Files:
+    """Anything that `spark.readStream.format(...)`, `spark.read` or `writeStream` knows by name."""
+    return Files(format, path, schema, _texts(options), tuple(partition_by))
+
+
+def each_batch(function: "Callable[[DataFrame, int], object]") -> EachBatch:
+    """A sink of your own: `function(rows, batch_id)`."""
+    return EachBatch(function)
+
+
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
