@@ -44,20 +44,20 @@ def _read_segments(log: "Log", offset: int, max_bytes: int, limit: int, min_one_
         if segment.base_offset >= limit:
             return NOTHING
         end = _end_position(log, segment, limit)
-        start = _start_position(log, segment, offset, end)
+        start, first_bytes = _start(log, segment, offset, end)
         if start >= 0:
-            return _slice(segment, start, end, max_bytes, min_one_message)
+            return _slice(segment, start, first_bytes, end, max_bytes, min_one_message)
     return NOTHING
 
 
-def _start_position(log: "Log", segment: Segment, offset: int, end: int) -> int:
-    """Where the batch with `offset` begins; -1 when there is none below `end`."""
+def _start(log: "Log", segment: Segment, offset: int, end: int) -> tuple[int, int]:
+    """Where the batch with `offset` begins, -1 when there is none below `end`; and its size, -1 if not known."""
     if segment is log.active_segment:
         known = log.known_positions.get(offset)
         if known is not None and known < end:
-            return known
+            return known, -1
     batch = segment.locate(offset, end)
-    return -1 if batch is None else batch.position
+    return (-1, -1) if batch is None else batch[:2]
 
 
 def _end_position(log: "Log", segment: Segment, limit: int) -> int:
@@ -85,12 +85,13 @@ def _end_position(log: "Log", segment: Segment, limit: int) -> int:
     return position
 
 
-def _slice(segment: Segment, start: int, end: int, max_bytes: int, min_one_message: bool) -> LogRead:
+def _slice(segment: Segment, start: int, first_bytes: int, end: int, max_bytes: int, min_one_message: bool) -> LogRead:
     length = end - start
     is_cut = False
     if length > max_bytes:
-        _, batch_length = _OFFSET_LENGTH.unpack(segment.log_file.read(start, _OFFSET_LENGTH.size))
-        first_bytes = batch_length + LENGTH_PREFIX_BYTES
+        if first_bytes < 0:
+            _, batch_length = _OFFSET_LENGTH.unpack(segment.log_file.read(start, _OFFSET_LENGTH.size))
+            first_bytes = batch_length + LENGTH_PREFIX_BYTES
         if first_bytes <= max_bytes:
             length = max_bytes
         elif min_one_message:

@@ -32,14 +32,21 @@ class BatchPosition(NamedTuple):
     last_offset: int
 
 
-def find_batch(file: LogFile, offset: int, position: int, end: int) -> BatchPosition | None:
+def find_batch(file: LogFile, offset: int, position: int, end: int, following: int = -1) -> BatchPosition | None:
     """The first batch at or after `position` whose last offset is `offset` or larger; None when there is none.
 
     One read covers what lies between two index entries of small batches. Larger batches have an index entry each, so
-    only one or two headers are looked at.
+    that the batch looked for is most likely the one of the `following` entry: its header is looked at first.
     """
+    window = b""
+    if position + _WINDOW_BYTES < following < end - _PREFIX.size:
+        window = file.read(following, _PREFIX.size)
+        if _unpack_prefix(window)[0] <= offset:
+            position = following
+        else:
+            window = b""
     while position + LENGTH_PREFIX_BYTES < end:
-        window = file.read(position, min(_WINDOW_BYTES, end - position))
+        window = window or file.read(position, min(_WINDOW_BYTES, end - position))
         if len(window) < _PREFIX.size:
             window = window.ljust(_PREFIX.size, b"\0")
         limit = len(window) - _PREFIX.size
@@ -55,6 +62,7 @@ def find_batch(file: LogFile, offset: int, position: int, end: int) -> BatchPosi
                 return BatchPosition(position + start, length + LENGTH_PREFIX_BYTES, base_offset, last_offset)
             start += length + LENGTH_PREFIX_BYTES
         position += start
+        window = b""
     return None
 
 

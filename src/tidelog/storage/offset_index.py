@@ -11,6 +11,7 @@ from tidelog.storage._index import MappedIndex
 from tidelog.storage.errors import CorruptIndexError
 
 _ENTRY: Final = Struct(">ii")
+_TWO_ENTRIES: Final = Struct(">iiii")
 MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 
 
@@ -51,18 +52,22 @@ class OffsetIndex(MappedIndex):
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """The last entry at or before `offset` as (offset, position); the start of the segment when there is none."""
+        return self.bracket(offset)[:2]
+
+    def bracket(self, offset: int) -> tuple[int, int, int]:
+        """What `lookup` finds and the position of the entry after it, -1 when there is none."""
         if self.count < 0:
             self.load()
         if offset >= self.last_offset:
-            return self.last_offset, self.last_position
+            return self.last_offset, self.last_position, -1
         relative = offset - self.base_offset
         if not self.count or relative < 0:
-            return self.base_offset, 0
+            return self.base_offset, 0, -1
         slot = self.search(relative.to_bytes(4, "big"), 0)
         if not slot:
-            return self.base_offset, 0
-        found, position = _ENTRY.unpack_from(self.mapped(), (slot - 1) * 8)
-        return self.base_offset + found, position
+            return self.base_offset, 0, _ENTRY.unpack_from(self.mapped())[1]
+        found, position, _, following = _TWO_ENTRIES.unpack_from(self.mapped(), (slot - 1) * 8)
+        return self.base_offset + found, position, following
 
     def first_at_position(self, position: int) -> int | None:
         """The offset of the first entry at or after `position`; None when there is none."""

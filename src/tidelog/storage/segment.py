@@ -218,8 +218,8 @@ class Segment:
 
     def locate(self, offset: int, end: int) -> BatchPosition | None:
         """The first batch within the first `end` bytes that ends at or after `offset`."""
-        _, position = self.offset_index.lookup(offset)
-        return find_batch(self.log_file, offset, position, end)
+        indexed, position, following = self.offset_index.bracket(offset)
+        return find_batch(self.log_file, offset, position, end, following if offset > indexed else -1)
 
     def slice(self, position: int, length: int) -> FileSlice:
         """Bytes to be sent from the file."""
