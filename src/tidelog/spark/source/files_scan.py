@@ -1,0 +1,161 @@
+"""Walking the batches of a segment's file, of any magic, in windows of whole batches. Called by the other `files_*`.
+
+A file that a broker still writes may end in the middle of a batch, or in zeros that were reserved for later: that is
+the end of it, and no error. The same anywhere else is damage, and so is a wrong checksum.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, check_crc
+from tidelog.records.errors import CorruptRecordError
+from tidelog.storage._scan import parse_header
+
+WINDOW_BYTES: Final = 4 * 1024 * 1024
+HEADERS_WINDOW_BYTES: Final = 64 * 1024
+_LEGACY_BYTES_MIN: Final = (26, 34)
+_MAGIC_POSITION: Final = 16
+_CRC_OF_LEGACY_ENDS: Final = 16
+
+
+class Located(NamedTuple):
+    """A batch and where it is: in the file, and in the window that holds it."""
+
+    position: int
+    start: int
+    header: BatchHeader
+
+    @property
+    def next_offset(self) -> int:
+        return self.header.next_offset
+
+
+class Window(NamedTuple):
+    """Whole batches as they lie in the file."""
+
+    data: memoryview
+    batches: list[Located]
+
+
+class FileEnd(NamedTuple):
+    """How far a file may be read, and whether it may end untidily there."""
+
+    position: int
+    may_be_torn: bool
+
+
+def corrupt(path: str, position: int, why: str) -> CorruptRecordError:
+    """The one form of saying that a file is damaged."""
+    return CorruptRecordError(
+        f"{path} is damaged at byte {position}: {why}. "
+        f"`tidelog log dump {path}` shows what is there; read another replica, or narrow the offsets to leave it out"
+    )
+
+
+@contextmanager
+def opened(path: str) -> Iterator[int]:
+    """A descriptor for reading."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def pread(descriptor: int, size: int, position: int) -> bytes:
+    """Bytes of a file; fewer than asked for where it ends."""
+    return os.pread(descriptor, size, position)
+
+
+def windows(path: str, start: int, end: FileEnd, *, check_crcs: bool = True) -> Iterator[Window]:
+    """The batches between two positions, some megabytes at a time. Raises CorruptRecordError, naming file and byte."""
+    with opened(path) as descriptor:
+        position, wanted = start, WINDOW_BYTES
+        while position < end.position:
+            data = memoryview(os.pread(descriptor, min(wanted, end.position - position), position))
+            batches = list(_whole_batches(path, data, position, end))
+            if not batches:
+                claimed = _claimed_bytes(path, data, position, end)
+                if claimed is None:
+                    return
+                wanted = claimed
+                continue
+            if check_crcs:
+                _check(path, data, batches)
+            used = batches[-1].start + batches[-1].header.size_bytes
+            yield Window(data[:used], batches)
+            position, wanted = position + used, WINDOW_BYTES
+
+
+def headers(path: str, start: int, end: FileEnd) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each whole batch; what lies between headers is read only where batches are small."""
+    with opened(path) as descriptor:
+        position = start
+        while position < end.position:
+            data = memoryview(os.pread(descriptor, min(HEADERS_WINDOW_BYTES, end.position - position), position))
+            start_in_window, count = 0, 0
+            while (header := _header_at(path, data, start_in_window, position, end)) is not None:
+                if position + start_in_window + header.size_bytes > end.position:
+                    break
+                yield position + start_in_window, header
+                start_in_window += header.size_bytes
+                count += 1
+            if not count:
+                _claimed_bytes(path, data, position, end)
+                return
+            position += start_in_window
+
+
+def _whole_batches(path: str, data: memoryview, position: int, end: FileEnd) -> Iterator[Located]:
+    start = 0
+    while (header := _header_at(path, data, start, position, end)) is not None:
+        if start + header.size_bytes > len(data):
+            return
+        yield Located(position + start, start, header)
+        start += header.size_bytes
+
+
+def _header_at(path: str, data: memoryview, start: int, position: int, end: FileEnd) -> BatchHeader | None:
+    """The header at `start` of a window; None where it is not in there, or where only reserved zeros follow."""
+    left = len(data) - start
+    if left <= _MAGIC_POSITION:
+        return None
+    magic = data[start + _MAGIC_POSITION]
+    size = int.from_bytes(data[start + 8 : start + 12], "big", signed=True) + LENGTH_PREFIX_BYTES
+    if magic <= MAGIC and size >= (HEADER_BYTES if magic == MAGIC else _LEGACY_BYTES_MIN[magic]):
+        if left < HEADER_BYTES and left < size:
+            return None
+        return parse_header(bytes(data[start : start + HEADER_BYTES]).ljust(HEADER_BYTES, b"\0"), 0)
+    if end.may_be_torn and not any(data[start : start + HEADER_BYTES]):
+        return None
+    if magic > MAGIC:
+        raise corrupt(path, position + start, f"no batch has magic {magic}")
+    raise corrupt(path, position + start, f"a batch of magic {magic} cannot have {size} bytes")
+
+
+def _claimed_bytes(path: str, data: memoryview, position: int, end: FileEnd) -> int | None:
+    """How much must be read for the batch at `position`; None where the file ends. Raises if it may not end so."""
+    header = _header_at(path, data, 0, position, end)
+    if header is not None and position + header.size_bytes <= end.position:
+        return header.size_bytes
+    if end.may_be_torn:
+        return None
+    if header is None:
+        raise corrupt(path, position, f"the {end.position - position} bytes that are left are no whole batch")
+    raise corrupt(path, position, f"a batch of {header.size_bytes} bytes is cut off after {end.position - position}")
+
+
+def _check(path: str, data: memoryview, batches: list[Located]) -> None:
+    for each in batches:
+        header = each.header
+        if header.magic == MAGIC:
+            is_sound = check_crc(data, each.start, header)
+        else:
+            covered = data[each.start + _CRC_OF_LEGACY_ENDS : each.start + header.size_bytes]
+            stored = int.from_bytes(data[each.start + LENGTH_PREFIX_BYTES : each.start + _CRC_OF_LEGACY_ENDS], "big")
+            is_sound = crc32(covered) == stored
+        if not is_sound:
+            raise corrupt(path, each.position, f"the checksum of the batch at offset {header.base_offset} is wrong")
