@@ -59,6 +59,7 @@ class GroupCoordinator:
         from tidelog.records.compression import Codec
 
         config = self._node.config
+        policy = config.group_consumer_migration_policy.lower()
         settings = GroupSettings(
             min_session_timeout_ms=config.group_min_session_timeout_ms,
             max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -70,6 +71,8 @@ class GroupCoordinator:
             consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
             consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
             consumer_max_size=config.group_consumer_max_size,
+            can_upgrade=policy in ("upgrade", "bidirectional"),
+            can_downgrade=policy in ("downgrade", "bidirectional"),
         )
         catalog = ImageCatalog(self._node.image)
         return CoordinatorRuntime(

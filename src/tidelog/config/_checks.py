@@ -14,6 +14,7 @@ _RELEASES: Final = frozenset((
 ))
 # fmt: on
 
+MIGRATION_POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -43,6 +44,17 @@ def _version_problem(value: str) -> str | None:
     return None if is_known and is_well_formed and value.isascii() else f"Version {value} is not a valid version"
 
 
+def _migration_problem(value: str) -> str | None:
+    """Kafka asks for these names without regard to case."""
+    return None if value.lower() in MIGRATION_POLICIES else f"String must be one of: {', '.join(MIGRATION_POLICIES)}"
+
+
+def _protocols_problem(value: tuple[str, ...]) -> str | None:
+    return None if "classic" in value else "Disabling the 'classic' protocol is not supported"
+
+
+MIGRATION_POLICY: Final = Check(", ".join(MIGRATION_POLICIES), _migration_problem)
+REBALANCE_PROTOCOLS: Final = Check("classic, consumer", _protocols_problem)
 GZIP_LEVEL: Final = Check("1 to 9, or -1", _gzip_problem)
 THROTTLED_REPLICAS: Final = Check("`*`, or `partition:broker` pairs", _throttled_problem)
 METADATA_VERSION: Final = Check("a Kafka version, such as 3.9 or 3.9-IV0", _version_problem)

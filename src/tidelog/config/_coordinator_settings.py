@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidelog.config import _checks as checks
 from tidelog.config._kinds import LONG, SHORT
 from tidelog.config._setting import DAY_MS, HOUR_MS, INT_MAX, MIB, MINUTE_MS, SECOND_MS, Settings, setting
 
@@ -27,6 +28,16 @@ class GroupSettings(Settings, area="Groups and offsets"):
         doc="How often members of the newer group protocol (KIP-848) are told to send heartbeats.")
     group_consumer_max_size: int = setting(
         "group.consumer.max.size", INT_MAX, at_least=1, doc="Members of one group of the newer protocol (KIP-848).")
+    group_consumer_migration_policy: str = setting(
+        "group.consumer.migration.policy", "disabled", validator=checks.MIGRATION_POLICY,
+        doc="Whether a group with members may change its protocol: `upgrade` lets a classic group become one of the "
+            "newer protocol (KIP-848) when such a consumer joins, `downgrade` lets it become a classic group again "
+            "when the last one leaves, `bidirectional` allows both, `disabled` neither.")
+    group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
+        "group.coordinator.rebalance.protocols", ("classic", "consumer"), one_of=("classic", "consumer"),
+        validator=checks.REBALANCE_PROTOCOLS,
+        doc="Group protocols that are served; without `consumer`, requests of the newer one (KIP-848) are refused. "
+            "`classic` has to be among them.")
     offset_metadata_max_bytes: int = setting(
         "offset.metadata.max.bytes", 4096, importance="high", doc="Longest metadata text of a committed offset.")
     offsets_load_buffer_size: int = setting(

@@ -127,7 +127,7 @@ class Joins:
             return join_error(member_id, error.code)
         if group.state is GroupState.EMPTY:
             return join_error(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        is_unchanged = _protocols(request) == member.protocols
+        is_unchanged = joined_protocols(request) == member.protocols
         if group.state is GroupState.COMPLETING_REBALANCE and is_unchanged:
             # It may not have received the answer to its JoinGroup, so it gets the same again.
             return join_reply(group, member)
@@ -155,8 +155,8 @@ class Joins:
             joiner.client_id,
             joiner.client_host,
             request.session_timeout_ms,
-            _rebalance_timeout_ms(request),
-            _protocols(request),
+            rebalance_timeout_ms(request),
+            joined_protocols(request),
         )
         member.is_new = True
         if group.state is GroupState.PREPARING_REBALANCE and group.generation == 0:
@@ -173,8 +173,8 @@ class Joins:
     ) -> None:
         """A repeated JoinGroup takes the place of the one that waits, whose connection is most likely gone."""
         effects.answer(member.awaiting_join, join_error(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
-        timeout_ms = _rebalance_timeout_ms(request)
-        group.update(member, _protocols(request), request.session_timeout_ms, timeout_ms, respond)
+        timeout_ms = rebalance_timeout_ms(request)
+        group.update(member, joined_protocols(request), request.session_timeout_ms, timeout_ms, respond)
 
     # --- static members ---
 
@@ -271,10 +271,11 @@ def _current(group: Group) -> tuple[bytes, bytes]:
     return group_key(group.group_id), group_value(group.stored(), assignments)
 
 
-def _protocols(request: JoinGroupRequest) -> Protocols:
+def joined_protocols(request: JoinGroupRequest) -> Protocols:
+    """What a JoinGroup says its member can speak."""
     return tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
 
 
-def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     """Version 0 has one timeout for both."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms

@@ -91,11 +91,11 @@ def check_committer(group: Group | None, committer: Committer, is_transactional:
 
 
 def check_consumer_epoch(group: ConsumerGroup, committer: Committer) -> None:
-    """A member of the newer protocol names its epoch where others name their generation."""
+    """A member names its epoch, also one of the classic protocol, which knows it as its generation."""
     member = group.member(committer.member_id)
     if committer.generation != member.member_epoch:
         raise ApiError(
-            ErrorCode.STALE_MEMBER_EPOCH,
+            ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION,
             f"{member.member_id} is in epoch {member.member_epoch}, the request says {committer.generation}",
         )
 

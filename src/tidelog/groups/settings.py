@@ -24,3 +24,7 @@ class GroupSettings:
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_max_size: int = INT_MAX
+    can_upgrade: bool = False
+    """A classic group with members may become a consumer group (`group.consumer.migration.policy`)."""
+    can_downgrade: bool = False
+    """And the other way round."""

@@ -3,7 +3,7 @@
 The runtime of `coordination` calls it, on behalf of the broker's edge: requests and timeouts go in, decisions come out.
 Offsets change only by replay. Membership is ahead of its record while the shard serves, since a rebalance in progress
 is not stored; so records of groups are applied when the partition is loaded, and of those written later only the ones
-that remove a group.
+that remove a group or make a classic group of a consumer group.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tidelog.coordination import Answer, Decision, ProducerEpoch, Respond, SetTi
 from tidelog.groups import offset_requests
 from tidelog.groups.consumer.catalog import Catalog, NoTopics
 from tidelog.groups.consumer.checks import Asker
-from tidelog.groups.consumer.requests import REVOCATION, ConsumerRequests
 from tidelog.groups.consumer.schemas import KINDS, RecordKey, read_key
 from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombstones
 from tidelog.groups.consumer.service import ConsumerGroups
+from tidelog.groups.consumer.timers import PURPOSES
 from tidelog.groups.effects import JOIN, SESSION, SYNC, Effects
 from tidelog.groups.group import Group
 from tidelog.groups.joining import Joiner, Joins, join_error
@@ -77,7 +77,7 @@ class GroupShard:
         self._joins = Joins(settings, self._rebalances, new_id)
         self._syncs = Syncs(self._rebalances)
         self._departures = Departures(self._rebalances)
-        self._consumers = ConsumerGroups(settings, ConsumerRequests(settings, catalog or NoTopics(), new_id))
+        self._consumers = ConsumerGroups(settings, catalog or NoTopics(), new_id, self._groups.get)
 
     # --- replay ---
 
@@ -116,13 +116,17 @@ class GroupShard:
         if value is None:
             if group is not None:
                 self._drop(group)
-        elif not self._is_loaded:
+        elif not self._is_loaded or group is None or group.generation == 0:
+            # While serving, only a group that was a consumer group until now has no generation of its own.
             try:
                 stored = read_group_value(value)
             except SchemaError as error:
                 logger.error("group %s of partition %d is passed over: %s", group_id, self.partition, error)
                 return
-            (group or self._create(group_id)).restore(stored)
+            group = group or self._create(group_id)
+            group.restore(stored)
+            if self._is_loaded:
+                group.advance(GroupEvent.REBALANCE_BEGAN, stored.state_since_ms)
 
     def _replay_consumer(self, key: RecordKey, value: bytes | None) -> None:
         group = self._groups.get(key.group_id)
@@ -151,8 +155,10 @@ class GroupShard:
         if not group.offsets.is_empty:
             self._create(group.group_id).offsets = group.offsets
         if self._is_loaded:
-            group.advance(GroupEvent.REMOVED, 0)
-            logger.info("group %s is removed", group.group_id)
+            is_removed = group.state is GroupState.EMPTY
+            group.advance(GroupEvent.REMOVED if is_removed else GroupEvent.UPGRADED, 0)
+            if is_removed:
+                logger.info("group %s is removed", group.group_id)
 
     def _drop_if_unused(self, group: Group) -> None:
         """A group that was never stored goes when it keeps nothing and nobody is about to join."""
@@ -195,8 +201,8 @@ class GroupShard:
         effects = Effects()
         if group is None:
             return effects.decide()
-        if group.consumer is not None and purpose in (SESSION, REVOCATION):
-            return self._consumers.on_timer(group.consumer, purpose, member_id)
+        if group.consumer is not None and purpose in PURPOSES:
+            return self._consumers.on_timer(group.consumer, purpose, member_id, now_ms)
         if purpose == SESSION:
             return self._departures.on_session_timeout(group, member_id, now_ms)
         if purpose == JOIN:
@@ -220,26 +226,35 @@ class GroupShard:
         if group.consumer is None:
             return self._joins.join(group, request, joiner, respond, now_ms)
         if not group.consumer.is_empty:
-            return Decision(join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return self._consumers.classic.join(group.consumer, request, joiner)
         # Its last member has gone: the group becomes one of the classic protocol.
         decision = self._joins.join(group, request, joiner, respond, now_ms)
         return decision._replace(records=(*consumer_tombstones(group.group_id), *decision.records))
 
     def sync(self, request: SyncGroupRequest, respond: Respond, _now_ms: int) -> Decision[Any]:
         """Get the assignment; answered when the leader's is stored."""
-        return self._syncs.sync(self._member_group(request.group_id), request, respond)
+        group = self._member_group(request.group_id)
+        if group.consumer is not None:
+            return self._consumers.classic.sync(group.consumer, request)
+        return self._syncs.sync(group, request, respond)
 
     def heartbeat(self, request: HeartbeatRequest, _now_ms: int) -> Decision[HeartbeatResponse]:
-        return self._departures.heartbeat(self._member_group(request.group_id), request)
+        group = self._member_group(request.group_id)
+        if group.consumer is not None:
+            return self._consumers.classic.heartbeat(group.consumer, request)
+        return self._departures.heartbeat(group, request)
 
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> Decision[LeaveGroupResponse]:
-        return self._departures.leave(self._groups.get(request.group_id), request, now_ms)
+        group = self._groups.get(request.group_id)
+        if group is not None and group.consumer is not None:
+            return self._consumers.classic.leave(group.consumer, request)
+        return self._departures.leave(group, request, now_ms)
 
     def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, asker: Asker, _now_ms: int
+        self, request: ConsumerGroupHeartbeatRequest, asker: Asker, now_ms: int
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
         """Join, stay in or leave a group of the newer protocol (KIP-848)."""
-        return self._consumers.heartbeat(self._groups.get(request.group_id), request, asker)
+        return self._consumers.heartbeat(self._groups.get(request.group_id), request, asker, now_ms)
 
     def describe_consumer_group(self, group_id: str) -> ConsumerDescribedGroup:
         return self._consumers.describe(self._groups.get(group_id), group_id)

@@ -4,7 +4,7 @@
     PreparingRebalance   waits until every member has sent a JoinGroup, or the rebalance timeout
     CompletingRebalance  members know their generation; waits for the leader's assignment
     Stable               members have their assignments
-    Dead                 no members and no offsets any more; it is removed
+    Dead                 no members and no offsets any more, or it has become a consumer group; it is removed
 
 The table below is the whole of it: `Group.advance` is the only place where a state changes, and it asks `advance`.
 """
@@ -39,6 +39,8 @@ class GroupEvent(Enum):
     """The leader's assignment is in the log."""
     REMOVED = auto()
     """It was deleted, or has nothing left to be kept for."""
+    UPGRADED = auto()
+    """It goes on as a consumer group, with its members."""
 
 
 TRANSITIONS: Final[Mapping[tuple[GroupState, GroupEvent], GroupState]] = {
@@ -49,6 +51,9 @@ TRANSITIONS: Final[Mapping[tuple[GroupState, GroupEvent], GroupState]] = {
     (GroupState.PREPARING_REBALANCE, GroupEvent.MEMBERS_GONE): GroupState.EMPTY,
     (GroupState.COMPLETING_REBALANCE, GroupEvent.ASSIGNMENT_STORED): GroupState.STABLE,
     (GroupState.EMPTY, GroupEvent.REMOVED): GroupState.DEAD,
+    (GroupState.PREPARING_REBALANCE, GroupEvent.UPGRADED): GroupState.DEAD,
+    (GroupState.COMPLETING_REBALANCE, GroupEvent.UPGRADED): GroupState.DEAD,
+    (GroupState.STABLE, GroupEvent.UPGRADED): GroupState.DEAD,
 }
 
 

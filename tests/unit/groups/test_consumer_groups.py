@@ -336,10 +336,9 @@ def join_classic(world: ConsumerWorld) -> ErrorCode:
     return ErrorCode(outcomes[0].error_code)  # type: ignore[attr-defined]
 
 
-def test_the_two_protocols_do_not_mix_but_an_empty_group_changes_hands(world: ConsumerWorld) -> None:
+def test_an_empty_group_changes_hands_from_one_protocol_to_the_other(world: ConsumerWorld) -> None:
     client = Client(world).join()
     commit(world, client.member_id, client.epoch)
-    assert join_classic(world) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     client.leave()
     assert join_classic(world) is ErrorCode.NONE
     assert Client(world).join().code is ErrorCode.GROUP_ID_NOT_FOUND

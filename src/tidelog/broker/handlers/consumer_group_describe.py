@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.handlers._groups import check_consumer_protocol
 from tidelog.broker.handlers._operations import GROUP_OPERATIONS, NOT_ASKED
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.consumer_group_describe import (
@@ -26,6 +27,7 @@ def handle(request: ConsumerGroupDescribeRequest, context: Context) -> ConsumerG
 
 def _describe(group_id: str, operations: int, context: Context) -> DescribedGroup:
     try:
+        check_consumer_protocol(context)
         described = context.node.groups.shard_of(group_id).describe_consumer_group(group_id)
     except ApiError as error:
         return DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)

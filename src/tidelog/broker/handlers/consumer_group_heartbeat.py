@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.handlers._groups import check_consumer_protocol
 from tidelog.groups.consumer.checks import Asker
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.consumer_group_heartbeat import (
@@ -19,6 +20,7 @@ _OWN_IDS_FROM: Final = 1
 
 def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> ConsumerGroupHeartbeatResponse:
     """Ask the group's coordinator."""
+    check_consumer_protocol(context)
     gives_own_id = context.api_version >= _OWN_IDS_FROM
     asker = Asker(context.client_id or "", f"/{context.connection.address}", gives_own_id)
     return context.node.groups.call(

@@ -1,4 +1,4 @@
-"""What a heartbeat is about to change: the group as it will be, and the records that make it so."""
+"""What a request is about to change: the group as it will be, and the records that make it so."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tidelog.coordination import StateRecord
 from tidelog.groups.consumer import schemas
-from tidelog.groups.consumer.group import ConsumerGroup, ConsumerMember, TopicInfo
+from tidelog.groups.consumer.group import ClassicSide, ConsumerGroup, ConsumerMember, TopicInfo
 from tidelog.groups.consumer.schemas import Assignment
 
 
@@ -29,33 +29,19 @@ class Change:
         if before == after and self.replaced_id is None:
             return
         self.members = {**self.members, after.member_id: after}
-        value = schemas.MemberValue(
-            instance_id=after.instance_id,
-            rack_id=after.rack_id,
-            client_id=after.client_id,
-            client_host=after.client_host,
-            subscribed_topic_names=list(after.subscribed_topics),
-            subscribed_topic_regex=after.subscribed_regex,
-            rebalance_timeout_ms=after.rebalance_timeout_ms,
-            server_assignor=after.server_assignor,
-        )
-        self._record(schemas.MEMBER, after.member_id, value)
+        self.records.append(member_record(self.group.group_id, after))
         if self.replaced_id is not None:
-            target = schemas.TargetValue(topic_partitions=schemas.to_partitions(self.target[after.member_id]))
-            self._record(schemas.TARGET, after.member_id, target)
+            self.records.append(target_record(self.group.group_id, after.member_id, self.target[after.member_id]))
 
     def replace(self, known: ConsumerMember) -> ConsumerMember:
         """A static member is back under a new id: it takes over everything, and nothing else changes."""
         self.replaced_id = known.member_id
         target = self.target.get(known.member_id, {})
-        self._forget(known)
+        self.remove(known)
         self.target = {**self.target, self.member_id: target}
-        return known._replace(member_id=self.member_id, previous_epoch=0)
+        return known._replace(member_id=self.member_id, member_epoch=0, previous_epoch=0)
 
     def remove(self, member: ConsumerMember) -> None:
-        self._forget(member)
-
-    def _forget(self, member: ConsumerMember) -> None:
         gone = member.member_id
         for kind in (schemas.CURRENT, schemas.TARGET, schemas.MEMBER):
             self._record(kind, gone, None)
@@ -75,22 +61,45 @@ class Change:
 
     def bump_epoch(self) -> None:
         self.epoch += 1
-        self._record(schemas.GROUP_EPOCH, "", schemas.GroupEpochValue(epoch=self.epoch))
+        self.records.append(epoch_record(self.group.group_id, self.epoch))
 
     def put_target(self, target: Mapping[str, Assignment]) -> None:
         for member_id, assignment in target.items():
             if self.target.get(member_id) != assignment:
-                value = schemas.TargetValue(topic_partitions=schemas.to_partitions(assignment))
-                self._record(schemas.TARGET, member_id, value)
+                self.records.append(target_record(self.group.group_id, member_id, assignment))
         self.target = target
         self.assignment_epoch = self.epoch
-        self._record(schemas.TARGET_EPOCH, "", schemas.TargetEpochValue(assignment_epoch=self.epoch))
+        self.records.append(target_epoch_record(self.group.group_id, self.epoch))
 
     def _record(self, kind: int, member_id: str, value: Any) -> None:
         self.records.append(schemas.record(kind, self.group.group_id, member_id, value))
 
 
-def current_record(group: ConsumerGroup, member: ConsumerMember) -> StateRecord:
+def member_record(group_id: str, member: ConsumerMember) -> StateRecord:
+    """Who a member is and what it reads."""
+    value = schemas.MemberValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed_topics),
+        subscribed_topic_regex=member.subscribed_regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.server_assignor,
+        classic_member_metadata=_classic_metadata(member.classic),
+    )
+    return schemas.record(schemas.MEMBER, group_id, member.member_id, value)
+
+
+def _classic_metadata(classic: ClassicSide | None) -> schemas.ClassicMemberMetadata | None:
+    if classic is None:
+        return None
+    protocols = [schemas.ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols]
+    return schemas.ClassicMemberMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=protocols)
+
+
+def current_record(group_id: str, member: ConsumerMember) -> StateRecord:
+    """What a member has, and is giving up."""
     value = schemas.CurrentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_epoch,
@@ -98,4 +107,18 @@ def current_record(group: ConsumerGroup, member: ConsumerMember) -> StateRecord:
         assigned_partitions=schemas.to_partitions(member.assigned),
         partitions_pending_revocation=schemas.to_partitions(member.pending_revocation),
     )
-    return schemas.record(schemas.CURRENT, group.group_id, member.member_id, value)
+    return schemas.record(schemas.CURRENT, group_id, member.member_id, value)
+
+
+def target_record(group_id: str, member_id: str, target: Assignment) -> StateRecord:
+    """What a member is to have."""
+    value = schemas.TargetValue(topic_partitions=schemas.to_partitions(target))
+    return schemas.record(schemas.TARGET, group_id, member_id, value)
+
+
+def epoch_record(group_id: str, epoch: int) -> StateRecord:
+    return schemas.record(schemas.GROUP_EPOCH, group_id, "", schemas.GroupEpochValue(epoch=epoch))
+
+
+def target_epoch_record(group_id: str, epoch: int) -> StateRecord:
+    return schemas.record(schemas.TARGET_EPOCH, group_id, "", schemas.TargetEpochValue(assignment_epoch=epoch))

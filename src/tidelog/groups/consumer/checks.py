@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tidelog.groups.consumer.assignors import ASSIGNORS
-from tidelog.groups.consumer.group import LEFT_FOR_NOW, ConsumerMember
+from tidelog.groups.consumer.group import LEFT_FOR_NOW, ConsumerGroup, ConsumerMember
 from tidelog.groups.consumer.patterns import check_pattern
 from tidelog.groups.consumer.reconciliation import is_within
 from tidelog.groups.consumer.schemas import Assignment
+from tidelog.groups.settings import GroupSettings
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_heartbeat import Assignment as WireAssignment
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
@@ -49,6 +50,12 @@ def check_request(request: ConsumerGroupHeartbeatRequest, asker: Asker) -> None:
     if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)
         raise ApiError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"{request.server_assignor} is not among {known}")
+
+
+def check_room(group: ConsumerGroup, settings: GroupSettings) -> None:
+    """Raise if a new member would be one too many."""
+    if len(group.members) >= settings.consumer_max_size:
+        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"{group.group_id} has {len(group.members)} members")
 
 
 def check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:

@@ -5,11 +5,13 @@ Members are values: a decision makes a changed copy and writes it down, and repl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from tidelog.groups.consumer import schemas
-from tidelog.groups.consumer.schemas import Assignment, CurrentValue, MemberValue, TopicsValue
+from tidelog.groups.consumer.schemas import Assignment, ClassicMemberMetadata, CurrentValue, MemberValue, TopicsValue
+from tidelog.groups.member import Protocols
 from tidelog.wire.errors import ApiError, ErrorCode
 
 LEFT_FOR_NOW: Final = -2
@@ -28,6 +30,23 @@ class MemberState(IntEnum):
     """It waits for partitions that others have not given up yet."""
 
 
+class ClassicSide(NamedTuple):
+    """What is kept of a member that speaks the classic protocol, beside what all members have."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+
+    @property
+    def protocol_name(self) -> str:
+        """The protocol it is told was chosen: the coordinator assigns, so it may as well be the one it likes best."""
+        return self.protocols[0][0]
+
+    @property
+    def metadata(self) -> bytes:
+        """Its subscription; it says the same under each of its protocols."""
+        return self.protocols[0][1]
+
+
 class ConsumerMember(NamedTuple):
     """One member. Its first fields are its subscription, the last its assignment."""
 
@@ -40,6 +59,8 @@ class ConsumerMember(NamedTuple):
     subscribed_regex: str | None = None
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
+    classic: ClassicSide | None = None
+    """None if it speaks the newer protocol."""
     member_epoch: int = 0
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
@@ -67,6 +88,7 @@ class ConsumerGroup:
         "group_id",
         "members",
         "owners",
+        "rejoining",
         "static_members",
         "target",
         "topics",
@@ -82,6 +104,8 @@ class ConsumerGroup:
         self.topics: dict[str, TopicInfo] = {}
         self.owners: dict[tuple[bytes, int], str] = {}
         """Who has a partition, or has not yet said that it gave it up."""
+        self.rejoining: set[str] = set()
+        """Classic members that were told to join again and have a timer running; not stored."""
         self.catalog_version = -1
         """The version of the cluster's topics that `topics` was last compared with; not stored."""
 
@@ -105,6 +129,35 @@ class ConsumerGroup:
         if member is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no member of {self.group_id}")
         return member
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """The member; raises ApiError for who is none, or has been replaced under its instance id."""
+        if instance_id is None:
+            return self.member(member_id)
+        known_id = self.static_members.get(instance_id)
+        if known_id is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{self.group_id} knows no instance {instance_id}")
+        if known_id != member_id:
+            raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {instance_id} has another member id by now")
+        return self.members[known_id]
+
+    def supports_classic(self, names: Iterable[str]) -> bool:
+        """Whether one of these protocols is known to all classic members: the group may have to go on with it."""
+        others = [member.classic.protocols for member in self.members.values() if member.classic is not None]
+        return any(all(name in dict(protocols) for protocols in others) for name in names)
+
+    def is_waiting(self, member: ConsumerMember) -> bool:
+        """Whether somebody else still has a partition that a member is to have."""
+        return any(
+            (topic_id, partition) in self.owners
+            for topic_id, partitions in self.target.get(member.member_id, NOTHING).items()
+            for partition in partitions - member.assigned.get(topic_id, frozenset())
+        )
+
+    def named(self, assignment: Assignment) -> dict[str, frozenset[int]]:
+        """An assignment by topic names; a topic that is gone has none and is left out."""
+        names = {topic.topic_id: name for name, topic in self.topics.items()}
+        return {names[topic_id]: found for topic_id, found in assignment.items() if topic_id in names}
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.topics or any(topic in member.subscribed_topics for member in self.members.values())
@@ -142,6 +195,7 @@ class ConsumerGroup:
             if old is not None:
                 self._release(old)
                 del self.members[member_id]
+                self.rejoining.discard(member_id)
                 if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
                     del self.static_members[old.instance_id]
             return
@@ -156,6 +210,7 @@ class ConsumerGroup:
             subscribed_regex=stored.subscribed_topic_regex,
             rebalance_timeout_ms=stored.rebalance_timeout_ms,
             server_assignor=stored.server_assignor,
+            classic=_classic_side(stored.classic_member_metadata),
         )
         if stored.instance_id is not None:
             self.static_members[stored.instance_id] = member_id
@@ -191,3 +246,10 @@ class ConsumerGroup:
                 for partition in partitions:
                     if self.owners.get((topic_id, partition)) == member.member_id:
                         del self.owners[topic_id, partition]
+
+
+def _classic_side(stored: ClassicMemberMetadata | None) -> ClassicSide | None:
+    if stored is None or not stored.supported_protocols:
+        return None
+    protocols = tuple((protocol.name, protocol.metadata) for protocol in stored.supported_protocols)
+    return ClassicSide(stored.session_timeout_ms, protocols)

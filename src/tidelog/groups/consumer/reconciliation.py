@@ -23,16 +23,19 @@ def next_step(
     is_free: IsFree,
 ) -> ConsumerMember:
     """The member after its next step; itself if there is none. `owned` is what it says it has, if it said so."""
+    epoch = member.member_epoch
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if owned is None or _overlap(owned, member.pending_revocation):
             return member
-    elif member.state is MemberState.STABLE and member.member_epoch == target_epoch:
+        # It has done what its next epoch asked for, even if the target is further ahead and asks for more.
+        epoch = min(epoch + 1, target_epoch)
+    elif member.state is MemberState.STABLE and epoch == target_epoch:
         return member
-    return _towards(member, target_epoch, target, owned, is_free)
+    return _towards(member, epoch, target_epoch, target, owned, is_free)
 
 
 def _towards(
-    member: ConsumerMember, target_epoch: int, target: Assignment, owned: Assignment | None, is_free: IsFree
+    member: ConsumerMember, epoch: int, target_epoch: int, target: Assignment, owned: Assignment | None, is_free: IsFree
 ) -> ConsumerMember:
     kept: dict[bytes, frozenset[int]] = {}
     given_up: dict[bytes, frozenset[int]] = {}
@@ -49,7 +52,7 @@ def _towards(
         _put(added, topic_id, free)
     if given_up and (owned is None or _overlap(owned, given_up)):
         # Its epoch stays until it has said that it gave them up: offsets it commits meanwhile are still welcome.
-        return _changed(member, member.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, given_up)
+        return _changed(member, epoch, MemberState.UNREVOKED_PARTITIONS, kept, given_up)
     state = MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE
     assigned = {
         topic_id: kept.get(topic_id, frozenset()) | added.get(topic_id, frozenset()) for topic_id in {*kept, *added}

@@ -1,23 +1,27 @@
-"""ConsumerGroupHeartbeat: a member joins, stays, learns what it has, or leaves (KIP-848).
-
-One heartbeat may do several things, in this order, and each leaves its record:
-
-    the member is new or changed → the group's epoch grows → the target is computed → the member takes a step
-"""
+"""ConsumerGroupHeartbeat: a member joins, stays, learns what it has, or leaves (KIP-848)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from tidelog.coordination import CancelTimer, Decision, SetTimer, StateRecord, TimerChange
-from tidelog.groups.consumer.assignors import ASSIGNORS, Subscriber
-from tidelog.groups.consumer.catalog import Catalog
+from tidelog.coordination import Decision, StateRecord, TimerChange
 from tidelog.groups.consumer.change import Change, current_record
-from tidelog.groups.consumer.checks import JOINS, Asker, check_epoch, check_request, from_wire, is_full, to_wire
+from tidelog.groups.consumer.checks import (
+    JOINS,
+    Asker,
+    check_epoch,
+    check_request,
+    check_room,
+    from_wire,
+    is_full,
+    to_wire,
+)
 from tidelog.groups.consumer.group import LEFT_FOR_NOW, ConsumerGroup, ConsumerMember, MemberState
-from tidelog.groups.consumer.patterns import matching
-from tidelog.groups.consumer.reconciliation import next_step
+from tidelog.groups.consumer.migration import FindGroup, become_classic
+from tidelog.groups.consumer.progress import Progress
+from tidelog.groups.consumer.timers import REJOIN, RESYNC, REVOCATION, SESSION, cancel, set_timer
 from tidelog.groups.settings import GroupSettings
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_heartbeat import (
@@ -25,24 +29,26 @@ from tidelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
-SESSION: Final = "session"
-REVOCATION: Final = "revocation"
-"""A member had until now to give up partitions."""
+logger = logging.getLogger(__name__)
 
 
 class ConsumerRequests:
     """Decides about consumer groups. What it decides is written down and takes effect by replay."""
 
-    def __init__(self, settings: GroupSettings, catalog: Catalog, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, settings: GroupSettings, progress: Progress, new_id: Callable[[], str], find_group: FindGroup
+    ) -> None:
         self._settings = settings
-        self._catalog = catalog
+        self._progress = progress
         self._new_id = new_id
+        self._find_group = find_group
 
     def heartbeat(
         self,
         group: ConsumerGroup | None,
         request: ConsumerGroupHeartbeatRequest,
         asker: Asker,
+        now_ms: int,
         before: Iterable[StateRecord] = (),
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
         """Decide a heartbeat; `before` are records to be written first, if the group has to be made."""
@@ -52,18 +58,18 @@ class ConsumerRequests:
                 raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id}")
             group = ConsumerGroup(request.group_id)
         if request.member_epoch < 0:
-            return self._leave(group, request)
+            return self._leave(group, request, now_ms)
         change = Change(group, [*before])
         member = self._find(group, request, change)
         updated = _updated(member or ConsumerMember(change.member_id), request, asker)
-        change.put_member(member, updated)
-        self._advance_epoch(change, updated, member)
-        self._assign(change)
-        stepped = self._step(change, updated, request)
+        owned = None if request.topic_partitions is None else from_wire(request.topic_partitions)
+        stepped = self._progress.advance(change, member, updated, owned)
         timers: list[TimerChange] = [
-            SetTimer((SESSION, group.group_id, updated.member_id), self._settings.consumer_session_timeout_ms)
+            set_timer(SESSION, group.group_id, updated.member_id, self._settings.consumer_session_timeout_ms)
         ]
         timers += _revocation_timer(group, updated, stepped)
+        if member is not None and member.classic is not None:
+            timers += cancel(group.group_id, updated.member_id, REJOIN, RESYNC)
         must_tell = (
             request.member_epoch == JOINS
             or is_full(request)
@@ -90,8 +96,8 @@ class ConsumerRequests:
             member = group.members.get(change.member_id)
             if member is None and request.member_epoch != JOINS:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is no member of {group.group_id}")
-        if member is None and len(group.members) >= self._settings.consumer_max_size:
-            raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"{group.group_id} has {len(group.members)} members")
+        if member is None:
+            check_room(group, self._settings)
         if member is not None and request.member_epoch > 0:
             check_epoch(member, request)
         return member
@@ -115,97 +121,50 @@ class ConsumerRequests:
         return change.replace(known)
 
     def _leave(
-        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, now_ms: int
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
-        if request.instance_id is None:
-            member = group.member(request.member_id)
-        else:
-            known_id = group.static_members.get(request.instance_id)
-            if known_id is None:
-                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{group.group_id} knows no instance {request.instance_id}")
-            if known_id != request.member_id:
-                raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {request.instance_id} has another member id")
-            member = group.members[known_id]
+        member = group.check_member(request.member_id, request.instance_id)
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.member_epoch != LEFT_FOR_NOW:
-            return self.remove(group, member)._replace(reply=response)
+            return self.remove(group, member, now_ms)._replace(reply=response)
         gone = member._replace(
             member_epoch=LEFT_FOR_NOW,
             previous_epoch=member.member_epoch,
             state=MemberState.STABLE,
             pending_revocation={},
         )
-        timers = (
-            SetTimer((SESSION, group.group_id, member.member_id), self._settings.consumer_session_timeout_ms),
-            CancelTimer((REVOCATION, group.group_id, member.member_id)),
-        )
-        return Decision(response, (current_record(group, gone),), timers)
+        timers: list[TimerChange] = [
+            set_timer(SESSION, group.group_id, member.member_id, self._settings.consumer_session_timeout_ms),
+            *cancel(group.group_id, member.member_id, REVOCATION),
+        ]
+        return Decision(response, (current_record(group.group_id, gone),), tuple(timers))
 
-    def remove(self, group: ConsumerGroup, member: ConsumerMember) -> Decision[Any]:
-        """A member left or was not heard of: the others share what it had, beginning with their next heartbeats."""
+    def remove(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> Decision[Any]:
+        """A member left or was not heard of: the others share what it had, beginning with their next heartbeats.
+
+        If only classic members are left without it, the group may become one of theirs.
+        """
+        if self._may_downgrade(group, member):
+            logger.info("group %s becomes a classic group without %s", group.group_id, member.member_id)
+            return become_classic(group, member.member_id, now_ms, self._find_group)
         change = Change(group, [])
         change.remove(member)
-        self._refresh_topics(change)
+        self._progress.refresh_topics(change)
         change.bump_epoch()
-        keys = [(purpose, group.group_id, member.member_id) for purpose in (SESSION, REVOCATION)]
-        return Decision(records=tuple(change.records), timers=tuple(CancelTimer(key) for key in keys))
+        timers = cancel(group.group_id, member.member_id)
+        return Decision(records=tuple(change.records), timers=tuple(timers))
 
-    # --- steps ---
-
-    def _advance_epoch(self, change: Change, updated: ConsumerMember, member: ConsumerMember | None) -> None:
-        group = change.group
-        is_new = member is None
-        has_changed = is_new or (updated.subscribed_topics, updated.subscribed_regex) != (
-            member.subscribed_topics,  # type: ignore[union-attr]
-            member.subscribed_regex,  # type: ignore[union-attr]
-        )
-        has_new_topics = False
-        if has_changed or group.catalog_version != self._catalog.version:
-            has_new_topics = self._refresh_topics(change)
-        if has_changed or has_new_topics:
-            change.bump_epoch()
-
-    def _refresh_topics(self, change: Change) -> bool:
-        """Compare the topics members read with the cluster's; whether they differ from what the group has seen."""
-        names: set[str] = set()
-        for member in change.members.values():
-            names.update(member.subscribed_topics)
-            if member.subscribed_regex:
-                names.update(matching(member.subscribed_regex, self._catalog.names()))
-        topics = {name: found for name in sorted(names) if (found := self._catalog.topic(name)) is not None}
-        # Not stored: after a load everything is compared once.
-        change.group.catalog_version = self._catalog.version
-        return change.put_topics(topics)
-
-    def _assign(self, change: Change) -> None:
-        if change.epoch <= change.group.assignment_epoch:
-            return
-        counts = {topic.topic_id: topic.partition_count for topic in change.topics.values()}
-        subscribers = [
-            Subscriber(
-                member.member_id,
-                member.instance_id,
-                frozenset(topic.topic_id for name, topic in change.topics.items() if _reads(member, name)),
-                change.target.get(member.member_id, {}),
+    def _may_downgrade(self, group: ConsumerGroup, leaving: ConsumerMember) -> bool:
+        others = [member for member in group.members.values() if member is not leaving]
+        if leaving.classic is not None or not others or any(member.classic is None for member in others):
+            return False
+        if not self._settings.can_downgrade or len(others) > self._settings.max_size:
+            logger.info(
+                "group %s stays a consumer group: group.consumer.migration.policy or group.max.size forbids otherwise",
+                group.group_id,
             )
-            for member in change.members.values()
-        ]
-        change.put_target(ASSIGNORS[preferred_assignor(change.members)](subscribers, counts))
-
-    def _step(self, change: Change, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-        owned = None if request.topic_partitions is None else from_wire(request.topic_partitions)
-        owners = change.group.owners
-        target = change.target.get(member.member_id, {})
-        replaced = change.replaced_id
-
-        def is_free(topic_id: bytes, partition: int) -> bool:
-            owner = owners.get((topic_id, partition))
-            return owner is None or owner == replaced
-
-        stepped = next_step(member, change.assignment_epoch, target, owned, is_free)
-        if stepped != member or change.replaced_id is not None:
-            change.records.append(current_record(change.group, stepped))
-        return stepped
+            return False
+        return True
 
 
 def _updated(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, asker: Asker) -> ConsumerMember:
@@ -224,26 +183,14 @@ def _updated(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, ask
         if request.rebalance_timeout_ms == -1
         else request.rebalance_timeout_ms,
         server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
+        classic=None,
     )
-
-
-def _reads(member: ConsumerMember, topic: str) -> bool:
-    return topic in member.subscribed_topics or bool(
-        member.subscribed_regex and matching(member.subscribed_regex, (topic,))
-    )
-
-
-def preferred_assignor(members: Mapping[str, ConsumerMember]) -> str:
-    """The one most members ask for; the default if nobody does."""
-    votes: dict[str, int] = {}
-    for member in members.values():
-        if member.server_assignor is not None:
-            votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
-    return max(votes, key=votes.__getitem__) if votes else next(iter(ASSIGNORS))
 
 
 def _revocation_timer(group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember) -> list[TimerChange]:
-    key = (REVOCATION, group.group_id, after.member_id)
     if after.state is not MemberState.UNREVOKED_PARTITIONS:
-        return [CancelTimer(key)] if before.state is MemberState.UNREVOKED_PARTITIONS else []
-    return [SetTimer(key, after.rebalance_timeout_ms)] if after != before else []
+        is_set = before.state is MemberState.UNREVOKED_PARTITIONS
+        return [*cancel(group.group_id, after.member_id, REVOCATION)] if is_set else []
+    if after == before:
+        return []
+    return [set_timer(REVOCATION, group.group_id, after.member_id, after.rebalance_timeout_ms)]

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.coordination import Decision, SetTimer, StateRecord
 from tidelog.groups.consumer import schemas
-from tidelog.groups.consumer.checks import Asker
+from tidelog.groups.consumer.catalog import Catalog
+from tidelog.groups.consumer.checks import JOINS, Asker, check_request
+from tidelog.groups.consumer.classic import ClassicMembers
 from tidelog.groups.consumer.group import ConsumerGroup, ConsumerMember, MemberState
-from tidelog.groups.consumer.requests import REVOCATION, SESSION, ConsumerRequests, preferred_assignor
+from tidelog.groups.consumer.migration import FindGroup, send_to_rejoin, upgrade
+from tidelog.groups.consumer.progress import Progress, preferred_assignor
+from tidelog.groups.consumer.requests import ConsumerRequests
 from tidelog.groups.consumer.schemas import Assignment
+from tidelog.groups.consumer.timers import REVOCATION, SESSION, set_timer
 from tidelog.groups.schemas import SchemaError, group_key
 from tidelog.groups.settings import GroupSettings
 from tidelog.groups.states import GroupState
+from tidelog.groups.subscription import CONSUMER_PROTOCOL
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_describe import Assignment as WireAssignment
 from tidelog.wire.messages.consumer_group_describe import DescribedGroup, Member, TopicPartitions
@@ -28,15 +34,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_CONSUMER_MEMBER = 1
+_CLASSIC_MEMBER: Final = 0
+_CONSUMER_MEMBER: Final = 1
 
 
 class ConsumerGroups:
     """What the shard asks about groups of the newer protocol."""
 
-    def __init__(self, settings: GroupSettings, requests: ConsumerRequests) -> None:
+    def __init__(
+        self, settings: GroupSettings, catalog: Catalog, new_id: Callable[[], str], find_group: FindGroup
+    ) -> None:
         self._settings = settings
-        self._requests = requests
+        self._catalog = catalog
+        progress = Progress(catalog)
+        self._requests = ConsumerRequests(settings, progress, new_id, find_group)
+        self.classic = ClassicMembers(settings, catalog, progress, new_id)
+        """For the requests of classic members."""
 
     def replay(self, group: Group, key: schemas.RecordKey, value: bytes | None) -> None:
         """Apply a record of a group's members; one that cannot be read is passed over."""
@@ -56,31 +69,58 @@ class ConsumerGroups:
         """After a load: members have a session timeout to show up, and time to give up what they have to."""
         if group.consumer is None:
             return
+        group_id = group.group_id
         for member in group.consumer.members.values():
-            yield SetTimer((SESSION, group.group_id, member.member_id), self._settings.consumer_session_timeout_ms)
+            classic = member.classic
+            session_ms = self._settings.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+            yield set_timer(SESSION, group_id, member.member_id, session_ms)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
-                yield SetTimer((REVOCATION, group.group_id, member.member_id), member.rebalance_timeout_ms)
+                yield set_timer(REVOCATION, group_id, member.member_id, member.rebalance_timeout_ms)
 
     def heartbeat(
-        self, group: Group | None, request: ConsumerGroupHeartbeatRequest, asker: Asker
+        self, group: Group | None, request: ConsumerGroupHeartbeatRequest, asker: Asker, now_ms: int
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
-        """A group whose classic members have all gone becomes a consumer group with its first heartbeat."""
+        """A classic group becomes a consumer group with the first heartbeat: an empty one, or if that is allowed."""
         before: list[StateRecord] = []
         if group is not None and group.consumer is None:
+            check_request(request, asker)
             if group.state is not GroupState.EMPTY:
-                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group.group_id} has members of the classic protocol")
+                return self._upgrade(group, request, asker, now_ms)
             if group.generation > 0:
                 before.append((group_key(group.group_id), None))
         consumer = None if group is None else group.consumer
-        return self._requests.heartbeat(consumer, request, asker, before)
+        return self._requests.heartbeat(consumer, request, asker, now_ms, before)
 
-    def on_timer(self, group: ConsumerGroup, purpose: str, member_id: str) -> Decision[Any]:
-        """A member was not heard of, or has not given up what it had to: it is put out."""
+    def _upgrade(
+        self, group: Group, request: ConsumerGroupHeartbeatRequest, asker: Asker, now_ms: int
+    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+        if request.member_epoch != JOINS or not self._may_upgrade(group):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
+        consumer, records = upgrade(group, self._catalog)
+        decision = self._requests.heartbeat(consumer, request, asker, now_ms, records)
+        logger.info("group %s becomes a consumer group with %d classic members", group.group_id, len(group.members))
+        timers, answers = send_to_rejoin(group)
+        return decision._replace(timers=(*timers, *decision.timers), answers=tuple(answers))
+
+    def _may_upgrade(self, group: Group) -> bool:
+        reason = None
+        if not self._settings.can_upgrade:
+            reason = "group.consumer.migration.policy forbids it"
+        elif group.protocol_type != CONSUMER_PROTOCOL:
+            reason = f"its protocol type is {group.protocol_type}"
+        elif len(group.members) > self._settings.consumer_max_size:
+            reason = f"it has {len(group.members)} members, more than group.consumer.max.size"
+        if reason is not None:
+            logger.info("group %s stays a classic group: %s", group.group_id, reason)
+        return reason is None
+
+    def on_timer(self, group: ConsumerGroup, purpose: str, member_id: str, now_ms: int) -> Decision[Any]:
+        """A member was not heard of, or has not done in time what it had to: it is put out."""
         member = group.members.get(member_id)
         if member is None or (purpose == REVOCATION and member.state is not MemberState.UNREVOKED_PARTITIONS):
             return Decision()
         logger.info("group %s goes on without %s: its %s timed out", group.group_id, member_id, purpose)
-        return self._requests.remove(group, member)
+        return self._requests.remove(group, member, now_ms)
 
     def describe(self, group: Group | None, group_id: str) -> DescribedGroup:
         if group is None or group.consumer is None:
@@ -98,7 +138,6 @@ class ConsumerGroups:
 
 
 def _describe(group: ConsumerGroup, member: ConsumerMember) -> Member:
-    names = {topic.topic_id: name for name, topic in group.topics.items()}
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -108,18 +147,16 @@ def _describe(group: ConsumerGroup, member: ConsumerMember) -> Member:
         client_host=member.client_host,
         subscribed_topic_names=list(member.subscribed_topics),
         subscribed_topic_regex=member.subscribed_regex,
-        assignment=_named(member.assigned, names),
-        target_assignment=_named(group.target.get(member.member_id, {}), names),
-        member_type=_CONSUMER_MEMBER,
+        assignment=_named(group, member.assigned),
+        target_assignment=_named(group, group.target.get(member.member_id, {})),
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )
 
 
-def _named(assignment: Assignment, names: dict[bytes, str]) -> WireAssignment:
-    """With topic names; a topic that is gone has none and is left out."""
+def _named(group: ConsumerGroup, assignment: Assignment) -> WireAssignment:
     return WireAssignment(
         topic_partitions=[
-            TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=sorted(partitions))
-            for topic_id, partitions in sorted(assignment.items())
-            if topic_id in names
+            TopicPartitions(topic_id=group.topics[name].topic_id, topic_name=name, partitions=sorted(partitions))
+            for name, partitions in sorted(group.named(assignment).items())
         ]
     )
