@@ -1,0 +1,92 @@
+"""The batches of a fetched answer, looked at from outside: how many are whole, where they end, whether they are sound.
+
+Runs before anything is decoded, so that the next answer can be asked for first. `fetching` is the caller. Pure.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from tidelog.records._checksum import crc32c
+from tidelog.records.batch import (
+    ATTRIBUTES_POSITION,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    MAGIC_POSITION,
+    TimestampType,
+)
+from tidelog.records.builder import build_batch
+from tidelog.records.errors import CorruptRecordError
+from tidelog.records.legacy import iterate_legacy_records
+
+# Base offset, length, leader epoch, magic, checksum, attributes, last offset delta.
+_unpack_start: Final = Struct(">qiibIhi").unpack_from
+_START_BYTES: Final = 27
+
+
+class Walk(NamedTuple):
+    """What was found in an answer."""
+
+    size_bytes: int
+    """The whole batches that begin before the end that was asked for."""
+    next_offset: int
+    """Where to read on."""
+    has_old_format: bool
+
+
+def walk_batches(data: memoryview, first_offset: int, end_offset: int, *, check_crcs: bool) -> Walk:
+    """Look at batches up to `end_offset`; one that is cut off, as brokers may do to the last, is left out.
+
+    Raises CorruptRecordError for bytes that no batch can be.
+    """
+    position, size, next_offset, has_old_format = 0, len(data), first_offset, False
+    while position + _START_BYTES <= size:
+        base_offset, length, _, magic, crc, _, last_delta = _unpack_start(data, position)
+        after = position + LENGTH_PREFIX_BYTES + length
+        if length < MAGIC_POSITION - LENGTH_PREFIX_BYTES:
+            raise CorruptRecordError(f"a batch at offset {base_offset} claims a length of {length} bytes")
+        if base_offset >= end_offset and magic == MAGIC:
+            # Nothing lies between the last batch and this one, so everything before the end was seen.
+            return Walk(position, max(next_offset, end_offset), has_old_format)
+        if after > size:
+            break
+        if magic == MAGIC:
+            if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+                raise CorruptRecordError(f"the batch at offset {base_offset} is shorter than its header")
+            if check_crcs and crc32c(data[position + ATTRIBUTES_POSITION : after]) != crc:
+                raise CorruptRecordError(f"the batch at offset {base_offset} fails its CRC")
+            next_offset = max(next_offset, base_offset + last_delta + 1)
+        else:
+            # The offset of a wrapper is that of the last message in it.
+            has_old_format = True
+            next_offset = max(next_offset, base_offset + 1)
+        position = after
+    return Walk(position, next_offset, has_old_format)
+
+
+def modernised(data: memoryview) -> bytes:
+    """Whole batches, those in the formats before Kafka 0.11 rewritten in today's. Offsets and times stay."""
+    parts: list[bytes | memoryview] = []
+    position = 0
+    while position < len(data):
+        _, length, _, magic, _, _, _ = _unpack_start(data, position)
+        after = position + LENGTH_PREFIX_BYTES + length
+        batch = data[position:after]
+        parts.append(batch if magic == MAGIC else _rewritten(batch))
+        position = after
+    return b"".join(parts)
+
+
+def _rewritten(message: memoryview) -> bytes:
+    records = list(iterate_legacy_records(message))
+    if not records:
+        return b""
+    # The attributes follow the magic; bit 3 is the timestamp type in magic 1 and unused in magic 0.
+    is_append_time = message[MAGIC_POSITION] == 1 and message[MAGIC_POSITION + 1] & LOG_APPEND_TIME_BIT
+    return build_batch(
+        records,
+        base_offset=records[0].offset,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME,
+        log_append_time=records[-1].timestamp if is_append_time else -1,
+    )

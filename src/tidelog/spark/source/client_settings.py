@@ -1,0 +1,97 @@
+"""The `kafka.*` options: settings of a Kafka consumer, as far as they mean something here.
+
+Kafka's clients warn of settings they do not know and go on; so do we. What would be unsafe to pass over in silence is
+refused: encryption and authentication that this client does not have, and what the official connector refuses.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.spark.options import OptionError, Options
+
+_REFUSED: Final = {
+    "auto.offset.reset": "use 'startingOffsets'; Spark keeps the offsets itself",
+    "key.deserializer": "keys are binary columns; cast them after reading",
+    "value.deserializer": "values are binary columns; cast them after reading",
+    "enable.auto.commit": "Spark keeps the offsets; 'commitGroupId' shows them to tools that watch groups",
+    "interceptor.classes": "interceptors are not called",
+}
+_SECURE_PREFIXES: Final = ("ssl.", "sasl.")
+
+PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
+"""More than Kafka's 1 MiB: a task reads one partition at a time, and large answers cost less for each record."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """How the cluster is spoken to. Small, because it travels with every task; its value names cached connections."""
+
+    bootstrap_servers: str
+    client_id: str = "tidelog-spark"
+    read_committed: bool = False
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_bytes: int = PARTITION_FETCH_BYTES
+    request_timeout_ms: int = 30_000
+    api_timeout_ms: int = 60_000
+    check_crcs: bool = True
+
+
+def read_client_settings(options: Options, group_prefix: str) -> tuple[ClientSettings, tuple[str, ...]]:
+    """The settings, and what to tell the user about those without effect. Raises OptionError."""
+    servers = options.bootstrap_servers()
+    given = options.kafka_settings(_REFUSED)
+    _refuse_security(given)
+    values, notes = _typed(given)
+    if values.get("group_id"):
+        notes.append(
+            f"option 'kafka.group.id' is {values['group_id']!r}: a query joins no group; the name serves as client id"
+        )
+    defaults = ClientSettings(servers)
+    fetch_bytes = min(
+        values.get("max_partition_fetch_bytes", defaults.fetch_bytes),
+        values.get("fetch_max_bytes", defaults.fetch_bytes),
+    )
+    settings = ClientSettings(
+        servers,
+        values.get("client_id") or values.get("group_id") or group_prefix,
+        values.get("isolation_level") == "read_committed",
+        values.get("fetch_min_bytes", defaults.fetch_min_bytes),
+        values.get("fetch_max_wait_ms", defaults.fetch_max_wait_ms),
+        max(fetch_bytes, 1),
+        values.get("request_timeout_ms", defaults.request_timeout_ms),
+        values.get("default_api_timeout_ms", defaults.api_timeout_ms),
+        values.get("check_crcs", defaults.check_crcs),
+    )
+    return settings, tuple(notes)
+
+
+def _refuse_security(given: dict[str, str]) -> None:
+    protocol = given.get("security.protocol", "PLAINTEXT")
+    if protocol.upper() != "PLAINTEXT":
+        raise OptionError(
+            f"option 'kafka.security.protocol' is {protocol!r}: this connector speaks PLAINTEXT only; "
+            "connect to a PLAINTEXT listener, or through a tunnel that encrypts"
+        )
+    for name in given:
+        if name.startswith(_SECURE_PREFIXES):
+            raise OptionError(
+                f"option 'kafka.{name}' cannot be obeyed: this connector has neither TLS nor SASL; "
+                "connect to a PLAINTEXT listener, or through a tunnel that encrypts"
+            )
+
+
+def _typed(given: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """The values of the settings that a consumer has, by field name, and a note on each of the others."""
+    from tidelog.client.aio.consumer.settings import ConsumerSettings
+    from tidelog.client.aio.settings import read_values
+    from tidelog.client.errors import ClientConfigError
+
+    known = {name: value for name, value in given.items() if name in ConsumerSettings.settings}
+    notes = [
+        f"option 'kafka.{name}' is no setting of a consumer and has no effect" for name in given if name not in known
+    ]
+    try:
+        return read_values(ConsumerSettings, known, {}), notes
+    except ClientConfigError as error:
+        raise OptionError(f"a 'kafka.' option cannot be used: {error}") from error

@@ -1,0 +1,230 @@
+"""Fetching a range of offsets: the next answer is asked for before the last one is handed out to be decoded.
+
+Leaders that move and brokers that restart are waited for, up to `kafkaConsumer.pollTimeoutMs` without progress. Offsets
+that are no longer there are data loss; offsets without records are not. `task_reader` is the caller, one at a time.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from tidelog.client.aio.consumer.types import FetchedBatches
+from tidelog.client.cluster import ClusterClient
+from tidelog.client.connection import Connection
+from tidelog.client.errors import BrokerUnavailable, InvalidReply
+from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
+from tidelog.client.reader import FETCH_BY_NAME
+from tidelog.client.refusals import raise_refusal
+from tidelog.client.types import TopicPartition
+from tidelog.records.errors import CorruptRecordError
+from tidelog.spark.source.batch_walk import modernised, walk_batches
+from tidelog.spark.source.data_loss import DELETED, RETENTION, TRUNCATED, DataLoss
+from tidelog.spark.source.ranges import OffsetRange
+from tidelog.spark.source.settings import TaskSettings
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages import FetchRequest, FetchResponse
+from tidelog.wire.messages.fetch import FetchPartition, FetchTopic, PartitionData
+
+FIRST_FETCH_BYTES: Final = 1024 * 1024
+"""What is asked for before it is known how large records are."""
+
+_SPARE_BYTES: Final = 64 * 1024
+_BACKOFF_FIRST_S: Final = 0.02
+_BACKOFF_MOST_S: Final = 0.5
+_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_GONE_ANSWERS: Final = 5
+"""A partition that was just made, or moved, is unknown for a moment. After so many answers it is deleted."""
+
+
+class FetchTimeout(RuntimeError):  # noqa: N818 - says what happened
+    """Nothing came within `kafkaConsumer.pollTimeoutMs`."""
+
+
+class RangeFetcher:
+    """The record batches of one range, in order."""
+
+    def __init__(self, settings: TaskSettings, wanted: OffsetRange, cluster: ClusterClient, loss: DataLoss) -> None:
+        self._settings = settings
+        self._client = settings.client
+        self._where = TopicPartition(wanted.topic, wanted.partition)
+        self._position = wanted.start
+        self._end = wanted.end
+        self._cluster = cluster
+        self._loss = loss
+        self._asked: Connection | None = None
+        self._fetch_bytes = min(FIRST_FETCH_BYTES, self._client.fetch_bytes)
+        self._gone_answers = 0
+        self._backoff_s = _BACKOFF_FIRST_S
+        self._patience_until = self._full_patience()
+
+    @property
+    def is_reply_due(self) -> bool:
+        """Whether a request is on its way, so that the connection is nobody else's to use."""
+        return self._asked is not None
+
+    def chunks(self) -> Iterator[FetchedBatches]:
+        """Whole batches up to the end of the range. Raises FetchTimeout, DataLossError, ApiError, CorruptRecordError."""
+        while self._position < self._end:
+            try:
+                data = self._answer()
+            except (BrokerUnavailable, InvalidReply, ApiError) as error:
+                self._recover(error)
+                continue
+            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._out_of_range()
+                continue
+            chunk = self._taken(data)
+            if chunk is None:
+                self._wait_for_more()
+                continue
+            self._progressed()
+            if self._position < self._end:
+                self._ask_ahead()
+            yield chunk
+
+    def _answer(self) -> PartitionData:
+        if self._asked is None:
+            self._ask()
+        connection, self._asked = self._asked, None
+        assert connection is not None, "a question was just asked"
+        try:
+            version, reply, body = connection.read_raw()
+            told = FetchResponse.decode(memoryview(reply), version, body)
+        except BaseException:
+            connection.close()
+            raise
+        if told.error_code != ErrorCode.NONE:
+            raise_refusal(f"Fetch of {self._where}", told.error_code)
+        ((data,),) = [topic.partitions for topic in told.responses]
+        if data.error_code not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
+            raise_refusal(str(self._where), data.error_code)
+        return data
+
+    def _ask(self) -> None:
+        node = self._cluster.leader_of(*self._where)
+        connection = self._cluster.connection_to(node)
+        connection.write(self._request(), at_most=FETCH_BY_NAME)
+        self._asked = connection
+
+    def _ask_ahead(self) -> None:
+        """Ask for what follows. If that fails now it is tried again, and heard of, when it is needed."""
+        try:
+            self._ask()
+        except (BrokerUnavailable, ApiError):
+            self._asked = None
+
+    def _request(self) -> FetchRequest:
+        client = self._client
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=client.fetch_max_wait_ms,
+            min_bytes=client.fetch_min_bytes,
+            max_bytes=self._fetch_bytes,
+            isolation_level=int(client.read_committed),
+            topics=[
+                FetchTopic(
+                    topic=self._where.topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=self._where.partition,
+                            fetch_offset=self._position,
+                            partition_max_bytes=self._fetch_bytes,
+                        )
+                    ],
+                )
+            ],
+        )
+
+    def _taken(self, data: PartitionData) -> FetchedBatches | None:
+        """What an answer brought, and the position after it; None if it brought nothing."""
+        if not data.records:
+            return None
+        records, first = memoryview(data.records), self._position
+        try:
+            walk = walk_batches(records, first, self._end, check_crcs=self._client.check_crcs)
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"{self._where}, fetched from offset {first}: {error}") from error
+        if walk.next_offset == first:
+            self._allow_more_than(len(records))
+            return None
+        self._fit_fetch_bytes(walk.size_bytes / (walk.next_offset - first), walk.next_offset)
+        self._position = walk.next_offset
+        whole = records[: walk.size_bytes]
+        if walk.has_old_format:
+            whole = memoryview(modernised(whole))
+        aborted = tuple((each.producer_id, each.first_offset) for each in data.aborted_transactions or ())
+        return FetchedBatches(*self._where, whole, first, walk.next_offset, aborted)
+
+    def _allow_more_than(self, size_bytes: int) -> None:
+        """A first batch that is not whole: old brokers send no more of it than was asked for."""
+        if size_bytes >= self._fetch_bytes:
+            self._fetch_bytes = 2 * size_bytes
+
+    def _fit_fetch_bytes(self, bytes_per_offset: float, next_offset: int) -> None:
+        """Ask for as much as is left of the range, and for no more than the settings allow."""
+        left = int((self._end - next_offset) * bytes_per_offset * 1.1) + _SPARE_BYTES
+        self._fetch_bytes = min(left, self._client.fetch_bytes)
+
+    def _out_of_range(self) -> None:
+        """The broker has no such offset: find out on which side the log ends, and what of the range that takes away."""
+        start, end = self._bounds()
+        if self._position < start:
+            after = min(start, self._end)
+            self._loss.report(self._where, self._position, after, RETENTION)
+            self._position = after
+        elif self._position > end:
+            self._lose_the_rest(TRUNCATED)
+        else:
+            self._pause("the leader does not have this offset yet")
+
+    def _bounds(self) -> tuple[int, int]:
+        topic, partition = self._where
+        start = list_offsets(self._cluster, topic, {partition: EARLIEST})[partition].offset
+        return start, list_offsets(self._cluster, topic, {partition: LATEST})[partition].offset
+
+    def _lose_the_rest(self, why: str) -> None:
+        self._loss.report(self._where, self._position, self._end, why)
+        self._position = self._end
+
+    def _wait_for_more(self) -> None:
+        """The range promises offsets that the log does not have now: a new leader may have to catch up first."""
+        if time.monotonic() < self._patience_until:
+            return
+        _, end = self._bounds()
+        if end <= self._position:
+            self._lose_the_rest(TRUNCATED)
+            return
+        self._raise_timeout(f"the log ends at {end}; with read_committed, a transaction may be open before that")
+
+    def _recover(self, error: BrokerUnavailable | InvalidReply | ApiError) -> None:
+        """Wait a moment before asking again; raise what does not pass."""
+        self._asked = None
+        if isinstance(error, InvalidReply) or (isinstance(error, ApiError) and not error.code.retriable):
+            raise error
+        self._cluster.forget()
+        if isinstance(error, ApiError) and error.code in _GONE:
+            self._gone_answers += 1
+            if self._gone_answers >= _GONE_ANSWERS:
+                self._lose_the_rest(DELETED)
+                return
+        self._pause(str(error))
+
+    def _pause(self, why: str) -> None:
+        if time.monotonic() + self._backoff_s > self._patience_until:
+            self._raise_timeout(why)
+        time.sleep(self._backoff_s)
+        self._backoff_s = min(2 * self._backoff_s, _BACKOFF_MOST_S)
+
+    def _raise_timeout(self, why: str) -> None:
+        raise FetchTimeout(
+            f"no record of {self._where} from offset {self._position} on came within "
+            f"{self._settings.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs): {why}"
+        )
+
+    def _progressed(self) -> None:
+        self._gone_answers = 0
+        self._backoff_s = _BACKOFF_FIRST_S
+        self._patience_until = self._full_patience()
+
+    def _full_patience(self) -> float:
+        return time.monotonic() + self._settings.poll_timeout_ms / 1000

@@ -1,0 +1,64 @@
+"""What a task does: fetch its range, decode it with the kernels, yield Arrow batches. Runs in Spark's Python workers.
+
+Both readers are pickled into tasks with nothing but what `read_range` needs.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from tidelog.client.aio.consumer.types import FetchedBatches
+from tidelog.client.arrow.reading import decode_columns, make_decoder
+from tidelog.records.errors import CorruptRecordError
+from tidelog.spark.source.arrow_rows import ArrowRows
+from tidelog.spark.source.columns import Projection
+from tidelog.spark.source.connections import POOL, ConnectionPool
+from tidelog.spark.source.data_loss import DataLoss
+from tidelog.spark.source.fetching import RangeFetcher
+from tidelog.spark.source.ranges import OffsetRange
+from tidelog.spark.source.settings import TaskSettings
+
+
+class RangePartition(InputPartition):
+    """The offsets of one task."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+def read_partition(
+    partition: InputPartition, settings: TaskSettings, projection: Projection
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task. Spark plans a partition of its own, without offsets, where there is nothing to read."""
+    if isinstance(partition, RangePartition):
+        yield from read_range(partition.wanted, settings, projection)
+
+
+def read_range(
+    wanted: OffsetRange, settings: TaskSettings, projection: Projection, pool: ConnectionPool = POOL
+) -> Iterator[pa.RecordBatch]:
+    """The records of a range, at most 10,000 a batch."""
+    cluster = pool.take(settings.client)
+    fetcher = RangeFetcher(settings, wanted, cluster, DataLoss(settings.fail_on_data_loss))
+    rows = ArrowRows(projection, wanted.topic, wanted.partition)
+    decoder = make_decoder(projection.wanted)
+    try:
+        for chunk in fetcher.chunks():
+            try:
+                for columns in decode_columns(chunk, decoder):
+                    yield from rows.batches(columns, wanted.end)
+            except CorruptRecordError as error:
+                raise _located(error, chunk) from error
+    finally:
+        if fetcher.is_reply_due:
+            # The task was ended early, by a limit or a failure: what is on its way would be read as another's answer.
+            cluster.close()
+        pool.give_back(settings.client, cluster)
+
+
+def _located(error: CorruptRecordError, chunk: FetchedBatches) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"{chunk.topic}-{chunk.partition}, offsets {chunk.first_offset} to {chunk.next_offset - 1}: {error}"
+    )
