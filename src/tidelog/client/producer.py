@@ -198,6 +198,10 @@ class Producer:
         """The open transaction, to be handed to other processes; see `AsyncProducer.transaction_handle`."""
         return self._async.transaction_handle
 
+    def join(self, handle: TransactionHandle) -> None:
+        """For a producer made with `joining=`: write in another transaction, once all that was sent is stored."""
+        self._background.run(self._async.join(handle))
+
     @contextmanager
     def transaction(self) -> Iterator[Self]:
         """`with producer.transaction():` begins, commits at the end, and aborts if the block raises."""

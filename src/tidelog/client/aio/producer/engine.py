@@ -25,7 +25,14 @@ from tidelog.client.aio.producer.sink import Missing, RecordSink
 from tidelog.client.aio.producer.transaction_state import State, TransactionHandle
 from tidelog.client.aio.producer.transactions import Transactions
 from tidelog.client.aio.reactions import error_code_of, reaction_to
-from tidelog.client.errors import BufferExhausted, ClientClosed, ClientError, DeadlinePassed, TransactionFailed
+from tidelog.client.errors import (
+    BufferExhausted,
+    ClientClosed,
+    ClientError,
+    DeadlinePassed,
+    IllegalState,
+    TransactionFailed,
+)
 from tidelog.wire.errors import ApiError
 
 _log = logging.getLogger("tidelog.client.producer")
@@ -133,6 +140,16 @@ class ProducerEngine:
         assert self.transactions is not None
         self.transactions.begin()
         self._accumulator.leave_transaction()
+
+    def join(self, handle: TransactionHandle) -> None:
+        """Write in another transaction than the one joined before, in which nothing must be left to send."""
+        with self._lock:
+            self.check_may_send()
+            if self._accumulator.incomplete:
+                raise IllegalState("records of the transaction joined before are still under way; flush first")
+            if self.transactions is None:
+                raise IllegalState("this producer was not made to join transactions; make it with joining=")
+            self.transactions.join(handle)
 
     async def commit(self) -> None:
         """Store everything, then end the transaction."""

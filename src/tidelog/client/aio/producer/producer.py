@@ -236,6 +236,10 @@ class AsyncProducer:
         """
         return self._transactions().handle
 
+    async def join(self, handle: TransactionHandle) -> None:
+        """For a producer made with `joining=`: write in another transaction, once all that was sent is stored."""
+        self._running().join(handle)
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
         """`async with producer.transaction():` begins, commits at the end, and aborts if the block raises."""

@@ -71,7 +71,7 @@ class Transactions:
         self._has_offsets = False
         self._is_owner = joined is None
         if joined is not None:
-            book.take_identity(ProducerIdentity(joined.producer_id, joined.producer_epoch))
+            self.join(joined)
 
     # What the producer calls.
 
@@ -92,6 +92,15 @@ class Transactions:
         self._to_add.clear()
         self._has_offsets = False
         self._on_change()
+
+    def join(self, handle: TransactionHandle) -> None:
+        """Write in the transaction of `handle` from now on; sequences begin at 0 in it."""
+        if self._is_owner:
+            raise IllegalState("a producer with a transactional.id has transactions of its own and joins no others")
+        if self.status.state is not State.JOINED:
+            self.status.check_not_failed()
+        self.transactional_id = handle.transactional_id
+        self._book.take_identity(ProducerIdentity(handle.producer_id, handle.producer_epoch))
 
     async def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Bring partitions into the transaction now: for records that other processes write in it."""

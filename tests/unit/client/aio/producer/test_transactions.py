@@ -339,3 +339,39 @@ def test_one_who_joins_writes_and_asks_the_coordinator_nothing() -> None:
     run(work())
     with pytest.raises(ClientConfigError, match="belongs to the producer that owns"):
         AsyncProducer(bootstrap_servers="x:1", transactional_id="id", joining=TransactionHandle("id", 7, 3))
+
+
+def test_one_who_joins_can_join_another_transaction_and_counts_from_zero_again() -> None:
+    async def work() -> None:
+        async with FakeBroker() as broker:
+            coordination = Coordination(broker)
+            async with AsyncProducer(
+                bootstrap_servers=broker.address, joining=TransactionHandle("id", 7, 3)
+            ) as producer:
+                await producer.send_and_wait("topic", b"value", partition=1)
+                await producer.join(TransactionHandle("other", 8, 0))
+                await producer.send_and_wait("topic", b"value", partition=1)
+                await producer.send("topic", b"under way", partition=1)
+                with pytest.raises(IllegalState, match="flush first"):
+                    await producer.join(TransactionHandle("third", 9, 0))
+            from tidelog.records.batch import read_header
+
+            asked = coordination.asked(ApiKey.PRODUCE)
+            assert [each.transactional_id for each in asked] == ["id", "other", "other"]
+            headers = [read_header(each.topic_data[0].partition_data[0].records) for each in asked]
+            assert [(each.producer_id, each.producer_epoch, each.base_sequence) for each in headers] == [
+                (7, 3, 0),
+                (8, 0, 0),
+                (8, 0, 1),
+            ]
+
+    run(work())
+
+
+def test_only_those_who_joined_can_join_another() -> None:
+    async def test(producer: AsyncProducer, coordination: Coordination) -> None:
+        await producer.begin()
+        with pytest.raises(IllegalState, match="joins no others"):
+            await producer.join(TransactionHandle("other", 8, 0))
+
+    with_producer(test)
