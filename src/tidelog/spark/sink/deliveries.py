@@ -1,0 +1,219 @@
+"""The three promises of the sink. A delivery is pickled to the tasks when a write is planned.
+
+    ExactlyOnce    one transaction a batch, filled by tasks, ended by the driver
+    AtLeastOnce    tasks write as they come, as Spark's own connector does
+    SmallOutput    tasks send their rows to the driver, which writes them in one transaction, wherever they belong
+
+The text of the package tells how the first of them works.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from tidelog.client.producer import Producer
+from tidelog.client.types import TopicPartition
+from tidelog.spark.sink.clients import PRODUCERS, producer_of
+from tidelog.spark.sink.errors import SinkError, attempt_refused, partition_taken
+from tidelog.spark.sink.messages import TaskFacts, Written, check_parts, current_task, transaction_of
+from tidelog.spark.sink.party import Party
+from tidelog.spark.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, SinkSettings
+from tidelog.spark.sink.task import RowWriter
+from tidelog.spark.sink.transaction import OpenTransaction
+
+Messages = Sequence[WriterCommitMessage | None]
+
+_ANYWHERE: Final = 1 << 16
+
+
+class Delivery(Protocol):
+    """What the two kinds of writers ask for."""
+
+    def begin(self) -> None:
+        """On the driver, when the write is planned; may be called again."""
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """In a task."""
+
+    def commit(self, messages: Messages, batch_id: int | None) -> None:
+        """On the driver, when all tasks are done. `batch_id` is None for a batch write."""
+
+    def abort(self, messages: Messages) -> None:
+        """On the driver, when a task has failed."""
+
+
+def make_delivery(settings: SinkSettings, columns: Sequence[str]) -> Delivery:
+    """The promise that the option `delivery` asks for."""
+    if settings.delivery == EXACTLY_ONCE:
+        return ExactlyOnce(settings, columns)
+    if settings.delivery == AT_LEAST_ONCE:
+        return AtLeastOnce(settings, columns)
+    return SmallOutput(settings, columns)
+
+
+class ExactlyOnce:
+    """One transaction a batch. The planned object knows it; the one that commits a stream learns it from messages."""
+
+    def __init__(self, settings: SinkSettings, columns: Sequence[str]) -> None:
+        self._settings = settings
+        self._columns = columns
+        self._transaction: OpenTransaction | None = None
+
+    def begin(self) -> None:
+        """Open the transaction, once."""
+        if self._transaction is None:
+            self._transaction = Party(self._settings).begin()
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Write rows in the transaction. When that fails, the whole batch has failed, and is aborted at once."""
+        assert self._transaction is not None, "the write was planned"
+        task = current_task()
+        party = Party(self._settings, self._transaction)
+        with party.explaining():
+            if task.attempt > 0:
+                raise attempt_refused(task.attempt, task.partition_id)
+            return Written(task, self._transaction, self._write(party, task, batches))
+
+    def _write(
+        self, party: Party, task: TaskFacts, batches: Iterator[pa.RecordBatch]
+    ) -> tuple[tuple[TopicPartition, int], ...]:
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            return ()
+        handle = party.transaction.handle
+
+        def claim(partitions: set[TopicPartition]) -> None:
+            # Two tasks at the same time are found out by the driver. This finds an earlier attempt that Spark does not
+            # count as one, because it belonged to an earlier attempt of the stage.
+            taken = sorted(party.coordinator.partitions() & partitions)
+            if taken:
+                raise partition_taken(*taken[0], "another task, or by an earlier attempt of this one")
+            party.coordinator.add(handle, partitions)
+
+        producer = producer_of(self._settings, handle)
+        with _dropping(producer):
+            writer = RowWriter(
+                self._settings,
+                self._columns,
+                producer,
+                # All tasks of a batch see the same epoch, and the next batch another one.
+                spread=task.partition_id + handle.producer_epoch,
+                claim=claim,
+            )
+            return writer.write(_again(first, batches))
+
+    def commit(self, messages: Messages, batch_id: int | None) -> None:
+        """End the transaction, with the number of the batch in it, unless that was committed before."""
+        transaction = self._transaction or transaction_of(messages)
+        if transaction is None:
+            raise SinkError("no task told in which transaction it wrote")
+        party = Party(self._settings, transaction)
+        with party.explaining():
+            parts = check_parts(messages, batch_id)
+            party.end(parts[0].task, has_rows=any(part.partitions for part in parts))
+
+    def abort(self, messages: Messages) -> None:
+        """Undo the transaction. The error that led here is the one to be seen, so nothing is raised."""
+        transaction = self._transaction or transaction_of(messages)
+        if transaction is not None:
+            with suppress(Exception):
+                Party(self._settings, transaction).give_up()
+
+
+class SmallOutput:
+    """The driver writes. Tasks may run as often as they like: what they send is used once."""
+
+    def __init__(self, settings: SinkSettings, columns: Sequence[str]) -> None:
+        self._settings = settings
+        self._columns = columns
+
+    def begin(self) -> None:
+        """The driver begins when it has all rows."""
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Collect the rows."""
+        kept = [batch.select(list(self._columns)) for batch in batches if batch.num_rows]
+        rows = None
+        if kept:
+            out = pa.BufferOutputStream()
+            with pa.ipc.new_stream(out, kept[0].schema) as stream:
+                for batch in kept:
+                    stream.write_batch(batch)
+            rows = out.getvalue().to_pybytes()
+        return Written(current_task(), None, rows=rows)
+
+    def commit(self, messages: Messages, batch_id: int | None) -> None:
+        """Write all rows and the number of the batch in one transaction, unless that was done before."""
+        parts = check_parts(messages, batch_id)
+        task = parts[0].task
+        party = Party(self._settings)
+        party.begin()
+        with party.explaining():
+            if party.is_committed(task):
+                return
+            rows = [part.rows for part in parts if part.rows is not None]
+            if rows:
+                self._write(party, rows)
+            party.seal(task, has_rows=bool(rows))
+
+    def _write(self, party: Party, rows: Sequence[bytes]) -> None:
+        handle = party.transaction.handle
+        producer = producer_of(self._settings, handle)
+        with _dropping(producer):
+            RowWriter(
+                self._settings,
+                self._columns,
+                producer,
+                spread=handle.producer_epoch,
+                claim=lambda partitions: party.coordinator.add(handle, partitions),
+            ).write(batch for each in rows for batch in pa.ipc.open_stream(each))
+
+    def abort(self, messages: Messages) -> None:
+        """Nothing was written."""
+
+
+class AtLeastOnce:
+    """Tasks write as they come; a task that runs again writes again."""
+
+    def __init__(self, settings: SinkSettings, columns: Sequence[str]) -> None:
+        self._settings = settings
+        self._columns = columns
+
+    def begin(self) -> None:
+        """There is nothing to begin."""
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Write rows, and return when all are stored."""
+        producer = producer_of(self._settings, None)
+        with _dropping(producer):
+            writer = RowWriter(self._settings, self._columns, producer, spread=random.randrange(_ANYWHERE))
+            return Written(current_task(), None, writer.write(batches))
+
+    def commit(self, messages: Messages, batch_id: int | None) -> None:
+        """All is stored already."""
+
+    def abort(self, messages: Messages) -> None:
+        """What is stored stays."""
+
+
+class _dropping:  # noqa: N801 - used as a statement
+    """`with _dropping(producer)`: it is not used again if the block fails, for it may still have rows to send."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None:
+            PRODUCERS.drop(self._producer)
+
+
+def _again(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest

@@ -1,0 +1,54 @@
+"""`write_each_batch`: the sink for `foreachBatch`, which is the way to write in update mode.
+
+    query = counts.writeStream.outputMode("update").foreachBatch(
+        write_each_batch(**{"kafka.bootstrap.servers": "localhost:9092", "topic": "counts"})
+    )
+
+Each batch is a batch write with the promise of the streaming sink: tasks know the query and the batch they belong to.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tidelog.spark.options import OptionError, Options
+from tidelog.spark.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, default_transactional_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def write_each_batch(**options: Any) -> Callable[["DataFrame", int], None]:
+    """A function for `foreachBatch` that writes each batch exactly once, whatever the output mode.
+
+    `options` are those of the sink. A function that writes to several topics can call several of these; two that write
+    to the same topic need a `transactionalId` each.
+    """
+    texts = {name: _text(value) for name, value in options.items()}
+    given = Options(texts)
+    given.bootstrap_servers()
+    delivery = given.text("delivery") or EXACTLY_ONCE
+
+    def write(rows: "DataFrame", batch_id: int) -> None:
+        del batch_id  # tasks know it
+        chosen = {**texts, "delivery": delivery}
+        if delivery != AT_LEAST_ONCE and given.text("transactionalId") is None:
+            chosen["transactionalId"] = default_transactional_id(f"{_query_id(rows)}/{given.text('topic') or ''}")
+        rows.write.format("tidelog").options(**chosen).mode("append").save()
+
+    return write
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _query_id(rows: "DataFrame") -> str:
+    """The id of the running query, which is the same for every run on one checkpoint."""
+    context = getattr(rows.sparkSession, "_sc", None)
+    query_id = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    if query_id is None:
+        raise OptionError(
+            "the option 'transactionalId' is missing: here the query cannot be told apart from others, so give this "
+            "write a name of its own (it must stay the same when the query is started again)"
+        )
+    return str(query_id)

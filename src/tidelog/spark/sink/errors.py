@@ -1,0 +1,92 @@
+"""What the sink says when it must refuse or fail: sentences that name the cause and what to set."""
+
+from typing import Final
+
+from tidelog.client.errors import ClientError, DeadlinePassed
+from tidelog.wire.errors import ApiError, ErrorCode
+
+_FENCED: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+
+PLACE_ROWS: Final = (
+    "Use tidelog.spark.place_rows(df, ...) before the sink, so that all rows of a partition are in one task, "
+    "or set delivery=at-least-once"
+)
+_ONE_ATTEMPT: Final = (
+    "The batch fails and is written anew as a whole when the query is started again. "
+    "Set spark.speculation=false; with spark.task.maxFailures=1 Spark does not try tasks again in vain. "
+    "delivery=small and delivery=at-least-once bear repeated tasks"
+)
+
+
+class SinkError(RuntimeError):
+    """The sink cannot do what was asked; the text says why and what to set."""
+
+
+def attempt_refused(attempt: int, partition_id: int) -> SinkError:
+    """For a task that runs for another time: its first attempt may have written to the same transaction."""
+    return SinkError(
+        f"task {partition_id} runs for the {attempt + 1}. time, and an earlier attempt may have written a part of its "
+        f"rows into the transaction of this batch. {_ONE_ATTEMPT}"
+    )
+
+
+def partition_taken(topic: str, partition: int, by: str) -> SinkError:
+    """For a partition with two writers."""
+    return SinkError(
+        f"partition {partition} of topic {topic!r} is written by {by}, but only one task may write to a partition "
+        f"within a transaction. {PLACE_ROWS}"
+    )
+
+
+def explained(error: Exception, transactional_id: str, timeout_ms: int, open_ms: int) -> Exception:
+    """`error` in terms of Spark, if it has some; `open_ms` is how long the transaction has been open."""
+    code = _code_of(error)
+    if code in _FENCED:
+        return SinkError(_fenced(transactional_id, timeout_ms, open_ms) + f" The broker said {code.name}")
+    if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        return SinkError(
+            "a partition has records that this task did not write, so another task writes to it in the same "
+            f"transaction ({error}). {PLACE_ROWS}"
+        )
+    if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        return SinkError(
+            f"option 'kafka.transaction.timeout.ms' is {timeout_ms}, and the brokers refuse it: "
+            "set at most their transaction.max.timeout.ms"
+        )
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS or isinstance(error, DeadlinePassed):
+        return SinkError(f"transactional id {transactional_id!r}: {error}")
+    return error
+
+
+def _fenced(transactional_id: str, timeout_ms: int, open_ms: int) -> str:
+    if open_ms >= timeout_ms:
+        return (
+            f"the brokers have aborted the transaction of this batch: it was open for {open_ms} ms, and "
+            f"kafka.transaction.timeout.ms is {timeout_ms}. Set it higher, or make batches smaller "
+            "(maxOffsetsPerTrigger)."
+        )
+    return (
+        f"the transaction of this batch is no longer ours: another run has taken over the transactional id "
+        f"{transactional_id!r}. Either a second driver runs on the same checkpoint and one of them must be stopped, or "
+        "two queries share the option transactionalId and each needs its own, or this is a task of a batch that was "
+        "given up."
+    )
+
+
+def _code_of(error: BaseException | None) -> ErrorCode | None:
+    """The broker's answer at the bottom of `error`."""
+    while error is not None:
+        if isinstance(error, ApiError):
+            return error.code
+        error = error.__cause__ if isinstance(error, ClientError) else None
+    return None

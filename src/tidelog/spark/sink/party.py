@@ -1,0 +1,108 @@
+"""Whoever takes part in a transaction, driver or task: the coordinator to talk to, and the end of it."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from tidelog.client.errors import ClientError
+from tidelog.spark.sink.clients import CLUSTERS, cluster_of
+from tidelog.spark.sink.errors import SinkError, explained
+from tidelog.spark.sink.memory import Memory, Remembered
+from tidelog.spark.sink.messages import TaskFacts
+from tidelog.spark.sink.settings import SinkSettings
+from tidelog.spark.sink.transaction import Coordinator, OpenTransaction
+from tidelog.wire.errors import ApiError
+
+
+class Party:
+    """Takes part in one transaction."""
+
+    def __init__(self, settings: SinkSettings, transaction: OpenTransaction | None = None) -> None:
+        self._settings = settings
+        self._kafka = settings.producer_settings()
+        self._cluster = cluster_of(settings)
+        self._transaction = transaction
+        self._transactional_id = (
+            transaction.handle.transactional_id
+            if transaction is not None
+            else settings.transactional_id or f"tidelog-sink-{uuid.uuid4().hex}"
+        )
+        self.coordinator = Coordinator(self._cluster, self._transactional_id, patience_ms=self._kafka.max_block_ms)
+
+    @property
+    def transaction(self) -> OpenTransaction:
+        """The transaction, which was begun."""
+        assert self._transaction is not None
+        return self._transaction
+
+    def begin(self) -> OpenTransaction:
+        """Open it."""
+        timeout_ms = self._kafka.transaction_timeout_ms
+        try:
+            self._transaction = self.coordinator.begin(timeout_ms)
+        except (ApiError, ClientError) as error:
+            CLUSTERS.drop(self._cluster)
+            raise explained(error, self._transactional_id, timeout_ms, 0) from error
+        return self._transaction
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """What fails in this block ends the transaction, and is told in terms of Spark."""
+        try:
+            yield
+        except Exception as error:
+            open_ms = self.transaction.open_ms()
+            with suppress(Exception):
+                self.give_up()
+            CLUSTERS.drop(self._cluster)
+            raise explained(error, self._transactional_id, self.transaction.timeout_ms, open_ms) from error
+
+    def give_up(self) -> None:
+        """Abort the transaction and bar those who still write in it."""
+        self.coordinator.fence(self.transaction)
+
+    def is_committed(self, task: TaskFacts) -> bool:
+        """Whether the batch of `task` was committed before."""
+        memory = self._memory(task)
+        if memory is None or task.batch_id is None:
+            return False
+        last = memory.last_batch(self.transaction.timeout_ms)
+        if last is None or last.batch_id < task.batch_id:
+            return False
+        if last.batch_id == task.batch_id and last.run_id is not None and last.run_id == task.run_id:
+            raise SinkError(
+                f"batch {task.batch_id} was written in this run already: when one foreachBatch function writes more "
+                "than once to a topic, give each write a transactionalId of its own"
+            )
+        return True
+
+    def end(self, task: TaskFacts, *, has_rows: bool) -> None:
+        """Commit, with the number of the batch in the transaction; or abort, if that number was committed before."""
+        if not self.is_committed(task):
+            self.seal(task, has_rows=has_rows)
+        elif has_rows:
+            self.coordinator.end(self.transaction.handle, is_commit=False)
+
+    def seal(self, task: TaskFacts, *, has_rows: bool) -> None:
+        """Commit, with the number of the batch in the transaction."""
+        handle = self.transaction.handle
+        memory = self._memory(task)
+        if memory is not None and task.batch_id is not None:
+            self.coordinator.add(handle, [memory.where])
+            memory.remember(handle, Remembered(task.batch_id, task.run_id))
+        elif not has_rows:
+            return
+        self.coordinator.end(handle, is_commit=True)
+
+    def _memory(self, task: TaskFacts) -> Memory | None:
+        """The memory of the query that `task` belongs to; None for a batch write outside of any."""
+        if task.query_id is None:
+            return None
+        name = self._settings.sink_name
+        return Memory(
+            self._cluster,
+            self._settings.bootstrap_servers,
+            self._settings.state_topic,
+            f"{task.query_id}/{name}" if name else task.query_id,
+            patience_ms=self._kafka.max_block_ms,
+        )

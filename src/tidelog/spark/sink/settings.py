@@ -1,0 +1,111 @@
+"""The options of the sink. Pure; `stream_writer` and `batch_writer` read them on the driver, tasks get them pickled."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, Literal, cast
+
+from tidelog.client.aio.producer.settings import ProducerSettings, load_producer_settings
+from tidelog.client.errors import ClientConfigError
+from tidelog.spark.options import OptionError, Options
+
+Delivery = Literal["exactly-once", "at-least-once", "small"]
+
+EXACTLY_ONCE: Final = "exactly-once"
+AT_LEAST_ONCE: Final = "at-least-once"
+SMALL: Final = "small"
+
+DEFAULT_STATE_TOPIC: Final = "__tidelog_sink_state"
+
+_DELIVERIES: Final = (EXACTLY_ONCE, AT_LEAST_ONCE, SMALL)
+_ACKS_ALL: Final = -1
+_REFUSED: Final = {
+    "key.serializer": "keys are strings or bytes, and written as they are",
+    "value.serializer": "values are strings or bytes, and written as they are",
+    "interceptor.classes": "rows do not pass through interceptors",
+    "transactional.id": "use the option 'transactionalId', or let it be derived from checkpointLocation",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """What the options of one sink say. Hashable, so that clients can be kept by it."""
+
+    topic: str | None
+    delivery: Delivery
+    transactional_id: str | None
+    """None: a new one for each write, as for batches."""
+    state_topic: str
+    sink_name: str
+    """Tells apart the writes that one query does in `foreachBatch`; empty for the one sink of a stream."""
+    kafka: tuple[tuple[str, str], ...]
+    """Settings of the producer, under Kafka's names."""
+
+    def producer_settings(self) -> ProducerSettings:
+        """The settings of the producer, typed."""
+        return load_producer_settings(dict(self.kafka), None)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where the cluster is."""
+        return dict(self.kafka)["bootstrap.servers"]
+
+
+def read_stream_settings(options: Options) -> SinkSettings:
+    """The settings of a sink of a stream: exactly once, unless something else is asked for."""
+    delivery = _delivery(options, default=EXACTLY_ONCE)
+    transactional_id = options.text("transactionalId")
+    if transactional_id is None and delivery != AT_LEAST_ONCE:
+        checkpoint = options.text("checkpointLocation")
+        if checkpoint is None:
+            raise OptionError(
+                f"delivery={delivery} needs the option 'checkpointLocation' on the writer itself (a session setting "
+                "does not reach the sink), or the option 'transactionalId' with a name of this query's own"
+            )
+        transactional_id = default_transactional_id(checkpoint)
+    return _settings(options, delivery, transactional_id, sink_name="")
+
+
+def read_batch_settings(options: Options) -> SinkSettings:
+    """The settings of a batch write: at least once, as Spark's own connector, unless more is asked for."""
+    delivery = _delivery(options, default=AT_LEAST_ONCE)
+    transactional_id = options.text("transactionalId")
+    sink_name = transactional_id or options.text("topic") or "rows"
+    return _settings(options, delivery, transactional_id, sink_name=sink_name)
+
+
+def default_transactional_id(of: str) -> str:
+    """A transactional id that is the same for every run on the same checkpoint."""
+    return f"tidelog-sink-{sha256(of.rstrip('/').encode()).hexdigest()[:24]}"
+
+
+def _delivery(options: Options, *, default: Delivery) -> Delivery:
+    return cast(Delivery, options.one_of("delivery", _DELIVERIES, default))
+
+
+def _settings(options: Options, delivery: Delivery, transactional_id: str | None, *, sink_name: str) -> SinkSettings:
+    options.bootstrap_servers()
+    options.flag("includeHeaders", False)
+    kafka = options.kafka_settings(_REFUSED)
+    settings = SinkSettings(
+        topic=options.text("topic"),
+        delivery=delivery,
+        transactional_id=transactional_id,
+        state_topic=options.text("stateTopic") or DEFAULT_STATE_TOPIC,
+        sink_name=sink_name,
+        kafka=tuple(sorted(kafka.items())),
+    )
+    _check_producer(settings)
+    return settings
+
+
+def _check_producer(settings: SinkSettings) -> None:
+    try:
+        producer = settings.producer_settings()
+    except ClientConfigError as error:
+        raise OptionError(f"an option 'kafka.…' cannot be used: {error}") from None
+    if settings.delivery == AT_LEAST_ONCE:
+        return
+    if producer.acks != _ACKS_ALL:
+        raise OptionError(f"option 'kafka.acks' is {producer.acks}: delivery={settings.delivery} needs acks=all")
+    if not producer.enable_idempotence:
+        raise OptionError(f"option 'kafka.enable.idempotence' is false: delivery={settings.delivery} needs it")

@@ -1,0 +1,50 @@
+"""What Spark calls when a stream is written: planned once for each micro-batch, written by tasks, committed by another.
+
+Spark makes a new writer in the worker that plans a batch, pickles it to the tasks, and makes yet another one in the
+worker that commits. It tells none of them which they are; but only the planned one is pickled, so that is where the
+transaction begins.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from tidelog.spark.options import Options
+from tidelog.spark.sink.deliveries import Delivery, make_delivery
+from tidelog.spark.sink.rows import check_columns
+from tidelog.spark.sink.settings import read_stream_settings
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """The writer of a stream."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Called, twice, when the write is planned."""
+        self._delivery.begin()
+        return self.__dict__
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task."""
+        return self._delivery.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """On the driver, when all tasks of a batch are done."""
+        self._delivery.commit(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """On the driver, when a task of a batch has failed."""
+        del batchId
+        self._delivery.abort(messages)
+
+
+def make_stream_writer(schema: StructType, options: Mapping[str, str], *, overwrite: bool) -> StreamWriter:
+    """The writer for `df.writeStream`. Complete mode comes as `overwrite` and adds rows as the others do."""
+    del overwrite
+    settings = read_stream_settings(Options(options))
+    return StreamWriter(make_delivery(settings, check_columns(schema, settings.topic)))

@@ -1,0 +1,120 @@
+"""What one task does with the Arrow batches that Spark gives it: gather, choose partitions, send, wait for the rest.
+
+The same class writes the rows of `delivery=small` on the driver. It knows nothing of Spark.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.client.arrow.columns import binary_column
+from tidelog.client.producer import Producer
+from tidelog.client.types import TopicPartition
+from tidelog.spark.sink.rows import Partitioner, by_topic
+from tidelog.spark.sink.settings import SinkSettings
+
+if TYPE_CHECKING:
+    from tidelog.client.arrow.deliveries import BlockingTableDelivery
+
+PIECE_BYTES: Final = 4 * 1024 * 1024
+"""Rows are encoded in pieces of this size: record batches of many partitions would be small otherwise."""
+
+_BYTES: Final[tuple[str, ...]] = ("key", "value")
+
+Claim = Callable[[set[TopicPartition]], None]
+
+
+class RowWriter:
+    """Writes rows through one producer. `claim` is told the partitions before anything is sent to them."""
+
+    def __init__(
+        self,
+        settings: SinkSettings,
+        columns: Sequence[str],
+        producer: Producer,
+        *,
+        spread: int,
+        claim: Claim | None = None,
+    ) -> None:
+        self._topic = settings.topic
+        self._columns = list(columns)
+        self._producer = producer
+        kafka = settings.producer_settings()
+        self._partitioner = Partitioner(kafka)
+        self._spread = spread
+        # In a transaction a task keeps to one partition for rows without key: others belong to other tasks.
+        self._sticky = {} if claim is not None else {"sticky_bytes": kafka.batch_size}
+        self._claim = claim
+        self._written: Counter[TopicPartition] = Counter()
+        self._deliveries: list[BlockingTableDelivery] = []
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[tuple[TopicPartition, int], ...]:
+        """Write all rows and return when all are stored; by partition, how many."""
+        gathered: list[pa.RecordBatch] = []
+        gathered_bytes = 0
+        for batch in batches:
+            if batch.num_rows:
+                gathered.append(batch)
+                gathered_bytes += batch.nbytes
+            if gathered_bytes >= PIECE_BYTES:
+                self._send(gathered)
+                gathered, gathered_bytes = [], 0
+        if gathered:
+            self._send(gathered)
+        if self._deliveries:
+            self._producer.flush()
+        for delivery in self._deliveries:
+            delivery.result()
+        return tuple(sorted(self._written.items()))
+
+    def _send(self, batches: Sequence[pa.RecordBatch]) -> None:
+        table = pa.Table.from_batches(batches).select(self._columns)
+        for piece in table.combine_chunks().to_batches():
+            for topic, rows in by_topic(piece, self._topic):
+                self._send_to(topic, rows)
+
+    def _send_to(self, topic: str, rows: pa.RecordBatch) -> None:
+        partition_count = self._producer.partitions_for(topic)
+        named: dict[str, pa.Array] = {}
+        for name in _BYTES:
+            if name in self._columns and (array := binary_column(rows, name)) is not None:
+                named[name] = array
+        if "headers" in self._columns:
+            named["headers"] = rows.column("headers")
+        partitions = self._partitioner.choose(
+            _with(named, rows), topic, partition_count, spread=self._spread, **self._sticky
+        )
+        self._note(topic, partitions)
+        sent = pa.RecordBatch.from_arrays([*named.values(), partitions], [*named, "partition"])
+        self._deliveries.append(
+            self._producer.send_arrow(
+                sent,
+                topic,
+                key="key" if "key" in named else None,
+                value="value" if "value" in named else None,
+                headers="headers" if "headers" in named else None,
+                partition="partition",
+            )
+        )
+
+    def _note(self, topic: str, partitions: pa.Array) -> None:
+        counts = np.bincount(partitions.to_numpy())
+        found = {TopicPartition(topic, int(partition)): int(counts[partition]) for partition in np.flatnonzero(counts)}
+        if self._claim is not None:
+            new = found.keys() - self._written.keys()
+            if new:
+                self._claim(new)
+        self._written.update(found)
+
+
+def _with(named: dict[str, pa.Array], rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns that choose a partition, in bytes already."""
+    chosen = {name: named[name] for name in _BYTES if name in named}
+    if "partition" in rows.schema.names:
+        chosen["partition"] = rows.column("partition")
+    if not chosen:
+        chosen["value"] = rows.column("value")
+    return pa.RecordBatch.from_arrays(list(chosen.values()), list(chosen))
