@@ -16,7 +16,7 @@ from tidelog.spark.source.columns import make_projection
 from tidelog.spark.source.data_loss import LOG
 from tidelog.spark.source.offsets import Offsets
 from tidelog.spark.source.ranges import OffsetRange, split_ranges
-from tidelog.spark.source.resolve import ending_offsets, starting_offsets
+from tidelog.spark.source.resolve import check_found, ending_offsets, starting_offsets
 from tidelog.spark.source.settings import SourceSettings, load_batch_settings
 from tidelog.spark.source.task_reader import RangePartition, read_partition
 
@@ -46,6 +46,7 @@ class BatchReader(DataSourceReader):
 def plan_batch(settings: SourceSettings, view: View) -> list[OffsetRange]:
     """The ranges of a batch query."""
     partitions = view.partitions()
+    check_found(view)
     starts = starting_offsets(settings, view, partitions)
     ends = ending_offsets(settings, view, partitions)
     ranges = [_range(each, starts, ends) for each in partitions if each in starts and each in ends]

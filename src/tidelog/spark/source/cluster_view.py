@@ -44,8 +44,11 @@ class View(Protocol):
     def partitions(self) -> list[TopicPartition]:
         """The partitions to read now."""
 
+    def missing(self) -> list[str]:
+        """What the options name and the cluster did not have when `partitions` was asked last."""
+
     def topic_ids(self) -> Mapping[str, bytes]:
-        """The ids of the topics, as they were when `partitions` was asked last."""
+        """The ids of the topics, as they were then."""
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The first offsets; partitions that are gone are left out."""
@@ -90,6 +93,9 @@ class ClusterView:
             ttl_ms = self._settings.metadata_ttl_ms
             self._topics_until = self._monotonic() + ttl_ms / 1000 if ttl_ms > 0 else float("-inf")
         return self._settings.strategy.choose(self._topics)
+
+    def missing(self) -> list[str]:
+        return self._settings.strategy.missing(self._topics)
 
     def topic_ids(self) -> Mapping[str, bytes]:
         return {name: topic.topic_id for name, topic in self._topics.items()}

@@ -63,7 +63,7 @@ class RangeFetcher:
         return self._asked is not None
 
     def chunks(self) -> Iterator[FetchedBatches]:
-        """Whole batches up to the end of the range. Raises FetchTimeout, DataLossError, ApiError, CorruptRecordError."""
+        """Whole batches, to the end of the range. Raises FetchTimeout, DataLossError, ApiError, CorruptRecordError."""
         while self._position < self._end:
             try:
                 data = self._answer()

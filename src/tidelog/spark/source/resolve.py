@@ -16,6 +16,13 @@ from tidelog.spark.source.settings import SourceSettings
 LatestOffsets = Callable[[Iterable[TopicPartition]], Offsets]
 
 
+def check_found(view: View) -> None:
+    """Called for a new query. Raises OptionError where the options name what the cluster does not have."""
+    missing = view.missing()
+    if missing:
+        raise OptionError(f"the cluster has no {' and no '.join(missing)}: check the name, or make it first")
+
+
 def starting_offsets(
     settings: SourceSettings, view: View, partitions: Collection[TopicPartition], latest: LatestOffsets | None = None
 ) -> Offsets:

@@ -1,6 +1,6 @@
 """Which partitions a source reads: named ones, those of named topics, or those of topics that match a pattern.
 
-Patterns are Java's, because the official connector's are, and match a whole name. Pure; `settings` makes strategies and
+Patterns are Java's, because the official connector's are, and may match any part of a name. Pure; `settings` makes strategies and
 `cluster_view` asks them.
 """
 
@@ -53,6 +53,9 @@ class Strategy(Protocol):
     def choose(self, found: Mapping[str, TopicPartitions]) -> list[TopicPartition]:
         """The partitions to read, among those of the topics that were found."""
 
+    def missing(self, found: Mapping[str, TopicPartitions]) -> list[str]:
+        """What is named, and was not found."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assign:
@@ -69,6 +72,10 @@ class Assign:
             each for each in self.partitions if each.topic in found and each.partition in found[each.topic].partitions
         ]
 
+    def missing(self, found: Mapping[str, TopicPartitions]) -> list[str]:
+        there = set(self.choose(found))
+        return [f"partition {each}" for each in self.partitions if each not in there]
+
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
@@ -83,10 +90,13 @@ class Subscribe:
     def choose(self, found: Mapping[str, TopicPartitions]) -> list[TopicPartition]:
         return _all_of({name: found[name] for name in self.names if name in found})
 
+    def missing(self, found: Mapping[str, TopicPartitions]) -> list[str]:
+        return [f"topic {name!r}" for name in self.names if name not in found]
+
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics whose whole name matches; internal topics do not."""
+    """All partitions of the topics in whose name the pattern is found, as the official connector does; not internal ones."""
 
     pattern: str
 
@@ -95,8 +105,11 @@ class SubscribePattern:
         return None
 
     def choose(self, found: Mapping[str, TopicPartitions]) -> list[TopicPartition]:
-        matches = compile_java(self.pattern).fullmatch
+        matches = compile_java(self.pattern).search
         return _all_of({name: topic for name, topic in found.items() if not topic.is_internal and matches(name)})
+
+    def missing(self, found: Mapping[str, TopicPartitions]) -> list[str]:  # noqa: ARG002 - names nothing
+        return []
 
 
 def make_strategy(options: Options) -> Strategy:

@@ -1,0 +1,110 @@
+"""`spark.readStream.format("tidelog")`: Spark's names for what `stream_plan` decides and `task_reader` does.
+
+Spark keeps one of these in a process beside the driver for the whole life of a query, and pickles others, which never
+speak to the cluster, into the tasks.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from tidelog.spark.source.cluster_view import ClusterView
+from tidelog.spark.source.columns import make_projection
+from tidelog.spark.source.data_loss import LOG
+from tidelog.spark.source.group_offsets import GroupOffsets
+from tidelog.spark.source.offsets import from_json
+from tidelog.spark.source.record_sizes import sample_bytes_per_offset
+from tidelog.spark.source.settings import load_stream_settings
+from tidelog.spark.source.stream_plan import StreamPlan
+from tidelog.spark.source.task_reader import RangePartition, read_partition
+
+
+class _Driver:
+    """What exists beside the driver only."""
+
+    def __init__(self, reader: "StreamReader") -> None:
+        settings = reader._settings
+        for note in settings.notes:
+            LOG.warning("%s", note)
+        view = ClusterView(settings)
+        self.plan = StreamPlan(settings, view, lambda starts: sample_bytes_per_offset(view.cluster, starts))
+        group_id = settings.commit_group_id
+        self.group = None if group_id is None else GroupOffsets(view.cluster, group_id)
+        self.view = view
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics on and on."""
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        self._projection = make_projection(schema)
+        self._settings = load_stream_settings(options)
+        self._driver: _Driver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Connections stay here."""
+        return {**self.__dict__, "_driver": None}
+
+    @property
+    def _here(self) -> _Driver:
+        if self._driver is None:
+            self._driver = _Driver(self)
+        return self._driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a new query begins."""
+        return self._here.plan.initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The limit that Spark hands back to `latestOffset`. It can carry but one; all of them are in the settings."""
+        limits = self._settings.admission
+        if limits.max_offsets is not None:
+            return ReadMaxRows(limits.max_offsets)
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        if limits.min_offsets is not None:
+            return ReadMinRows(limits.min_offsets)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The end of the next micro-batch."""
+        return self._here.plan.latest(start, is_unlimited=isinstance(limit, ReadAllAvailable))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Fix where this run ends."""
+        self._here.plan.freeze()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """How far the topics reach; lag is reckoned from it."""
+        return self._here.plan.report()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One task for each range of offsets."""
+        return [RangePartition(each) for each in self._here.plan.ranges(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return read_partition(partition, self._settings.task, self._projection)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark is done with everything before `end`."""
+        group = self._here.group
+        if group is not None:
+            group.commit(from_json(end))
+
+    def stop(self) -> None:
+        """Close the connections. Spark may end the process without calling this."""
+        if self._driver is not None:
+            self._driver.view.close()
+            self._driver = None
