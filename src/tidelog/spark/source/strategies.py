@@ -1,6 +1,6 @@
 """Which partitions a source reads: named ones, those of named topics, or those of topics that match a pattern.
 
-Patterns are Java's, because the official connector's are, and may match any part of a name. Pure; `settings` makes strategies and
+Patterns are Java's and match any part of a name, as the official connector's do. Pure; `settings` makes strategies and
 `cluster_view` asks them.
 """
 
@@ -96,7 +96,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics in whose name the pattern is found, as the official connector does; not internal ones."""
+    """All partitions of the topics in whose names the pattern is found; internal topics do not count."""
 
     pattern: str
 
