@@ -10,7 +10,8 @@ import pytest
 from tests.compat.groups.members import MEMBERS, Member
 from tidelog.testing import Broker
 
-SETTINGS = {"group.min.session.timeout.ms": 500, "offsets.topic.num.partitions": 8}
+OFFSETS_PARTITIONS = 8
+SETTINGS = {"group.min.session.timeout.ms": 500, "offsets.topic.num.partitions": OFFSETS_PARTITIONS}
 PARTITIONS = 6
 
 _numbers = itertools.count(1)

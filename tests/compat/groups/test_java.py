@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import apache_kafka
-from tests.compat.groups.conftest import PARTITIONS, Produce
+from tests.compat.groups.conftest import OFFSETS_PARTITIONS, PARTITIONS, Produce
 from tests.compat.groups.java import CONSOLE_CONSUMER, java_member
 from tests.compat.groups.members import ConfluentMember, Readings, running, share, wait_until
+from tidelog.client import Consumer, TopicPartition
+from tidelog.coordination.partitioning import partition_for
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)]
@@ -68,7 +70,10 @@ def test_kafkas_formatters_read_our_records(broker: Broker, topic: str, produce:
     member = ConfluentMember(broker.bootstrap_servers, topic, topic, readings, "formatted", instance_id="the-instance")
     with running(member):
         readings.wait_for(produce(60))
-    options = ("--from-beginning", "--timeout-ms", "2000", "--consumer-property", "exclude.internal.topics=false")
+    partition = TopicPartition("__consumer_offsets", partition_for(topic, OFFSETS_PARTITIONS))
+    with Consumer({"bootstrap.servers": broker.bootstrap_servers}) as consumer:
+        count = consumer.end_offsets(partition)[partition]
+    options = ("--partition", str(partition.partition), "--offset", "earliest", "--max-messages", str(count))
     offsets = console_consumer(broker, "__consumer_offsets", "--formatter", OFFSETS_FORMATTER, *options)
     for partition in range(PARTITIONS):
         assert f'"topic":"{topic}","partition":{partition}' in offsets
