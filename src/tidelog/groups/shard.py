@@ -16,7 +16,7 @@ from tidelog.coordination import Answer, Decision, ProducerEpoch, Respond, SetTi
 from tidelog.groups import offset_requests
 from tidelog.groups.consumer.catalog import Catalog, NoTopics
 from tidelog.groups.consumer.checks import Asker
-from tidelog.groups.consumer.schemas import KINDS, RecordKey, read_key
+from tidelog.groups.consumer.schemas import GROUP_EPOCH, KINDS, RecordKey, read_key
 from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombstones
 from tidelog.groups.consumer.service import ConsumerGroups
 from tidelog.groups.consumer.timers import PURPOSES
@@ -72,6 +72,8 @@ class GroupShard:
         self._groups: dict[str, Group] = {}
         self._by_name: dict[bytes, Group] = {}
         self._is_loaded = False
+        self._removed: tuple[str, int] | None = None
+        """The consumer group that was removed last, and its epoch: the generation of a classic group in its place."""
         self._to_search: list[str] = []
         self._rebalances = Rebalances(settings)
         self._joins = Joins(settings, self._rebalances, new_id)
@@ -117,7 +119,7 @@ class GroupShard:
             if group is not None:
                 self._drop(group)
         elif not self._is_loaded or group is None or group.generation == 0:
-            # While serving, only a group that was a consumer group until now has no generation of its own.
+            # While serving, only what was a consumer group until now has no generation of its own.
             try:
                 stored = read_group_value(value)
             except SchemaError as error:
@@ -125,8 +127,10 @@ class GroupShard:
                 return
             group = group or self._create(group_id)
             group.restore(stored)
-            if self._is_loaded:
+            if self._removed == (group_id, stored.generation):
+                # Nobody has what its last consumer had, so its members join again.
                 group.advance(GroupEvent.REBALANCE_BEGAN, stored.state_since_ms)
+        self._removed = None
 
     def _replay_consumer(self, key: RecordKey, value: bytes | None) -> None:
         group = self._groups.get(key.group_id)
@@ -134,6 +138,8 @@ class GroupShard:
             if value is None:
                 return
             group = self._create(key.group_id)
+        if key.kind == GROUP_EPOCH and value is None and group.consumer is not None:
+            self._removed = (key.group_id, group.consumer.epoch)
         self._consumers.replay(group, key, value)
         self._drop_if_unused(group)
 
@@ -178,7 +184,9 @@ class GroupShard:
         self._is_loaded = True
         effects = Effects()
         for group in self._groups.values():
-            if len(group.members) > self._settings.max_size:
+            if group.state is GroupState.PREPARING_REBALANCE:
+                effects.set_timer(JOIN, group, group.rebalance_timeout_ms)
+            elif len(group.members) > self._settings.max_size:
                 reason = f"it was loaded with {len(group.members)} members, group.max.size is {self._settings.max_size}"
                 self._rebalances.begin(group, effects, reason, now_ms)
             for member in group.members.values():

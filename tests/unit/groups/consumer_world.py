@@ -124,10 +124,10 @@ class Client:
 
     def join(self) -> Client:
         self.epoch, self.owned = 0, set()
-        self._take(self.world.send(self._full()))
+        self._take(self.world.send(self.full()))
         return self
 
-    def _full(self) -> ConsumerGroupHeartbeatRequest:
+    def full(self) -> ConsumerGroupHeartbeatRequest:
         return ConsumerGroupHeartbeatRequest(
             group_id=GROUP,
             member_id=self.member_id,
@@ -149,7 +149,7 @@ class Client:
             instance_id=self.instance_id,
             topic_partitions=_listed(self.owned) if says_owned else None,
         )
-        self._take(self.world.send(self._full() if is_full else request))
+        self._take(self.world.send(self.full() if is_full else request))
         return self
 
     def subscribe(self, *topics: str) -> Client:

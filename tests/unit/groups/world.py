@@ -20,7 +20,7 @@ from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 GROUP = "g"
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000
-RANGE = (("range", b"\0\0\0\0\0\1\0\1t"),)
+RANGE = (("range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"),)
 
 
 class Log:

@@ -70,6 +70,14 @@ class ConsumerMember(NamedTuple):
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
+    @property
+    def holdings(self) -> Assignment:
+        """What nobody else may have: its own, and what it has not said that it gave up."""
+        return {
+            topic_id: self.assigned.get(topic_id, frozenset()) | self.pending_revocation.get(topic_id, frozenset())
+            for topic_id in {*self.assigned, *self.pending_revocation}
+        }
+
 
 class TopicInfo(NamedTuple):
     """A topic as the group last saw it."""

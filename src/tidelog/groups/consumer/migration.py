@@ -167,9 +167,10 @@ def downgrade(group: ConsumerGroup, leaving_id: str, now_ms: int) -> tuple[Group
         if member.member_id != leaving_id:
             classic.add(_downgraded_member(member), None)
     classic.protocol_name = classic.select_protocol()
+    # What they hold, not what they were to hold: a consumer may come before they have joined again.
     assignments = {
         member.member_id: write_assignment(
-            group.named(group.target.get(member.member_id, {})), member.metadata(classic.protocol_name)
+            group.named(group.members[member.member_id].holdings), member.metadata(classic.protocol_name)
         )
         for member in classic.members.values()
     }
