@@ -1,0 +1,152 @@
+"""`place_rows`: every row to the task that owns its partition, so that a transaction has one writer for each.
+
+    placed = place_rows(df, topic="orders", bootstrap_servers="localhost:9092")
+    placed.writeStream.format("tidelog").option("topic", "orders")...
+
+Only keys travel to Python, where the producer's own murmur2 chooses partitions; Spark then moves the rows. How many
+partitions `topic` has is asked for once, here; for topics named in a column, it is asked for by the tasks.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from tidelog.spark.options import OptionError, Options
+from tidelog.spark.sink.clients import cluster_of
+from tidelog.spark.sink.errors import SinkError
+from tidelog.spark.sink.rows import Partitioner
+from tidelog.spark.sink.settings import SinkSettings, read_batch_settings
+from tidelog.spark.sink.transaction import patiently
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_PARTITION: Final = "partition"
+_STICKY_BYTES: Final = 1024
+"""Rows without key change partitions this often; since only keys are seen here, a row counts for a few bytes."""
+
+
+def place_rows(
+    df: "DataFrame", *, topic: str | None = None, bootstrap_servers: str, tasks: int | None = None, **options: Any
+) -> "DataFrame":
+    """Fill the column `partition` and move rows so that each task has partitions of its own.
+
+    Rows with a partition keep it, rows with a key get the one that Kafka's producers choose, all others are spread.
+    `topic` is where the rows will go; without it the column `topic` tells. `tasks` is how many tasks will write, by
+    default one for each core but never more than partitions. `options` are `kafka.…` settings, as for the sink. Within
+    a task of `df`, rows of the same key keep their order.
+    """
+    from pyspark.sql import functions
+
+    settings = _settings(topic, bootstrap_servers, options)
+    names = df.columns
+    if topic is None and "topic" not in names:
+        raise OptionError("place_rows needs topic=, or a column 'topic' that tells where each row goes")
+    count = None if topic is None else partition_count(settings, topic)
+    chosen_tasks = _task_count(df, tasks, count)
+    given = functions.col(_PARTITION) if _PARTITION in names else functions.lit(None).cast("int")
+    if "key" not in names and _PARTITION not in names:
+        # The sink keeps the tasks apart by itself, if there are not more of them than partitions.
+        return df.withColumn(_PARTITION, given).coalesce(chosen_tasks)
+    key = functions.col("key") if "key" in names else functions.lit(None).cast("binary")
+    where = [] if topic is not None else [functions.col("topic")]
+    placed = df.withColumn(_PARTITION, functions.coalesce(given, _chooser(settings, topic, count)(key, *where)))
+    if chosen_tasks == 1:
+        return placed.coalesce(1)
+    owner: Column = functions.col(_PARTITION)
+    if topic is None:
+        owner = functions.pmod(functions.crc32(functions.col("topic").cast("binary")) + owner, functions.lit(1 << 30))
+    return placed.repartitionById(chosen_tasks, owner.cast("int"))
+
+
+def _settings(topic: str | None, bootstrap_servers: str, options: dict[str, Any]) -> SinkSettings:
+    given = {name: str(value) for name, value in options.items()}
+    given["kafka.bootstrap.servers"] = bootstrap_servers
+    if topic is not None:
+        given["topic"] = topic
+    return read_batch_settings(Options(given))
+
+
+def _task_count(df: "DataFrame", wanted: int | None, partition_count: int | None) -> int:
+    if wanted is not None and wanted < 1:
+        raise OptionError(f"tasks is {wanted}: it must be at least 1")
+    most = wanted or _parallelism(df)
+    return most if partition_count is None else min(most, partition_count)
+
+
+def _parallelism(df: "DataFrame") -> int:
+    """How many tasks run at once, where that can be known, else how many a shuffle has."""
+    context = getattr(df.sparkSession, "_sc", None)
+    if context is not None:
+        return int(context.defaultParallelism)
+    return int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def _chooser(settings: SinkSettings, topic: str | None, count: int | None) -> Any:
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.types import IntegerType
+
+    # Defined here, one for each signature: Spark tells kinds of functions apart by their annotations.
+    if topic is not None:
+        name, known = topic, count
+
+        def choose(keys: pa.Array) -> pa.Array:
+            return choose_partitions(settings, keys, name, known)
+
+        return arrow_udf(choose, IntegerType())
+
+    def choose_by_topic(keys: pa.Array, topics: pa.Array) -> pa.Array:
+        return choose_partitions_by_topic(settings, keys, topics)
+
+    return arrow_udf(choose_by_topic, IntegerType())
+
+
+def choose_partitions(settings: SinkSettings, keys: pa.Array, topic: str, count: int | None = None) -> pa.Array:
+    """The partitions of rows with these keys, as 32-bit numbers. Called in tasks."""
+    count = partition_count(settings, topic) if count is None else count
+    rows = pa.RecordBatch.from_arrays([keys], ["key"])
+    chosen = _partitioner(settings).choose(rows, topic, count, spread=_spread(), sticky_bytes=_STICKY_BYTES)
+    return chosen.cast(pa.int32())
+
+
+def choose_partitions_by_topic(settings: SinkSettings, keys: pa.Array, topics: pa.Array) -> pa.Array:
+    """The same for rows of several topics; where the topic is null, so is the partition."""
+    import numpy as np
+
+    found = np.full(len(keys), -1, dtype=np.int32)
+    for topic in topics.unique().drop_null().to_pylist():
+        at = np.flatnonzero(pa.compute.fill_null(pa.compute.equal(topics, topic), False).to_numpy(zero_copy_only=False))
+        found[at] = choose_partitions(settings, keys.take(pa.array(at)), topic).to_numpy()
+    return pa.array(found, mask=found < 0)
+
+
+@lru_cache(maxsize=8)
+def _partitioner(settings: SinkSettings) -> Partitioner:
+    return Partitioner(settings.producer_settings())
+
+
+def _spread() -> int:
+    """Where rows without key begin: the same when a batch is run again, and elsewhere in the next one."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return 0
+    return context.partitionId() + int(context.getLocalProperty("streaming.sql.batchId") or 0)
+
+
+def partition_count(settings: SinkSettings, topic: str) -> int:
+    """How many partitions a topic has. Raises SinkError if there is no such topic and it cannot be made."""
+    cluster = cluster_of(settings)
+    kafka = settings.producer_settings()
+    count = len(
+        patiently(
+            lambda: cluster.partitions(topic, may_create=kafka.allow_auto_create_topics),
+            kafka.max_block_ms,
+            cluster.forget,
+        )
+    )
+    if not count:
+        raise SinkError(f"topic {topic!r} has no partitions")
+    return count
