@@ -17,14 +17,14 @@ then on; the buffer is its own to keep and to write into.
 
 from __future__ import annotations
 
-import os
 import socket
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tidelog.network.buffers import LARGE_BYTES
+from tidelog.network.send_queue import Chunk, SendQueue
 
 if TYPE_CHECKING:
     from tidelog.network.socket_server import SocketServer
@@ -37,16 +37,10 @@ SLOTS_MAX: Final = 256
 READS_PER_EVENT_MAX: Final = 16
 """How often one connection is read from before the others get their turn, while it has part of a frame."""
 
-SEND_BYTES_PER_TURN: Final = 4 << 20
-"""What one connection may send before the others get their turn."""
-
 HELD_BYTES_MAX: Final = 8 << 20
 """Replies that one connection may have in memory before it is no longer read from."""
 
 _FIRST_BUFFER_BYTES: Final = 64 << 10
-_MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
-_CHUNKS_PER_CALL_MAX: Final = 512
-_TCP_CORK: Final = getattr(socket, "TCP_CORK", 3)
 
 OUTPUT_IS_STUCK: Final = 1
 PIPELINE_IS_FULL: Final = 2
@@ -54,18 +48,7 @@ CHANNEL_IS_FULL: Final = 4
 REPLIES_ARE_LARGE: Final = 8
 
 
-class FileChunk(Protocol):
-    """Bytes of a file that go to the socket without passing through this process."""
-
-    @property
-    def fd(self) -> int: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def length(self) -> int: ...
-
-
-Reply = bytes | list["bytes | FileChunk"]
+Reply = bytes | list[Chunk]
 Dispatch = Callable[["Connection", "Slot", bytearray, int, int], None]
 
 
@@ -111,12 +94,10 @@ class Connection:
         "_held_bytes",
         "_must_stop",
         "_out",
-        "_out_sent",
         "_paused",
         "_position",
         "_recv_into",
         "_send",
-        "_sendmsg",
         "_slots",
         "_socket",
         "address",
@@ -141,14 +122,12 @@ class Connection:
         self._socket = client
         self._recv_into = client.recv_into
         self._send = client.send
-        self._sendmsg = client.sendmsg
         # The bytes that came and were not parsed yet: _buffer[_position:_filled].
         self._buffer: bytearray | None = None
         self._position = 0
         self._filled = 0
         self._slots: deque[Slot] = deque()
-        self._out: deque[bytes | FileChunk] = deque()
-        self._out_sent = 0
+        self._out = SendQueue(client)
         self._paused = 0
         # Set while frames are being handed over, when no more of them may be: closed, or enough to say for now.
         self._must_stop = False
@@ -287,7 +266,7 @@ class Connection:
         self.is_scheduled = False
         if self.is_closed:
             return
-        slots, out, server = self._slots, self._out, self.server
+        slots, out, server = self._slots, self._out.chunks, self.server
         if not out and not self._paused and len(slots) == 1 and self._send_only_reply():
             return
         while slots:
@@ -317,7 +296,7 @@ class Connection:
         for slot in self._slots:
             if slot.reply is not None:
                 slot.park()
-        if not self._out:
+        if not self._out.chunks:
             # Nothing is sent that would show whether the peer is still there.
             self._read_on()
 
@@ -340,8 +319,7 @@ class Connection:
             channel.queued_requests -= 1
             channel.queued_bytes -= slot.request_bytes
         if sent < len(reply):
-            self._out.append(reply)
-            self._out_sent = sent
+            self._out.put_rest(reply, sent)
             self._pause(OUTPUT_IS_STUCK)
         return True
 
@@ -353,84 +331,24 @@ class Connection:
 
     def _release_held(self) -> None:
         """Once everything is sent, nothing is held."""
-        if not self._out and not self._slots:
+        if not self._out.chunks and not self._slots:
             self._held_bytes = 0
             self._must_stop = False
             self._resume(REPLIES_ARE_LARGE)
 
     def _send_out(self) -> None:
-        budget = SEND_BYTES_PER_TURN
         out = self._out
-        # A few bytes follow those of a file: corked, they leave with the last of the file instead of alone.
-        is_corked = len(out) > 1 and any(chunk.__class__ is not bytes for chunk in out)
         try:
-            if is_corked:
-                self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, 1)
-            while out and budget > 0:
-                sent = self._send_bytes() if isinstance(out[0], bytes) else self._send_file()
-                if sent < 0:
-                    budget = 0
-                budget -= sent
-        except (BlockingIOError, InterruptedError):
-            pass
+            out.send()
         except OSError:
             self.close()
             return
-        if is_corked:
-            self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, 0)
-        if out:
+        if out.chunks:
             self._pause(OUTPUT_IS_STUCK)
         elif self._paused & OUTPUT_IS_STUCK:
             self._resume(OUTPUT_IS_STUCK)
             if self._held_bytes:
                 self._release_held()
-
-    def _send_bytes(self) -> int:
-        """Send the run of byte chunks at the head in one call; returns the count, or -1 when the socket is full."""
-        out = self._out
-        first = out[0]
-        assert isinstance(first, bytes), "only called with bytes at the head"
-        if len(out) == 1 and not self._out_sent:
-            size = len(first)
-            sent = self._send(first)
-            if sent == size:
-                out.clear()
-                return sent
-        else:
-            run: list[bytes | memoryview] = []
-            for chunk in out:
-                if not isinstance(chunk, bytes) or len(run) == _CHUNKS_PER_CALL_MAX:
-                    break
-                run.append(chunk)
-            if self._out_sent:
-                run[0] = memoryview(first)[self._out_sent :]
-            size = sum(map(len, run))
-            sent = self._sendmsg(run, (), _MSG_MORE if len(run) < len(out) else 0)
-        return self._consumed(sent, size)
-
-    def _consumed(self, sent: int, size: int) -> int:
-        """Take `sent` bytes off the byte chunks at the head of the queue."""
-        out = self._out
-        left = self._out_sent + sent
-        while out and isinstance(out[0], bytes) and left >= len(out[0]):
-            left -= len(out[0])
-            out.popleft()
-        self._out_sent = left
-        return sent if sent == size else -1
-
-    def _send_file(self) -> int:
-        chunk = self._out[0]
-        assert not isinstance(chunk, bytes), "only called with a file slice at the head"
-        left = chunk.length - self._out_sent
-        sent = os.sendfile(self.fd, chunk.fd, chunk.position + self._out_sent, left)
-        if not sent:
-            raise ConnectionAbortedError("the file ended before the bytes that were promised from it")
-        if sent == left:
-            self._out.popleft()
-            self._out_sent = 0
-        else:
-            self._out_sent += sent
-        return sent
 
     # --- pausing and closing ---
 
