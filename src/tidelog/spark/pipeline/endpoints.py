@@ -16,7 +16,7 @@ Options = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Topics by name or by pattern. As a sink: one topic, or none when the column `topic` names it for each row."""
+    """Topics by name or by pattern. As a sink: one topic, or none when the column `to_topic` names it for each row."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ERROR: Final = "_error"
-"""The column that says why a row failed: `struct<type: string, message: string, retry: boolean>`; null if it did not."""
+"""The column that says why a row failed: `struct<type: string, message: string, retry: boolean>`; null if well."""
 
 RECORD: Final = "_record"
 """The column that holds the source record a row was made of, in pipelines that have a policy for failing rows."""

@@ -1,0 +1,129 @@
+"""One micro-batch of a pipeline with a policy: evaluate, decide what becomes of each row, write it all at once.
+
+`running` hands `BatchEngine.process` to Spark's `foreachBatch`. Pipelines whose steps need nothing set aside do without
+(`running` builds one plan of expressions for them); this is for the others: functions of DataFrames after steps that
+can fail, and order by key.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+
+from tidelog.spark.pipeline.chain import Applied, run_steps
+from tidelog.spark.pipeline.columns import OUTPUT_COLUMNS, VERDICT, output_rows, route
+from tidelog.spark.pipeline.definition import Pipeline, PipelineError
+from tidelog.spark.pipeline.guarded import ERROR_TYPE
+from tidelog.spark.pipeline.ladder_source import Gate
+from tidelog.spark.pipeline.ordering import Verdict
+from tidelog.spark.pipeline.routing import Ladder
+from tidelog.spark.pipeline.settling import PLACE, OrderKeeper
+from tidelog.spark.pipeline.steps import ERROR, RECORD
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+WriteRows = Callable[["DataFrame", int], None]
+
+
+class BatchEngine:
+    """What is done with each micro-batch. `write` puts rows of the sink's columns into their topics, all or none."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        ladder: Ladder,
+        tables: Mapping[str, "DataFrame"],
+        topic: str | None,
+        write: WriteRows,
+        order: OrderKeeper | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._ladder = ladder
+        self._tables = tables
+        self._topic = topic
+        self._write = write
+        self._order = order
+        self._gate = gate
+
+    def process(self, batch: "DataFrame", batch_id: int) -> None:
+        """One micro-batch, to the end."""
+        held: list[DataFrame] = []
+
+        def materialize(rows: "DataFrame") -> "DataFrame":
+            held.append(rows.localCheckpoint())
+            return held[-1]
+
+        try:
+            evaluated = evaluate(self._pipeline, batch, self._tables, self._topic, materialize)
+            if self._order is None:
+                self._write(route(evaluated, self._ladder, self._pipeline.name).drop(RECORD), batch_id)
+            else:
+                self._write(self._in_order(materialize(evaluated), self._order), batch_id)
+        finally:
+            for rows in held:
+                release(rows)
+        if self._order is not None:
+            self._order.committed()
+            if self._gate is not None:
+                self._gate.put(is_open=self._order.is_parked_due)
+
+    def _in_order(self, evaluated: "DataFrame", order: OrderKeeper) -> "DataFrame":
+        decided, changed = order.decide(evaluated)
+        goes_out = F.col(VERDICT) == Verdict.EMIT.value
+        # Several rows may have come of one record; it waits once.
+        waiting = decided.where(~goes_out).dropDuplicates([f"{RECORD}.{name}" for name in PLACE])
+        routed = route(decided.where(goes_out).unionByName(waiting), self._ladder, self._pipeline.name)
+        age = F.struct(
+            F.col(f"{RECORD}.sequence").isNull(),
+            F.col(f"{RECORD}.sequence"),
+            F.col(f"{RECORD}.read_topic"),
+            F.col(f"{RECORD}.read_partition"),
+            F.col(f"{RECORD}.read_offset"),
+        )
+        rows = routed.withColumn("age", age).drop(RECORD)
+        if changed is None:
+            return rows
+        state = changed.select(
+            "key",
+            "value",
+            *[F.lit(None).cast(rows.schema[name].dataType).alias(name) for name in ("headers", "partition")],
+        ).withColumn("topic", F.lit(self._ladder.keys_topic))
+        return rows.unionByName(state, allowMissingColumns=True)
+
+
+def evaluate(
+    pipeline: Pipeline,
+    rows: "DataFrame",
+    tables: Mapping[str, "DataFrame"],
+    topic: str | None,
+    materialize: Callable[["DataFrame"], "DataFrame"],
+) -> "DataFrame":
+    """`rows` after all steps: the sink's columns, `_record`, and `_error` where one failed."""
+    applied = run_steps(pipeline.steps, rows, tables, materialize)
+    _check_kept(pipeline, applied)
+    result = applied.rows
+    if ERROR not in result.columns:
+        result = result.withColumn(ERROR, F.lit(None).cast(ERROR_TYPE))
+    if RECORD not in result.columns:
+        result = result.withColumn(RECORD, F.lit(None).cast(rows.schema[RECORD].dataType))
+    evaluated = output_rows(result, topic).select(*OUTPUT_COLUMNS, RECORD, ERROR)
+    for failed in applied.set_aside:
+        evaluated = evaluated.unionByName(failed, allowMissingColumns=True)
+    return evaluated
+
+
+def _check_kept(pipeline: Pipeline, applied: Applied) -> None:
+    keeps_order = getattr(pipeline.on_failure, "keep_order_by_key", False)
+    if RECORD not in applied.rows.columns and (keeps_order or ERROR in applied.rows.columns):
+        why = "to keep rows in order" if keeps_order else "to try failed rows again"
+        raise PipelineError(
+            f"the steps drop the column {RECORD!r}, which is needed {why}: select it along with the others"
+        )
+
+
+def release(rows: "DataFrame") -> None:
+    """Give back the memory of rows that were kept as they were computed."""
+    plan = rows._jdf.logicalPlan()
+    plan.rdd().unpersist(False)

@@ -1,0 +1,105 @@
+"""The source of a pipeline with a retry ladder: its topics and its own retry topics, each read up to what is due.
+
+Registered by `running` under a name of its own; otherwise it is the format `tidelog`. Spark runs the reader in a
+process beside the driver; whether the parked topic is open comes there through a file, as a hint only: without it
+the topic is open.
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import StructType
+
+from tidelog.spark.data_source import TidelogDataSource
+from tidelog.spark.pipeline.held_back import HeldBackView
+from tidelog.spark.source.record_sizes import sample_bytes_per_offset
+from tidelog.spark.source.stream_plan import StreamPlan
+from tidelog.spark.source.stream_reader import StreamReader
+
+if TYPE_CHECKING:
+    from tidelog.spark.source.stream_reader import _Driver
+
+FORMAT: Final = "tidelog-ladder"
+DELAYS: Final = "ladderDelays"
+PARKED: Final = "ladderParked"
+GATE: Final = "ladderGate"
+
+
+class LadderSource(TidelogDataSource):
+    """The format `tidelog`, reading retry topics no further than they are due."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word in `.format(...)`."""
+        return FORMAT
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        """For `spark.readStream`."""
+        return LadderReader(schema, self.options)
+
+
+class LadderReader(StreamReader):
+    """Reads topics on and on, and the ladder's own when their time has come."""
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        super().__init__(schema, options)
+        self._delays_ms: dict[str, int] = json.loads(options.get(DELAYS.lower()) or "{}")
+        self._parked_topic = options.get(PARKED.lower()) or None
+        self._gate = Gate(Path(options.get(GATE.lower()) or os.devnull))
+
+    @property
+    def _here(self) -> "_Driver":
+        is_new = self._driver is None
+        driver = super()._here
+        if is_new:
+            view = driver.view
+            held_back = HeldBackView(view, self._delays_ms, self._parked_topic, self._gate.is_open, _wall_ms)
+            driver.plan = StreamPlan(
+                self._settings, held_back, lambda starts: sample_bytes_per_offset(view.cluster, starts)
+            )
+        return driver
+
+
+class Gate:
+    """Whether the parked topic has a row whose turn it is: told by the driver, asked by the reader beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def path(self) -> Path:
+        """The file that tells."""
+        return self._path
+
+    def is_open(self) -> bool:
+        """Open, unless the driver has said otherwise."""
+        try:
+            return self._path.read_bytes() != b"closed"
+        except OSError:
+            return True
+
+    def put(self, *, is_open: bool) -> None:
+        """Say so. Written aside and renamed, so that the reader never sees half a word."""
+        draft = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        draft.write_bytes(b"open" if is_open else b"closed")
+        draft.replace(self._path)
+
+    def remove(self) -> None:
+        """Nobody reads any more."""
+        self._path.unlink(missing_ok=True)
+
+
+def gate_for(checkpoint: str) -> Gate:
+    """The gate of the query with this checkpoint."""
+    name = sha256(os.path.abspath(checkpoint).encode()).hexdigest()[:16]
+    return Gate(Path(tempfile.gettempdir()) / f"tidelog-gate-{os.getuid()}-{name}")
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

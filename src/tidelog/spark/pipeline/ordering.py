@@ -1,0 +1,171 @@
+"""Keeping each key's rows in order while some of them wait to be tried again. Pure.
+
+A key is blocked while a row of it waits. Its waiting rows are numbered; the oldest, the head, waits in a retry topic
+for its time, and the others are parked. Only the head may leave, to the output or to the dead letters. When it has, the
+next number is the head and is tried as soon as it is read from the parked topic.
+
+    batch 1   a1 fails, a2 a3 well      a1 → retry.1 as number 0; a2 a3 → parked as 1 and 2; state a: head 0, tail 3
+    batch 2   a4, well                  a4 → parked as 3; state a: head 0, tail 4
+    batch 3   a1 again, well            a1 → output; state a: head 1, tail 4, and 1 is parked: the parked topic is read
+    batch 4   a2 a3 a4, well            all → output; nothing waits, a is forgotten
+
+Numbers decide, not positions: however reads of the topics are cut into batches, a row that is not its key's head goes
+back to the parked topic. The state of blocked keys is written to a compacted topic in the same transaction as the rows
+it speaks of. `settling` calls `settle` on the driver, once a batch, with the rows of keys in trouble alone.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+Place = tuple[str, int, int]
+"""Topic, partition and offset a row was read from in this batch."""
+
+
+class Verdict(Enum):
+    """What becomes of a row."""
+
+    EMIT = "emit"
+    RETRY = "retry"
+    PARK = "park"
+    DEAD = "dead"
+
+
+class Seen(NamedTuple):
+    """One evaluated row: its key, where it was read, its number if it has waited, and whether it failed for good."""
+
+    key: bytes
+    place: Place
+    sequence: int | None
+    has_failed: bool
+    is_dead: bool = False
+
+
+class Settled(NamedTuple):
+    """What becomes of one row, and the number it waits under if it does."""
+
+    verdict: Verdict
+    sequence: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The waiting rows of one key are numbered from `head` to before `tail`."""
+
+    head: int
+    tail: int
+    is_head_parked: bool = False
+
+    def encode(self) -> bytes:
+        """As a record's value."""
+        return json.dumps({"head": self.head, "tail": self.tail, "parked": self.is_head_parked}).encode()
+
+    @staticmethod
+    def decode(value: bytes) -> "Waiting":
+        """From a record's value. Raises ValueError when it is none."""
+        found = json.loads(value)
+        if not isinstance(found, dict) or not all(isinstance(found.get(name), int) for name in ("head", "tail")):
+            raise ValueError(f"{value!r} is not the state of a key")
+        return Waiting(found["head"], found["tail"], found.get("parked") is True)
+
+
+Keys = Mapping[bytes, Waiting]
+
+
+def settle(rows: Iterable[Seen], keys: Keys) -> tuple[dict[Place, Settled], dict[bytes, Waiting | None]]:
+    """What becomes of each row, and the keys whose state changes (None: the key is free)."""
+    by_key: dict[bytes, list[Seen]] = {}
+    for row in rows:
+        by_key.setdefault(row.key, []).append(row)
+    settled: dict[Place, Settled] = {}
+    changes: dict[bytes, Waiting | None] = {}
+    for key, of_key in by_key.items():
+        before = keys.get(key)
+        walk = _KeyWalk(before, settled)
+        for row in sorted(of_key, key=_in_order):
+            walk.take(row)
+        after = walk.state()
+        if after != before:
+            changes[key] = after
+    return settled, changes
+
+
+def apply_changes(keys: Keys, changes: Mapping[bytes, Waiting | None]) -> dict[bytes, Waiting]:
+    """The state of keys after a batch."""
+    merged: dict[bytes, Waiting | None] = {**keys, **changes}
+    return {key: waiting for key, waiting in merged.items() if waiting is not None}
+
+
+def any_head_parked(keys: Keys) -> bool:
+    """Whether the parked topic has a row whose turn it is."""
+    return any(waiting.is_head_parked for waiting in keys.values())
+
+
+def _in_order(row: Seen) -> tuple[bool, int, Place]:
+    # Rows that have waited are older than rows read for the first time; numbers order them among themselves.
+    return (row.sequence is None, row.sequence or 0, row.place)
+
+
+class _KeyWalk:
+    """The rows of one key, oldest first."""
+
+    def __init__(self, before: Waiting | None, settled: dict[Place, Settled]) -> None:
+        self._head, self._tail = (0, 0) if before is None else (before.head, before.tail)
+        self._is_head_parked = before is not None and before.is_head_parked
+        self._settled = settled
+
+    def take(self, row: Seen) -> None:
+        known = row.sequence is not None and self._head <= row.sequence < self._tail
+        if known and row.sequence == self._head:
+            self._try_head(row, self._head)
+        elif known:
+            self._put(row, Verdict.PARK, row.sequence)
+        else:
+            # First read now; or a number the state does not know, because somebody deleted it: then it is last in line.
+            self._try_newcomer(row)
+
+    def _try_head(self, row: Seen, sequence: int) -> None:
+        if row.has_failed and not row.is_dead:
+            self._put(row, Verdict.RETRY, sequence)
+            self._is_head_parked = False
+            return
+        self._put(row, Verdict.DEAD if row.has_failed else Verdict.EMIT, None)
+        self._head += 1
+        self._is_head_parked = self._head < self._tail
+
+    def _try_newcomer(self, row: Seen) -> None:
+        if self._head < self._tail:
+            self._put(row, Verdict.PARK, self._tail)
+            self._tail += 1
+        elif row.has_failed and not row.is_dead:
+            self._put(row, Verdict.RETRY, self._tail)
+            self._tail += 1
+            self._is_head_parked = False
+        else:
+            self._put(row, Verdict.DEAD if row.has_failed else Verdict.EMIT, None)
+
+    def _put(self, row: Seen, verdict: Verdict, sequence: int | None) -> None:
+        self._settled[row.place] = Settled(verdict, sequence)
+
+    def state(self) -> Waiting | None:
+        return None if self._head == self._tail else Waiting(self._head, self._tail, self._is_head_parked)
+
+
+def load_keys(
+    records: Iterable[tuple[bytes | None, bytes | None]], warn: Callable[[str], object]
+) -> dict[bytes, Waiting]:
+    """The blocked keys from the records of the compacted topic, oldest first."""
+    keys: dict[bytes, Waiting] = {}
+    for key, value in records:
+        if key is None:
+            warn("a record without a key in the topic of blocked keys is passed over")
+        elif value is None:
+            keys.pop(key, None)
+        else:
+            try:
+                keys[key] = Waiting.decode(value)
+            except ValueError as error:
+                warn(f"a record of the topic of blocked keys is passed over: {error}")
+    return keys

@@ -1,0 +1,69 @@
+"""The topics that exist because of a policy: made before the first batch, if they are not there. No Spark.
+
+They keep their records for ever: a row that waits while the pipeline stands still must not be deleted for its age.
+"""
+
+from typing import Final
+
+from tidelog.client.aio.admin.types import NewTopic
+from tidelog.client.cluster import ClusterClient
+from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
+from tidelog.client.reader import RecordReader
+from tidelog.client.topics import create_topic
+from tidelog.spark.pipeline.definition import PipelineError
+from tidelog.spark.pipeline.ordering import Waiting, load_keys
+from tidelog.spark.pipeline.routing import Ladder
+from tidelog.wire.errors import ApiError, ErrorCode
+
+_FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+_LAST_OF_EACH_KEY: Final = {"cleanup.policy": "compact"}
+
+
+def wanted_topics(ladder: Ladder, partitions: int) -> dict[str, NewTopic]:
+    """The topics of a ladder by name, as they are to be made beside a source of so many partitions."""
+    wanted = {name: NewTopic(name, partitions, configs=_FOR_EVER) for name in ladder.own_topics}
+    if ladder.keys_topic is not None:
+        wanted[ladder.keys_topic] = NewTopic(ladder.keys_topic, 1, configs=_LAST_OF_EACH_KEY)
+    return wanted
+
+
+def make_missing(cluster: ClusterClient, ladder: Ladder, partitions: int) -> list[str]:
+    """Make what is not there; the names of what was made."""
+    wanted = wanted_topics(ladder, partitions)
+    there = {topic.name for topic in cluster.metadata(list(wanted)).topics if topic.error_code == ErrorCode.NONE}
+    made: list[str] = []
+    for name, topic in wanted.items():
+        if name in there:
+            continue
+        try:
+            create_topic(cluster, topic)
+        except ApiError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        made.append(name)
+    return made
+
+
+def read_keys(cluster: ClusterClient, topic: str) -> tuple[dict[bytes, Waiting], list[str]]:
+    """The blocked keys as the last committed batch left them, and what was odd about the topic."""
+    partitions = cluster.partitions(topic)
+    ends = list_offsets(cluster, topic, dict.fromkeys(partitions, LATEST), read_committed=True)
+    starts = list_offsets(cluster, topic, dict.fromkeys(partitions, EARLIEST))
+    reader = RecordReader(cluster, topic, _offsets(starts), read_committed=True)
+    warnings: list[str] = []
+    records = ((_bytes(each.record.key), _bytes(each.record.value)) for each in reader.read_until(_offsets(ends)))
+    keys = load_keys(records, warnings.append)
+    unread = [part for part, place in ends.items() if reader.positions[part] < place.offset]
+    if unread:
+        raise PipelineError(
+            f"the blocked keys in topic {topic!r} could not be read: partition {unread[0]} does not answer"
+        )
+    return keys, warnings
+
+
+def _offsets(places: dict[int, FoundOffset]) -> dict[int, int]:
+    return {partition: place.offset for partition, place in places.items()}
+
+
+def _bytes(data: bytes | None) -> bytes | None:
+    return None if data is None else bytes(data)

@@ -1,0 +1,207 @@
+"""A pipeline's queries, started and watched. `tidelog pipeline run`, `Pipeline.run` and tests are the callers.
+
+Four shapes, from the definition:
+
+    no policy              a query for each sink: read, steps, write
+    policy, steps in one   one query into topics, failed rows on their way in the same plan of expressions
+    policy, otherwise      one query that hands its batches to `engine`: set aside, keep order, write
+    policy, more sinks     the same, its batches computed once and kept until every sink has them (`staged`)
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event, current_thread, main_thread
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.client.cluster import ClusterClient
+from tidelog.spark.pipeline.checks import check
+from tidelog.spark.pipeline.definition import Pipeline, PipelineError, topic_sinks
+from tidelog.spark.pipeline.durations import milliseconds
+from tidelog.spark.pipeline.endpoints import Topic
+from tidelog.spark.pipeline.routing import Ladder, ladder_of
+from tidelog.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+WATCH_S: Final = 0.2
+
+
+@dataclass(slots=True)
+class Running:
+    """The queries of one pipeline."""
+
+    pipeline: Pipeline
+    queries: "list[StreamingQuery]"
+
+    def wait(self, asked_to_stop: Event, on_tick: Any = None) -> bool:
+        """Until all queries have ended, or somebody asked to stop: then they end between two batches. Whether asked.
+
+        Raises what a query failed with.
+        """
+        try:
+            while any(query.isActive for query in self.queries):
+                if asked_to_stop.wait(WATCH_S):
+                    break
+                self._raise_failure()
+                if on_tick is not None and on_tick():
+                    break
+        finally:
+            self.stop()
+        self._raise_failure()
+        return asked_to_stop.is_set()
+
+    def stop(self) -> None:
+        """Stop what still runs; the batch in progress is finished first where that takes no longer than a while."""
+        for query in self.queries:
+            if query.isActive:
+                query.stop()
+
+    def _raise_failure(self) -> None:
+        for query in self.queries:
+            failure = query.exception()
+            if failure is not None:
+                raise failure
+
+
+def run_pipeline(pipeline: Pipeline, *, once: bool = False, bootstrap_servers: str | None = None) -> None:
+    """Run until stopped by a signal, or until what is there now is done."""
+    spark = spark_session(pipeline.name, master=os.environ.get("MASTER"), settings=pipeline.settings)
+    with stop_on_signals() as asked_to_stop:
+        start(pipeline, spark, servers=pipeline.servers(bootstrap_servers), once=once).wait(asked_to_stop)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Event]:
+    """An event that SIGINT and SIGTERM set, as long as the block runs."""
+    asked = Event()
+    if current_thread() is not main_thread():
+        yield asked
+        return
+    kept = {each: signal.signal(each, lambda *_: asked.set()) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for each, handler in kept.items():
+            signal.signal(each, handler)
+
+
+def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool = False) -> Running:
+    """Start the queries. Raises PipelineError with every mistake in the definition."""
+    problems = [problem for problem in check(pipeline) if not problem.is_warning]
+    if problems:
+        raise PipelineError(f"pipeline {pipeline.name!r}: " + "; ".join(map(str, problems)))
+    return Running(pipeline, [_begin(each, pipeline, once) for each in _writers(pipeline, spark, servers)])
+
+
+def _begin(writer: "tuple[str, str, DataStreamWriter]", pipeline: Pipeline, once: bool) -> "StreamingQuery":
+    name, checkpoint, stream = writer
+    stream = stream.queryName(name).option("checkpointLocation", checkpoint)
+    interval = f"{milliseconds(pipeline.trigger)} milliseconds"
+    return (stream.trigger(availableNow=True) if once else stream.trigger(processingTime=interval)).start()
+
+
+def _writers(pipeline: Pipeline, spark: "SparkSession", servers: str) -> "list[tuple[str, str, DataStreamWriter]]":
+    from tidelog.spark.pipeline.opening import open_stream, open_tables
+
+    ladder = ladder_of(pipeline)
+    if ladder is not None:
+        prepare_topics(pipeline, ladder, servers)
+    rows = open_stream(spark, pipeline, servers, ladder)
+    tables = open_tables(spark, pipeline, servers)
+    checkpoint = pipeline.checkpoint_path
+    if ladder is None:
+        return _plain(pipeline, rows, tables, servers, checkpoint)
+    return [(pipeline.name, checkpoint, _with_policy(pipeline, ladder, rows, tables, servers, checkpoint))]
+
+
+def _plain(
+    pipeline: Pipeline, rows: "DataFrame", tables: "dict[str, DataFrame]", servers: str, checkpoint: str
+) -> "list[tuple[str, str, DataStreamWriter]]":
+    from tidelog.spark.pipeline.chain import run_steps
+    from tidelog.spark.pipeline.sinks import stop_at_failed, stream_writer
+
+    result = run_steps(pipeline.steps, rows, tables, lambda computed: computed, on_failed=stop_at_failed).rows
+    sinks = pipeline.sinks
+    if len(sinks) == 1:
+        return [(pipeline.name, checkpoint, stream_writer(result, sinks[0], servers, checkpoint, pipeline.output_mode))]
+    return [
+        (f"{pipeline.name}-{number}", place, stream_writer(result, sink, servers, place, pipeline.output_mode))
+        for number, sink in enumerate(sinks, start=1)
+        for place in [os.path.join(checkpoint, f"sink-{number}")]
+    ]
+
+
+def _with_policy(
+    pipeline: Pipeline,
+    ladder: Ladder,
+    rows: "DataFrame",
+    tables: "dict[str, DataFrame]",
+    servers: str,
+    checkpoint: str,
+) -> "DataStreamWriter":
+    from tidelog.spark.pipeline.chain import needs_setting_aside
+    from tidelog.spark.pipeline.columns import restore, route
+    from tidelog.spark.pipeline.engine import BatchEngine, evaluate
+    from tidelog.spark.pipeline.sinks import routed_batches, routed_stream, topic_of
+    from tidelog.spark.pipeline.steps import RECORD
+
+    show_headers = isinstance(pipeline.source, Topic) and _asks_for_headers(pipeline.source)
+    restored = restore(rows, ladder, show_headers=show_headers)
+    others = [sink for sink in pipeline.sinks if not isinstance(sink, Topic)]
+    sink = (topic_sinks(pipeline) or [Topic()])[0]
+    topic = topic_of(sink)
+    if not others and not ladder.keeps_order and not needs_setting_aside(pipeline.steps):
+        evaluated = evaluate(pipeline, restored, tables, topic, _refuse_to_materialize)
+        return routed_stream(route(evaluated, ladder, pipeline.name).drop(RECORD), sink, servers, checkpoint)
+    order, gate = _order_keeper(ladder, servers, checkpoint)
+    if others:
+        from tidelog.spark.pipeline.staged import StagedEngine
+
+        staged = StagedEngine(pipeline, ladder, tables, sink, servers, checkpoint)
+        return restored.writeStream.outputMode("append").foreachBatch(staged.process)
+    engine = BatchEngine(pipeline, ladder, tables, topic, routed_batches(sink, servers), order, gate)
+    return restored.writeStream.outputMode("append").foreachBatch(engine.process)
+
+
+def _refuse_to_materialize(rows: "DataFrame") -> "DataFrame":
+    del rows
+    raise PipelineError("a function marks rows as failed and another comes after it: put a fail_when() between them")
+
+
+def _order_keeper(ladder: Ladder, servers: str, checkpoint: str) -> Any:
+    if not ladder.keeps_order or ladder.keys_topic is None:
+        return None, None
+    from tidelog.spark.pipeline.ladder_source import gate_for
+    from tidelog.spark.pipeline.own_topics import read_keys
+    from tidelog.spark.pipeline.settling import OrderKeeper
+
+    keys_topic = ladder.keys_topic
+
+    def load() -> Any:
+        with ClusterClient(servers) as cluster:
+            return read_keys(cluster, keys_topic)
+
+    gate = gate_for(checkpoint)
+    gate.put(is_open=True)
+    return OrderKeeper(ladder, load), gate
+
+
+def prepare_topics(pipeline: Pipeline, ladder: Ladder, servers: str) -> list[str]:
+    """Make the ladder's topics if they are not there."""
+    from tidelog.spark.pipeline.own_topics import make_missing
+
+    names = pipeline.source.names if isinstance(pipeline.source, Topic) else ()
+    with ClusterClient(servers) as cluster:
+        counts = [len(cluster.partitions(name)) for name in names]
+        return make_missing(cluster, ladder, max(counts, default=1))
+
+
+def _asks_for_headers(source: Topic) -> bool:
+    given = {name.lower(): value for name, value in source.options.items()}
+    return given.get("includeheaders", "false").lower() == "true"
