@@ -279,6 +279,52 @@ class AiokafkaMember(Member):
             await consumer.stop()
 
 
+class TidelogMember(Member):
+    """Our own consumer, to be mixed with the others."""
+
+    client = "tidelog"
+    strategies = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+    def consume(self) -> None:
+        from tidelog.client import Consumer
+        from tidelog.client.errors import ClientError
+
+        with Consumer(
+            bootstrap_servers=self.servers,
+            group_id=self.group,
+            client_id=self.name,
+            group_instance_id=self.instance_id,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=self.session_ms,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=self.poll_interval_ms,
+            partition_assignment_strategy=self.strategy,
+            retry_backoff_ms=20,
+        ) as consumer:
+            consumer.subscribe([self.topic])
+            while not self.is_stopped:
+                records = consumer.poll(POLL_S)
+                self.note(part.partition for part in consumer.assignment)
+                self.read(record.value for record in records if record.value is not None)
+                if records:
+                    with contextlib.suppress(ClientError):
+                        consumer.commit()
+
+
+class ConsumerProtocolMember(ConfluentMember):
+    """librdkafka with `group.protocol=consumer` (KIP-848): assignor and timeouts are the broker's business."""
+
+    client = "confluent-kafka, consumer protocol"
+    strategies = ("uniform", "range")
+
+    def settings(self) -> dict[str, object]:
+        settings = super().settings()
+        for name in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"):
+            del settings[name]
+        return {**settings, "group.protocol": "consumer", "group.remote.assignor": self.strategy}
+
+
 MEMBERS: tuple[type[Member], ...] = (ConfluentMember, KafkaPythonMember, AiokafkaMember)
 
 

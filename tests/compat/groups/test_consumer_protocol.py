@@ -9,7 +9,7 @@ import pytest
 from benchmarks import apache_kafka
 from tests.compat.groups.conftest import PARTITIONS, Produce, produce_to
 from tests.compat.groups.java import java_member
-from tests.compat.groups.members import ConfluentMember, Readings, running, share, wait_until
+from tests.compat.groups.members import ConfluentMember, ConsumerProtocolMember, Readings, running, share, wait_until
 from tidelog.testing import Broker
 
 SETTINGS = {"group.consumer.heartbeat.interval.ms": 100, "group.consumer.session.timeout.ms": 2_000}
@@ -21,23 +21,13 @@ def broker() -> Iterator[Broker]:
         yield running_broker
 
 
-class ConsumerMember(ConfluentMember):
-    """librdkafka with `group.protocol=consumer`: assignor and timeouts are the broker's business."""
-
-    def settings(self) -> dict[str, object]:
-        settings = super().settings()
-        for name in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"):
-            del settings[name]
-        return {**settings, "group.protocol": "consumer", "group.remote.assignor": self.strategy}
-
-
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_members_come_and_go_and_share_the_partitions(
     broker: Broker, topic: str, produce: Produce, assignor: str
 ) -> None:
     readings = Readings()
     first, second, third = (
-        ConsumerMember(broker.bootstrap_servers, topic, topic, readings, name, strategy=assignor)
+        ConsumerProtocolMember(broker.bootstrap_servers, topic, topic, readings, name, strategy=assignor)
         for name in ("first", "second", "third")
     )
     with running(first):
@@ -52,10 +42,12 @@ def test_members_come_and_go_and_share_the_partitions(
 
 def test_a_new_member_goes_on_where_the_group_stopped(broker: Broker, topic: str, produce: Produce) -> None:
     readings = Readings()
-    with running(ConsumerMember(broker.bootstrap_servers, topic, topic, readings, "before", strategy="uniform")):
+    with running(
+        ConsumerProtocolMember(broker.bootstrap_servers, topic, topic, readings, "before", strategy="uniform")
+    ):
         readings.wait_for(produce(60))
     after = produce(60, 60)
-    with running(ConsumerMember(broker.bootstrap_servers, topic, topic, readings, "after", strategy="uniform")):
+    with running(ConsumerProtocolMember(broker.bootstrap_servers, topic, topic, readings, "after", strategy="uniform")):
         readings.wait_for(after)
     assert readings.by("after") == set(after)
 
@@ -63,8 +55,8 @@ def test_a_new_member_goes_on_where_the_group_stopped(broker: Broker, topic: str
 def test_a_static_member_comes_back_to_its_partitions(broker: Broker, topic: str) -> None:
     readings = Readings()
 
-    def member(name: str, instance_id: str) -> ConsumerMember:
-        return ConsumerMember(
+    def member(name: str, instance_id: str) -> ConsumerProtocolMember:
+        return ConsumerProtocolMember(
             broker.bootstrap_servers, topic, topic, readings, name, strategy="uniform", instance_id=instance_id
         )
 
@@ -79,8 +71,8 @@ def test_a_static_member_comes_back_to_its_partitions(broker: Broker, topic: str
 
 def test_an_empty_group_changes_from_one_protocol_to_the_other(broker: Broker, topic: str, produce: Produce) -> None:
     readings = Readings()
-    for number, kind in enumerate((ConfluentMember, ConsumerMember, ConfluentMember)):
-        strategy = "uniform" if kind is ConsumerMember else "range"
+    for number, kind in enumerate((ConfluentMember, ConsumerProtocolMember, ConfluentMember)):
+        strategy = "uniform" if kind is ConsumerProtocolMember else "range"
         member = kind(
             broker.bootstrap_servers, topic, topic, readings, f"m{number}", strategy=strategy, session_ms=6_000
         )
@@ -94,7 +86,7 @@ def test_the_coordinator_restarts_in_the_middle() -> None:
         process.create_topic("t", PARTITIONS)
         servers = process.bootstrap_servers
         readings = Readings()
-        members = [ConsumerMember(servers, "g", "t", readings, name, strategy="uniform") for name in ("a", "b")]
+        members = [ConsumerProtocolMember(servers, "g", "t", readings, name, strategy="uniform") for name in ("a", "b")]
         with running(*members):
             wait_until(lambda: share(members, PARTITIONS), "both share")
             readings.wait_for(produce_to(servers, "t", 60))
@@ -110,7 +102,7 @@ def test_javas_consumer_shares_a_group_with_librdkafka(broker: Broker, topic: st
     if reason is not None:
         pytest.skip(reason)
     readings = Readings()
-    member = ConsumerMember(broker.bootstrap_servers, topic, topic, readings, "librdkafka", strategy="uniform")
+    member = ConsumerProtocolMember(broker.bootstrap_servers, topic, topic, readings, "librdkafka", strategy="uniform")
     with running(member):
         wait_until(lambda: share([member], PARTITIONS), "librdkafka has all partitions")
         with java_member(broker.bootstrap_servers, topic, "group.protocol=consumer") as java:
