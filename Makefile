@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: setup ## start a broker, create a topic, produce, consume, clean up
+demo: setup ## a broker, an exactly-once Spark pipeline with rows that fail, a plot of it
 	@$(BIN)/tidelog demo
 
 test: setup ## all tests, the quick ones first
