@@ -21,6 +21,8 @@ from tidelog.testing import Broker
 
 HERE = Path(__file__).parent
 SETTINGS = {
+    # The records of these tests are years old.
+    "log.retention.ms": -1,
     "log.cleaner.backoff.ms": 50,
     "transaction.state.log.num.partitions": 3,
     "offsets.topic.num.partitions": 3,

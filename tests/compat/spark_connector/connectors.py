@@ -146,11 +146,22 @@ def finish(query: StreamingQuery) -> None:
 def offsets_in(checkpoint: Path) -> list[Offsets]:
     """The end offsets of each micro-batch, as the offset log holds them: after the version and the metadata."""
     logs = [path for path in (checkpoint / "offsets").iterdir() if path.name.isdigit()]
-    return [json.loads(path.read_text().splitlines()[2]) for path in sorted(logs, key=lambda path: int(path.name))]
+    return [_parsed(path.read_text().splitlines()[2]) for path in sorted(logs, key=lambda path: int(path.name))]
+
+
+def _parsed(text: str) -> Offsets:
+    """The offsets in a text of Spark's.
+
+    Spark's own connector keeps the beginning of a query in a file of its own. A source in Python has no such place, so
+    ours says with the end of the first micro-batch where it began.
+    """
+    offsets = json.loads(text)
+    offsets.pop("$from", None)
+    return offsets
 
 
 def _offsets(text: str | None) -> Offsets | None:
-    return None if text is None else json.loads(text)
+    return None if text in (None, "null") else _parsed(text)
 
 
 def _texts(options: Mapping[str, object]) -> dict[str, str]:
