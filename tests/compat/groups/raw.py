@@ -84,6 +84,6 @@ class Transcript:
             return self._names.setdefault(value, f"member-{len(self._names) + 1}")
         if field in ("node_id", "port") and value >= 0:
             return "some"
-        if field in ("throttle_time_ms", "error_message"):
+        if field in ("throttle_time_ms", "error_message", "topic_id"):
             return "any"
         return repr(int(value) if isinstance(value, int) and not isinstance(value, bool) else value)

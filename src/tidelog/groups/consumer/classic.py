@@ -52,7 +52,13 @@ class ClassicMembers:
     # --- JoinGroup ---
 
     def join(self, group: ConsumerGroup, request: JoinGroupRequest, joiner: Joiner) -> Decision[JoinGroupResponse]:
-        """Become a member, or take the next step; raises ApiError for one that may not."""
+        """Become a member, or take the next step; one that may not is told no member id."""
+        try:
+            return self._join(group, request, joiner)
+        except ApiError as error:
+            return Decision(join_error("", error.code))
+
+    def _join(self, group: ConsumerGroup, request: JoinGroupRequest, joiner: Joiner) -> Decision[JoinGroupResponse]:
         member_id = request.member_id or self._new_id()
         if member_id not in group.members and request.group_instance_id not in group.static_members:
             check_room(group, self._settings)

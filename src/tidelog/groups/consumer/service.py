@@ -146,7 +146,7 @@ def _describe(group: ConsumerGroup, member: ConsumerMember) -> Member:
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.subscribed_topics),
-        subscribed_topic_regex=member.subscribed_regex,
+        subscribed_topic_regex=member.subscribed_regex or "",
         assignment=_named(group, member.assigned),
         target_assignment=_named(group, group.target.get(member.member_id, {})),
         member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
