@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks import apache_kafka
 from tests.compat.groups.conftest import PARTITIONS, SETTINGS, Produce, produce_to
+from tests.compat.groups.java import java_member
 from tests.compat.groups.members import (
     AiokafkaMember,
     ConfluentMember,
@@ -169,6 +171,31 @@ def test_a_mixed_group_goes_on_after_its_coordinator_was_killed() -> None:
             values = produce_to(servers, "t", 30, 120)
             late.wait_for(values)
         assert late.values() == set(values)
+
+
+@pytest.mark.java
+@pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)
+@pytest.mark.parametrize(
+    ("kind", "strategy", "java_protocol"),
+    [(ConsumerProtocolMember, "uniform", "classic"), (ConfluentMember, "range", "consumer")],
+    ids=["Java is classic", "Java is a consumer"],
+)
+def test_javas_consumer_shares_a_group_with_the_other_protocol(
+    broker: Broker, topic: str, produce: Produce, kind: type[Member], strategy: str, java_protocol: str
+) -> None:
+    reason = apache_kafka.unavailable_reason()
+    if reason is not None:
+        pytest.skip(reason)
+    readings = Readings()
+    member = kind(broker.bootstrap_servers, topic, topic, readings, "librdkafka", strategy=strategy)
+    with running(member):
+        wait_until(lambda: share([member], PARTITIONS), "librdkafka has all partitions")
+        with java_member(broker.bootstrap_servers, topic, f"group.protocol={java_protocol}") as java:
+            wait_until(lambda: len(member.assignment) == PARTITIONS // 2, "Java has its share", 60)
+            assert kind_of(broker, topic) == "consumer"
+            produced = produce(600)
+        wait_until(lambda: share([member], PARTITIONS), "librdkafka has all partitions again")
+        readings.wait_for(set(produced) - java.values)
 
 
 @pytest.mark.parametrize(
