@@ -172,5 +172,5 @@ class StreamPlan:
         for each, end in sorted(ends.items()):
             if now[each] < end:
                 raise DataLossError(
-                    f"Trigger.AvailableNow was to read {each} up to offset {end}, and it ends at {now[each]}: {TRUNCATED}"
+                    f"Trigger.AvailableNow was to read {each} up to offset {end}, it ends at {now[each]}: {TRUNCATED}"
                 )
