@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.unit.groups.consumer_world import Client, ConsumerWorld
-from tidelog.groups.consumer.assignors import ASSIGNORS, Subscriber, assign_uniform
+from tidelog.groups.consumer.assignors import ASSIGNORS, Subscriber, assign_alike, assign_uniform, assign_unlike
 from tidelog.groups.consumer.patterns import matching
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -45,6 +45,18 @@ def test_uniform_is_even_where_all_read_the_same(counts: dict[bytes, int], size:
     assigned = assign_uniform(subscribers([frozenset(TOPICS)] * size), counts)
     sizes = [sum(map(len, found.values())) for found in assigned.values()]
     assert max(sizes) - min(sizes) <= 1
+
+
+@given(COUNTS, st.integers(1, 9), st.integers(1, 9), st.integers(0, 5))
+def test_the_quick_way_to_assign_is_the_slow_one(counts: dict[bytes, int], size: int, then: int, grown: int) -> None:
+    """Where all read the same topics, whoever has come and gone since, and however topics have grown."""
+    before = assign_unlike(subscribers([frozenset(TOPICS)] * size), counts)
+    members = [
+        member._replace(before=before.get(member.member_id, {}))
+        for member in subscribers([frozenset(TOPICS)] * (size + then))[then // 2 :]
+    ]
+    now = {topic: count + grown for topic, count in counts.items()}
+    assert assign_uniform(members, now) == assign_alike(members, now) == assign_unlike(members, now)
 
 
 @given(COUNTS, st.integers(2, 6), st.booleans())

@@ -143,4 +143,4 @@ class MembersOfBothKinds(RuleBasedStateMachine):
 
 
 TestMembersOfBothKinds = MembersOfBothKinds.TestCase
-TestMembersOfBothKinds.settings = settings(deadline=None, max_examples=40, stateful_step_count=25)
+TestMembersOfBothKinds.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)

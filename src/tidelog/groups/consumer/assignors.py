@@ -48,6 +48,67 @@ def assign_range(members: Sequence[Subscriber], partition_counts: Mapping[bytes,
 
 def assign_uniform(members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
     """Keep what can be kept, give what is free to who has least, then even out what is left uneven."""
+    if len({member.topic_ids for member in members}) == 1 and _is_one_assignment(members, partition_counts):
+        return assign_alike(members, partition_counts)
+    return assign_unlike(members, partition_counts)
+
+
+def _is_one_assignment(members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> bool:
+    """Whether what members were to have is theirs alone and is there, as in every assignment but the first ones."""
+    for topic_id in {topic_id for member in members for topic_id in member.before}:
+        parts = [member.before[topic_id] for member in members if topic_id in member.before]
+        together = frozenset[int]().union(*parts)
+        if len(together) != sum(map(len, parts)) or max(together, default=-1) >= partition_counts.get(topic_id, 0):
+            return False
+        if topic_id not in members[0].topic_ids:
+            return False
+    return True
+
+
+def assign_alike(members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """Where all read the same topics, only what moves is looked at: a thousand members join one after the other."""
+    ordered = sorted(members, key=lambda member: member.member_id)
+    topic_ids = [topic_id for topic_id in sorted(partition_counts) if topic_id in ordered[0].topic_ids]
+    limit, spare = divmod(sum(partition_counts[topic_id] for topic_id in topic_ids), len(ordered))
+    result: dict[str, Assignment] = {}
+    sizes: list[tuple[int, str]] = []
+    for member in ordered:
+        size, kept, room = sum(map(len, member.before.values())), member.before, limit
+        if size > limit and spare > 0:
+            room, spare = limit + 1, spare - 1
+        if size > room:
+            size, kept = room, _first(kept, room)
+        result[member.member_id] = kept
+        sizes.append((size, member.member_id))
+    gains: dict[str, dict[bytes, set[int]]] = {}
+    heapify(sizes)
+    for topic_id in topic_ids:
+        held = frozenset[int]().union(*[kept[topic_id] for kept in result.values() if topic_id in kept])
+        for index in sorted(frozenset(range(partition_counts[topic_id])) - held):
+            size, member_id = sizes[0]
+            gains.setdefault(member_id, {}).setdefault(topic_id, set()).add(index)
+            heapreplace(sizes, (size + 1, member_id))
+    for member_id, gained in gains.items():
+        kept = result[member_id]
+        result[member_id] = {
+            topic_id: kept.get(topic_id, frozenset()) | gained.get(topic_id, set()) for topic_id in {*kept, *gained}
+        }
+    return result
+
+
+def _first(assignment: Assignment, count: int) -> Assignment:
+    """As many partitions, in the order of topics and numbers."""
+    found: dict[bytes, frozenset[int]] = {}
+    for topic_id in sorted(assignment):
+        part = sorted(assignment[topic_id])[:count]
+        count -= len(part)
+        if part:
+            found[topic_id] = frozenset(part)
+    return found
+
+
+def assign_unlike(members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """For any subscriptions, partition by partition."""
     holdings = _Holdings(members, partition_counts)
     holdings.keep_what_was()
     holdings.hand_out_free()

@@ -57,15 +57,16 @@ class Progress:
         if change.epoch <= change.group.assignment_epoch:
             return
         counts = {topic.topic_id: topic.partition_count for topic in change.topics.values()}
-        subscribers = [
-            Subscriber(
-                member.member_id,
-                member.instance_id,
-                frozenset(topic.topic_id for name, topic in change.topics.items() if _reads(member, name)),
-                change.target.get(member.member_id, {}),
-            )
-            for member in change.members.values()
-        ]
+        read: dict[object, frozenset[bytes]] = {}  # most members, if not all, read the same
+        subscribers = []
+        for member in change.members.values():
+            subscription = _subscription(member)
+            topic_ids = read.get(subscription)
+            if topic_ids is None:
+                found = (topic.topic_id for name, topic in change.topics.items() if _reads(member, name))
+                topic_ids = read[subscription] = frozenset(found)
+            before = change.target.get(member.member_id, {})
+            subscribers.append(Subscriber(member.member_id, member.instance_id, topic_ids, before))
         change.put_target(ASSIGNORS[preferred_assignor(change.members)](subscribers, counts))
 
     def _step(self, change: Change, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
