@@ -1,0 +1,42 @@
+"""Rows are placed by their keys alone, for one topic or for several in one DataFrame."""
+
+import pyarrow as pa
+import pytest
+
+from tidelog.client.partitioner import partition_for_key
+from tidelog.spark.options import Options
+from tidelog.spark.sink import placement
+from tidelog.spark.sink.settings import SinkSettings, read_batch_settings
+
+COUNTS = {"a": 3, "b": 7}
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> SinkSettings:
+    monkeypatch.setattr(placement, "partition_count", lambda _, topic: COUNTS[topic])
+    return read_batch_settings(Options({"kafka.bootstrap.servers": "localhost:9092"}))
+
+
+def test_keys_go_where_kafka_sends_them(settings: SinkSettings) -> None:
+    chosen = placement.choose_partitions(settings, pa.array(["x", "y", "z"]), "a")
+
+    assert chosen.type == pa.int32()
+    assert chosen.to_pylist() == [partition_for_key(key, 3) for key in (b"x", b"y", b"z")]
+
+
+def test_rows_without_key_are_spread_over_all_partitions(settings: SinkSettings) -> None:
+    chosen = placement.choose_partitions(settings, pa.nulls(10_000, pa.binary()), "b")
+
+    assert set(chosen.to_pylist()) == set(range(7))
+
+
+def test_each_topic_has_its_own_count(settings: SinkSettings) -> None:
+    keys = pa.array([b"x", b"x", None, b"y"])
+    topics = pa.array(["a", "b", None, "b"])
+
+    assert placement.choose_partitions_by_topic(settings, keys, topics).to_pylist() == [
+        partition_for_key(b"x", 3),
+        partition_for_key(b"x", 7),
+        None,
+        partition_for_key(b"y", 7),
+    ]
