@@ -87,19 +87,19 @@ def _chooser(settings: SinkSettings, topic: str | None, count: int | None) -> An
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.types import IntegerType
 
-    # Defined here, one for each signature: Spark tells kinds of functions apart by their annotations.
+    # One for each signature, because Spark tells kinds of functions apart by their annotations.
     if topic is not None:
         name, known = topic, count
 
         def choose(keys: pa.Array) -> pa.Array:
             return choose_partitions(settings, keys, name, known)
 
-        return arrow_udf(choose, IntegerType())
+        return arrow_udf(choose, IntegerType())  # type: ignore[call-overload]
 
     def choose_by_topic(keys: pa.Array, topics: pa.Array) -> pa.Array:
         return choose_partitions_by_topic(settings, keys, topics)
 
-    return arrow_udf(choose_by_topic, IntegerType())
+    return arrow_udf(choose_by_topic, IntegerType())  # type: ignore[call-overload]
 
 
 def choose_partitions(settings: SinkSettings, keys: pa.Array, topic: str, count: int | None = None) -> pa.Array:
