@@ -207,7 +207,7 @@ def test_a_damaged_log_is_told_and_the_exit_code_is_1(tidelog, broker, topic, tm
 
 
 def test_the_demo_tells_what_happened_and_what_to_try_next():
-    said = run("demo", "--records", "5000")
+    said = run("demo", "broker", "--records", "5000")
     assert said.code == 0, said.err
     assert "5,000 records were produced" in said.out
     assert "5,000 records were consumed" in said.out

@@ -1,61 +1,27 @@
-"""`tidelog demo`: a broker, a topic, records in and out, checked, measured, and cleaned up again."""
+"""`tidelog demo`: the main demonstration, and the words for the others.
 
-import sys
-import time
-from typing import Annotated, Final, NamedTuple
+tidelog demo                 a broker, a producer and an exactly-once Spark pipeline, with rows that fail (`demo_spark`)
+tidelog demo broker          a broker alone (`demo_broker`)
+tidelog demo exactly-once    consume, transform, produce, by clients that are killed (`demo_exactly_once`)
+tidelog demo sync, async     sending with and without waiting (`demo_sync_async`)
+"""
+
+from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._errors import CommandError
-from tidelog.cli._output import print_line
-from tidelog.cli._progress import progress
 from tidelog.cli._verbs import verb
-from tidelog.client.aio.admin.types import NewTopic
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.reader import RecordReader
-from tidelog.client.topics import create_topic
-from tidelog.client.writer import RecordWriter
-from tidelog.testing.broker import Broker
 
-EXAMPLE: Final = "tidelog demo --records 100000"
-
-TOPIC: Final = "tide-gauge"
-_PARTITIONS: Final = 3
-_STATIONS: Final = ("brest", "cuxhaven", "halifax", "honolulu", "lisbon", "qingdao", "sydney", "vigo")
-_STEP: Final = 1000
-
-_SUMMARY: Final = """
-What happened
-  A broker was ready after {ready}.
-  {records} records were produced {produced}, each acknowledged by the broker.
-  {records} records were consumed {consumed}, each checked: once, and in order by key.
-  (The speed is that of a client in plain Python; `tidelog perf` measures the broker.)
-
-What to try next
-  tidelog serve                                   a broker on 127.0.0.1:9092, data in ./tidelog-data
-  tidelog topic create orders --partitions 3      in another terminal
-  echo 'alice:3 apples' | tidelog produce orders --key-separator :
-  tidelog consume orders --from-beginning --until-end --print-key
-  tidelog perf produce load                       how fast the broker takes records
-  tidelog log dump tidelog-data/orders-0/*.log    what it wrote
-Any Kafka client works, too: point it at 127.0.0.1:9092."""
-
-
-class _Run(NamedTuple):
-    records: int
-    seconds: float
-
-    @property
-    def rate(self) -> float:
-        return self.records / self.seconds
+EXAMPLE: Final = "tidelog demo --seconds 20"
 
 
 def register(application: typer.Typer) -> None:
     """Add the command, which runs alone or is followed by the name of another demonstration."""
-    from tidelog.cli import demo_exactly_once, demo_sync_async
+    from tidelog.cli import demo_broker, demo_exactly_once, demo_sync_async
 
     group = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, epilog=f"Example: {EXAMPLE}")
     group.callback(invoke_without_command=True)(demo)
+    verb(group, "broker", demo_broker.broker, demo_broker.EXAMPLE)
     verb(group, "exactly-once", demo_exactly_once.exactly_once, demo_exactly_once.EXAMPLE)
     verb(group, "sync", demo_sync_async.sync, demo_sync_async.SYNC_EXAMPLE)
     verb(group, "async", demo_sync_async.async_, demo_sync_async.ASYNC_EXAMPLE)
@@ -64,79 +30,12 @@ def register(application: typer.Typer) -> None:
 
 def demo(
     context: typer.Context,
-    records: Annotated[int, typer.Option(help="How many records to send and read back.", min=1)] = 100_000,
+    seconds: Annotated[int, typer.Option(help="How long to produce orders.", min=1)] = 25,
+    rate: Annotated[int, typer.Option(help="Orders a second.", min=1)] = 2000,
+    picture: Annotated[str, typer.Option(help="Where to draw throughput and lag.")] = "tidelog-demo.png",
 ) -> None:
-    """See Tidelog work: start a broker, create a topic, produce, consume, check, clean up. Takes a few seconds."""
+    """See the whole way: a broker, a producer, an exactly-once Spark pipeline, rows that fail, a plot."""
     if context.invoked_subcommand is None:
-        _demo(records)
+        from tidelog.cli import demo_spark
 
-
-def _demo(records: int) -> None:
-    started = time.monotonic()
-    with Broker(process=True) as broker:
-        ready_ms = (time.monotonic() - started) * 1000
-        _say(f"broker ready at {broker.bootstrap_servers} after {ready_ms:.0f} ms, data in {broker.data_dir}")
-        with ClusterClient(broker.bootstrap_servers) as cluster:
-            create_topic(cluster, NewTopic(TOPIC, _PARTITIONS))
-            _say(f"topic {TOPIC} created with {_PARTITIONS} partitions")
-            produced, ends = _produce(cluster, records)
-            consumed = _consume(cluster, records, ends)
-    _say("broker stopped in order, data removed")
-    _summarize(produced, consumed, ready_ms)
-
-
-def _record(number: int) -> tuple[bytes, bytes]:
-    """Key and value of a record; both follow from its number, so that they can be checked."""
-    station = _STATIONS[number % len(_STATIONS)]
-    return station.encode(), b'{"reading": %d, "level_cm": %d}' % (number, number * 7919 % 600 - 100)
-
-
-def _produce(cluster: ClusterClient, records: int) -> tuple[_Run, dict[int, int]]:
-    started = time.monotonic()
-    with progress("producing", records) as watcher, RecordWriter(cluster, TOPIC) as writer:
-        for first in range(0, records, _STEP):
-            last = min(first + _STEP, records)
-            for number in range(first, last):
-                key, value = _record(number)
-                writer.add(value, key)
-            watcher.advance(last - first)
-    if writer.acknowledged != records:
-        raise CommandError(f"{records} records were sent, {writer.acknowledged} acknowledged")
-    return _Run(records, time.monotonic() - started), writer.next_offsets
-
-
-def _consume(cluster: ClusterClient, records: int, ends: dict[int, int]) -> _Run:
-    """Read everything back: each record must come once, and those of one key in the order they were sent."""
-    started = time.monotonic()
-    expected = {
-        station.encode(): iter(range(index, records, len(_STATIONS))) for index, station in enumerate(_STATIONS)
-    }
-    reader = RecordReader(cluster, TOPIC, dict.fromkeys(ends, 0))
-    count = 0
-    with progress("consuming", records) as watcher:
-        for fetched in reader.read_until(ends):
-            key = fetched.record.key or b""
-            number = next(expected[key], -1)
-            if (key, fetched.record.value) != _record(number):
-                raise CommandError(f"{fetched.record} of partition {fetched.partition} is not the record {number} sent")
-            count += 1
-            if count % _STEP == 0 or count == records:
-                watcher.advance(_STEP if count % _STEP == 0 else count % _STEP)
-    if count != records:
-        raise CommandError(f"{records} records were acknowledged, {count} came back")
-    return _Run(count, time.monotonic() - started)
-
-
-def _summarize(produced: _Run, consumed: _Run, ready_ms: float) -> None:
-    print_line(
-        _SUMMARY.format(
-            ready=f"{ready_ms:,.0f} ms",
-            records=f"{produced.records:,}",
-            produced=f"in {produced.seconds:.2f} s, {produced.rate:,.0f} records/s",
-            consumed=f"in {consumed.seconds:.2f} s, {consumed.rate:,.0f} records/s",
-        )
-    )
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"tidelog: {text}\n")
+        demo_spark.run(seconds, rate, picture)

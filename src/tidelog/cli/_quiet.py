@@ -1,0 +1,38 @@
+"""Child processes that do not write over our output: their stderr goes to a file, ours stays where it was.
+
+Spark's JVM and its Python workers inherit the descriptor and print warnings that tell a user nothing. `demo_spark` is
+the caller, and shows the end of the file when something went wrong.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def quiet_children(log_path: str) -> Iterator[None]:
+    """Descriptor 2 is the file at `log_path`; `sys.stderr` writes to where descriptor 2 went before."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    ours = open(os.dup(before), "w", buffering=1, encoding=sys.stderr.encoding, errors="backslashreplace")  # noqa: SIM115
+    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    kept, sys.stderr = sys.stderr, ours
+    try:
+        os.dup2(log, 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        sys.stderr = kept
+        ours.close()
+        os.close(log)
+        os.close(before)
+
+
+def last_lines(log_path: str, count: int = 15) -> str:
+    """The end of what children said."""
+    try:
+        with open(log_path, encoding="utf-8", errors="replace") as log:
+            return "".join(log.readlines()[-count:])
+    except FileNotFoundError:
+        return ""

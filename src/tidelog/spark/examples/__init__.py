@@ -1,0 +1,12 @@
+"""Pipelines to read, run and take from; docs/examples.md walks through them.
+
+    enrich_orders      orders joined with their customers, exactly once; orders that come too early are tried again
+    tide_windows       averages over windows of event time, with a watermark for what comes late
+    account_balances   a compacted topic as the state of a running sum: read back at every start, written on
+    payments_lake      a topic as Parquet files and as a Delta Lake table, exactly once, with a backfill
+    customer_changes   a database's change events made the latest state of each row
+    data topics        events of these shapes, the same ones for the same seed, and the topics they go to
+    tables             a compacted topic as a table
+
+`python -m tidelog.spark.examples` lists the files and fills their topics.
+"""
