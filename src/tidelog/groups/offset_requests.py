@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from tidelog.coordination import Decision, ProducerEpoch, StateRecord
+from tidelog.coordination import Decision, ProducerEpoch, SetTimer, StateRecord
 from tidelog.groups.consumer.group import ConsumerGroup
 from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombstones
-from tidelog.groups.effects import Effects
+from tidelog.groups.effects import SESSION
 from tidelog.groups.group import Group
 from tidelog.groups.schemas import (
     NO_TIMESTAMP,
@@ -105,7 +105,7 @@ def commit(
     group: Group | None,
     committer: Committer,
     topics: Sequence[CommittedTopic],
-    is_known_topic: Callable[[str], bool],
+    is_known_topic: Callable[[str], object],
     settings: GroupSettings,
     now_ms: int,
     *,
@@ -114,13 +114,14 @@ def commit(
 ) -> Decision[Codes]:
     """Store offsets; the reply has a code for every partition. Raises ApiError if none may be stored."""
     check_committer(group, committer, producer is not None)
-    effects = Effects()
+    timers: tuple[SetTimer, ...] = ()
     if group is not None and committer.member_id in group.members and producer is None:
-        effects.keep_alive(group, group.members[committer.member_id])
+        member = group.members[committer.member_id]
+        timers = (SetTimer((SESSION, group_id, member.member_id), member.session_timeout_ms),)
     codes: Codes = {}
     prefix = offset_key_prefix(group_id)
     expire_timestamp = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
-    records: list[StateRecord] = effects.records
+    records: list[StateRecord] = []
     for topic in topics:
         name = topic.name
         is_known = is_known_topic(name)
@@ -143,7 +144,7 @@ def commit(
                 expire_timestamp,
             )
             records.append((prefix + partition_key(name, index), value))
-    return effects.decide(codes)._replace(producer=producer if records else None)
+    return Decision(codes, tuple(records), timers, producer=producer if records else None)
 
 
 def fetch(

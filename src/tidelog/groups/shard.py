@@ -280,7 +280,7 @@ class GroupShard:
         group_id: str,
         committer: Committer,
         topics: Sequence[CommittedTopic],
-        is_known_topic: Callable[[str], bool],
+        is_known_topic: Callable[[str], object],
         now_ms: int,
         *,
         retention_ms: int = -1,

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 
 def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
     """Ask the group's coordinator; topics that do not exist are refused one by one."""
-    image = context.node.image
+    find_topic = context.node.image.topic
     committer = Committer(request.generation_id_or_member_epoch, request.member_id, request.group_instance_id)
-
-    def is_known(topic: str) -> bool:
-        return image.topic(topic) is not None
 
     def shape(outcome: Codes | ApiError) -> OffsetCommitResponse:
         codes: Codes = {} if isinstance(outcome, ApiError) else outcome
@@ -39,7 +36,7 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
                         OffsetCommitResponsePartition(
                             partition_index=partition.partition_index,
                             error_code=codes.get((topic.name, partition.partition_index), failure)
-                            if codes or is_known(topic.name)
+                            if codes or find_topic(topic.name)
                             else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                         )
                         for partition in topic.partitions
@@ -52,7 +49,7 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
     return context.node.groups.call(
         request.group_id,
         lambda shard, _respond, now_ms: shard.commit_offsets(
-            request.group_id, committer, request.topics, is_known, now_ms, retention_ms=request.retention_time_ms
+            request.group_id, committer, request.topics, find_topic, now_ms, retention_ms=request.retention_time_ms
         ),
         shape,
     )
