@@ -1,4 +1,7 @@
-"""`python -m benchmarks`: run the cases and write RESULTS.md. Progress goes to stderr, the page to stdout as well."""
+"""`python -m benchmarks`: run the cases and write RESULTS.md. Progress goes to stderr, the page to stdout as well.
+
+`python -m benchmarks spark` runs those of the Spark connector, which have a part of the page to themselves.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,10 @@ PROFILED = Plan(rounds=1, seconds=8.0, first_warm_up_seconds=1.0, warm_up_second
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["spark"]:
+        from benchmarks import spark
+
+        return spark.main(sys.argv[2:])
     options = parse_arguments()
     raise_descriptor_limit()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

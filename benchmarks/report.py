@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.cases import Aim, AimKind, Better, Case, Figure
 from benchmarks.method import Ceiling, Measurement, Plan
+from benchmarks.sections import SPARK_HEADING, raw_of, section_of
 
 OURS, THEIRS = "Tidelog", "Apache Kafka"
 
@@ -30,9 +31,10 @@ class Report:
     plan: Plan
 
     def write(self, page: Path) -> None:
-        """The page, and the single measurements as JSON beside it."""
-        page.write_text(self.text())
+        """The page, and the single measurements as JSON beside it. What is said there of Spark stays."""
+        page.write_text(self.text() + section_of(page, SPARK_HEADING))
         raw = {
+            **{name: part for name, part in raw_of(page).items() if name == "spark"},
             "machine": machine(),
             "plan": asdict(self.plan),
             "measurements": [asdict(measurement) for measurement in self.measurements],

@@ -1,0 +1,204 @@
+"""What is measured of the Spark connectors: measures, run in turn, and which are held against which.
+
+A measure takes the `SparkLab` and returns one number. A `Comparison` is a line of the page: two measures of the same
+round and what we aim at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.cases import Aim, AimKind, Better
+from benchmarks.spark_lab import OURS, PARTITIONS, THEIRS, SparkLab, median_ms, rows_per_second
+
+Measure = Callable[[SparkLab], float]
+
+VALUE_ONLY = "value binary"
+EXACTLY_ONCE = {"delivery": "exactly-once"}
+AT_LEAST_ONCE = {"delivery": "at-least-once"}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One line: `left` is ours, `right` what it is held against, both names of measures."""
+
+    title: str
+    left: str
+    right: str | None
+    beside: str
+    unit: str = "rows/s"
+    better: Better = Better.HIGHER
+    aim: Aim | None = None
+
+
+def times(value: float) -> Aim:
+    return Aim(AimKind.RATIO, value)
+
+
+def to_noop(kind: str, topic: str, columns: str | None = None) -> Measure:
+    """Read a topic, all of it, and throw the rows away."""
+
+    def run(lab: SparkLab) -> float:
+        frame = lab.frame(kind, topic, columns)
+        began = time.perf_counter()
+        frame.write.format("noop").mode("overwrite").save()
+        return lab.rows_of[topic] / (time.perf_counter() - began)
+
+    return run
+
+
+def to_count(kind: str, topic: str) -> Measure:
+    """Read a topic and count its rows, which must be all there are."""
+
+    def run(lab: SparkLab) -> float:
+        frame = lab.frame(kind, topic)
+        began = time.perf_counter()
+        found = frame.count()
+        seconds = time.perf_counter() - began
+        if found != lab.rows_of[topic]:
+            raise RuntimeError(f"{kind} read {found} rows of {topic}, which has {lab.rows_of[topic]}")
+        return found / seconds
+
+    return run
+
+
+def files_to_noop(lab: SparkLab) -> float:
+    """Read the broker's segment files, without the broker."""
+    reader = lab.spark.read.format(OURS).option("path", str(lab.broker.log_dir)).option("subscribe", "small")
+    frame = reader.load()
+    began = time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return lab.rows_of["small"] / (time.perf_counter() - began)
+
+
+def stream_to_noop(kind: str) -> Measure:
+    """Read a topic as a stream, a quarter in each micro-batch."""
+
+    def run(lab: SparkLab) -> float:
+        frame = lab.topic_stream(kind, "small", lab.rows_of["small"] // 4)
+        return rows_per_second(lab.run_to_end(frame, "noop", {}))
+
+    return run
+
+
+def written(kind: str, value_bytes: int) -> Measure:
+    """Write rows that Spark makes as a batch; rows of 1 KB are a quarter as many."""
+
+    def run(lab: SparkLab) -> float:
+        rows = lab.sizes.written_rows // (1 if value_bytes == 100 else 4)
+        topic = lab.new_topic()
+        frame = lab.made_rows(rows, value_bytes)
+        began = time.perf_counter()
+        lab.write(kind, frame, {"topic": topic})
+        seconds = time.perf_counter() - began
+        lab.require_rows(topic, PARTITIONS, rows)
+        lab.drop_topic(topic)
+        return rows / seconds
+
+    return run
+
+
+def stream_written(kind: str, options: dict[str, str], *, has_key: bool, is_placed: bool = False) -> Measure:
+    """Write a stream that Spark makes."""
+
+    def run(lab: SparkLab) -> float:
+        topic = lab.new_topic()
+        frame = lab.made_stream(lab.sizes.written_rows, has_key=has_key)
+        if is_placed:
+            from tidelog.spark import place_rows
+
+            frame = place_rows(frame, topic=topic, bootstrap_servers=lab.broker.bootstrap_servers)
+        triggers = lab.run_for(frame, kind, {"topic": topic, **options}, 1 + lab.sizes.stream_batches)
+        if options is EXACTLY_ONCE:
+            _require_whole_batches(lab, topic)
+        lab.drop_topic(topic)
+        return rows_per_second(triggers)
+
+    return run
+
+
+def _require_whole_batches(lab: SparkLab, topic: str) -> None:
+    """Readers of committed records must see micro-batches whole."""
+    reader = lab.spark.read.format(OURS).option("kafka.bootstrap.servers", lab.broker.bootstrap_servers)
+    committed = reader.option("kafka.isolation.level", "read_committed").option("subscribe", topic)
+    found = committed.schema("offset long").load().count()
+    if not found or found % lab.sizes.written_rows:
+        raise RuntimeError(f"{topic} shows {found} rows, which are not whole batches of {lab.sizes.written_rows}")
+
+
+def floor(kind: str, sink: str, options: dict[str, str] | None = None) -> Measure:
+    """One row in each micro-batch, from a topic; the sink is a topic with one partition, or none."""
+
+    def run(lab: SparkLab) -> float:
+        frame = lab.topic_stream(kind, "single", 1).select("key", "value")
+        if sink == "noop":
+            return median_ms(lab.run_to_end(frame, "noop", {}))
+        topic = lab.new_topic(1)
+        triggers = lab.run_to_end(frame, sink, {"topic": topic, **(options or {})})
+        lab.drop_topic(topic)
+        return median_ms(triggers)
+
+    return run
+
+
+GROUPS: tuple[dict[str, Measure], ...] = (
+    {"read-100": to_noop(OURS, "small"), "read-100-jvm": to_noop(THEIRS, "small"), "read-files": files_to_noop},
+    {"read-100-count": to_count(OURS, "small"), "read-100-count-jvm": to_count(THEIRS, "small")},
+    {
+        "read-100-value": to_noop(OURS, "small", VALUE_ONLY),
+        "read-100-value-jvm": to_noop(THEIRS, "small", VALUE_ONLY),
+    },
+    {"read-1k": to_noop(OURS, "large"), "read-1k-jvm": to_noop(THEIRS, "large")},
+    {"read-1k-value": to_noop(OURS, "large", VALUE_ONLY), "read-1k-value-jvm": to_noop(THEIRS, "large", VALUE_ONLY)},
+    {"read-stream": stream_to_noop(OURS), "read-stream-jvm": stream_to_noop(THEIRS)},
+    {"write-100": written(OURS, 100), "write-100-jvm": written(THEIRS, 100)},
+    {"write-1k": written(OURS, 1000), "write-1k-jvm": written(THEIRS, 1000)},
+    {
+        "stream-keys": stream_written(OURS, AT_LEAST_ONCE, has_key=True),
+        "stream-keys-once": stream_written(OURS, EXACTLY_ONCE, has_key=True, is_placed=True),
+        "stream-keys-jvm": stream_written(THEIRS, {}, has_key=True),
+    },
+    {
+        "stream-values": stream_written(OURS, AT_LEAST_ONCE, has_key=False),
+        "stream-values-once": stream_written(OURS, EXACTLY_ONCE, has_key=False),
+    },
+    {"floor-source": floor(OURS, "noop"), "floor-source-jvm": floor(THEIRS, "noop")},
+    {
+        "floor": floor(OURS, OURS, AT_LEAST_ONCE),
+        "floor-once": floor(OURS, OURS, EXACTLY_ONCE),
+        "floor-jvm": floor(THEIRS, THEIRS),
+    },
+)
+
+JVM = "Spark's own"
+SELF = "ours, at least once"
+
+
+def _floor_line(title: str, left: str, right: str) -> Comparison:
+    return Comparison(title, left, right, JVM, "ms", Better.LOWER)
+
+
+COMPARISONS: tuple[Comparison, ...] = (
+    Comparison("read 100 B values, all columns", "read-100", "read-100-jvm", JVM, aim=times(5)),
+    Comparison("read 100 B values, count", "read-100-count", "read-100-count-jvm", JVM, aim=times(5)),
+    Comparison("read 100 B values, values alone", "read-100-value", "read-100-value-jvm", JVM, aim=times(5)),
+    Comparison("read 1 KB values, all columns", "read-1k", "read-1k-jvm", JVM, aim=times(5)),
+    Comparison("read 1 KB values, values alone", "read-1k-value", "read-1k-value-jvm", JVM, aim=times(5)),
+    Comparison("read 100 B values as a stream", "read-stream", "read-stream-jvm", JVM, aim=times(5)),
+    Comparison("read segment files, 100 B values", "read-files", "read-100", "ours, from the broker"),
+    Comparison("write 100 B values", "write-100", "write-100-jvm", JVM, aim=times(3)),
+    Comparison("write 1 KB values", "write-1k", "write-1k-jvm", JVM, aim=times(3)),
+    Comparison("write a stream with keys, at least once", "stream-keys", "stream-keys-jvm", JVM, aim=times(3)),
+    Comparison("write a stream with keys, exactly once (place_rows)", "stream-keys-once", "stream-keys-jvm", JVM),
+    Comparison(
+        "write a stream with keys, exactly once (place_rows)", "stream-keys-once", "stream-keys", SELF, aim=times(0.7)
+    ),
+    Comparison(
+        "write a stream without keys, exactly once", "stream-values-once", "stream-values", SELF, aim=times(0.7)
+    ),
+    _floor_line("a micro-batch of one row, p50: source", "floor-source", "floor-source-jvm"),
+    _floor_line("a micro-batch of one row, p50: source and sink, at least once", "floor", "floor-jvm"),
+    _floor_line("a micro-batch of one row, p50: source and sink, exactly once", "floor-once", "floor-jvm"),
+)
