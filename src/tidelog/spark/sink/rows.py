@@ -4,6 +4,7 @@ The columns are those of Spark's own connector, found by their exact names; othe
 runs on the driver when a write is planned, the rest in tasks, on whole columns.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -21,10 +22,13 @@ from pyspark.sql.types import (
 from tidelog.client.aio.producer.partitioners import own_partitioner
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.arrow.columns import binary_column
-from tidelog.client.arrow.encoding import Piece, compiled_encoding, plain_encoding
+from tidelog.client.arrow.encoding import Encoding, Piece, compiled_encoding, plain_encoding
 from tidelog.spark.options import OptionError
 from tidelog.spark.sink.errors import SinkError
 
+ROWS_FOR_KERNELS: Final = 2000
+
+_KERNELS: Final = "tidelog.records.kernels.arrow_encode_compiled"
 _UNBOUNDED: Final = 1 << 62
 _COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
 
@@ -75,6 +79,14 @@ def _fits(name: str, kind: DataType, rule: _Rule) -> bool:
     )
 
 
+def is_worth_kernels(row_count: int) -> bool:
+    """Whether rows are many enough to load the compiled kernels for, or these are loaded already.
+
+    Loading takes a worker more than a second, which a stream of small batches would wait for.
+    """
+    return row_count >= ROWS_FOR_KERNELS or _KERNELS in sys.modules
+
+
 def by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of each topic, in their order."""
     if topic is not None:
@@ -98,7 +110,9 @@ class Partitioner:
     """Chooses partitions as Kafka's producer does: the column `partition`, else murmur2 of the key, else `spread`."""
 
     def __init__(self, settings: ProducerSettings) -> None:
-        self._encoding = compiled_encoding(settings) or plain_encoding(settings)
+        self._settings = settings
+        self._plain = plain_encoding(settings)
+        self._compiled: Encoding | None = None
         self._own = own_partitioner(settings.partitioner_class)
 
     def choose(
@@ -116,8 +130,14 @@ class Partitioner:
         if self._own is not None:
             chosen = self._asked(piece, topic, partition_count)
         else:
-            chosen, _ = self._encoding.choose(piece, partition_count, spread % partition_count, sticky_bytes)
+            encoding = self._encoding(rows.num_rows)
+            chosen, _ = encoding.choose(piece, partition_count, spread % partition_count, sticky_bytes)
         return chosen if given is None else pc.coalesce(given, chosen)
+
+    def _encoding(self, row_count: int) -> Encoding:
+        if self._compiled is None and is_worth_kernels(row_count):
+            self._compiled = compiled_encoding(self._settings)
+        return self._compiled or self._plain
 
     def _given(self, rows: pa.RecordBatch, topic: str, partition_count: int) -> pa.Array | None:
         if "partition" not in rows.schema.names:

@@ -5,15 +5,16 @@ The same class writes the rows of `delivery=small` on the driver. It knows nothi
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from tidelog.client.arrow.columns import binary_column
-from tidelog.client.producer import Producer
+from tidelog.client.producer import BlockingDelivery, Producer
 from tidelog.client.types import TopicPartition
-from tidelog.spark.sink.rows import Partitioner, by_topic
+from tidelog.spark.sink.rows import Partitioner, by_topic, is_worth_kernels
 from tidelog.spark.sink.settings import SinkSettings
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class RowWriter:
         self._sticky = {} if claim is not None else {"sticky_bytes": kafka.batch_size}
         self._claim = claim
         self._written: Counter[TopicPartition] = Counter()
-        self._deliveries: list[BlockingTableDelivery] = []
+        self._deliveries: list[BlockingTableDelivery | BlockingDelivery] = []
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[tuple[TopicPartition, int], ...]:
         """Write all rows and return when all are stored; by partition, how many."""
@@ -88,6 +89,9 @@ class RowWriter:
             _with(named, rows), topic, partition_count, spread=self._spread, **self._sticky
         )
         self._note(topic, partitions)
+        if not is_worth_kernels(rows.num_rows):
+            self._send_rows(topic, named, partitions)
+            return
         sent = pa.RecordBatch.from_arrays([*named.values(), partitions], [*named, "partition"])
         self._deliveries.append(
             self._producer.send_arrow(
@@ -99,6 +103,14 @@ class RowWriter:
                 partition="partition",
             )
         )
+
+    def _send_rows(self, topic: str, named: dict[str, pa.Array], partitions: pa.Array) -> None:
+        """A few rows, one by one."""
+        columns = [named[name].to_pylist() if name in named else repeat(None) for name in ("value", "key", "headers")]
+        send, add = self._producer.send, self._deliveries.append
+        for partition, value, key, headers in zip(partitions.to_pylist(), *columns, strict=False):
+            pairs = None if headers is None else [(pair["key"], pair["value"]) for pair in headers]
+            add(send(topic, value, key, partition=partition, headers=pairs))
 
     def _note(self, topic: str, partitions: pa.Array) -> None:
         counts = np.bincount(partitions.to_numpy())
