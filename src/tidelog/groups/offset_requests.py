@@ -54,6 +54,8 @@ class Committer(NamedTuple):
     generation: int = NO_GENERATION
     member_id: str = ""
     instance_id: str | None = None
+    knows_epochs: bool = True
+    """Members of the newer protocol have to commit with OffsetCommit 9 or later."""
 
 
 class PartitionOffset(NamedTuple):
@@ -69,7 +71,7 @@ Codes = dict[tuple[str, int], ErrorCode]
 
 def check_committer(group: Group | None, committer: Committer, is_transactional: bool) -> None:
     """Raise unless these may commit offsets of the group."""
-    generation, member_id, instance_id = committer
+    generation, member_id, instance_id, knows_epochs = committer
     if group is None:
         if generation < 0:
             return
@@ -78,6 +80,10 @@ def check_committer(group: Group | None, committer: Committer, is_transactional:
     if generation < 0 and group.is_empty:
         return
     if group.consumer is not None:
+        if not knows_epochs and group.consumer.member(member_id).classic is None:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, "members of the newer protocol commit with version 9 or later"
+            )
         check_consumer_epoch(group.consumer, committer)
         return
     if generation >= 0 or member_id or instance_id is not None:

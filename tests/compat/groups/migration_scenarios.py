@@ -88,6 +88,7 @@ def a_consumer_joins_a_classic_group_and_leaves_it(connect: Connect, transcript:
     note("commit", wire.ask(commit_request(group, member, again.generation_id), 8))
     note("commit, old generation", wire.ask(commit_request(group, member, generation), 8))
     note("commit, consumer", wire.ask(commit_request(group, consumer.member_id, consumer.member_epoch), 9))
+    note("commit, old version", wire.ask(commit_request(group, consumer.member_id, consumer.member_epoch), 8))
     note("commit, old epoch", wire.ask(commit_request(group, consumer.member_id, 1), 9))
     note("fetch", wire.ask(fetch_request(group, 9), 9))
     note("leaves", wire.ask(consumer_request(group, consumer.member_id, LEAVES), 0))

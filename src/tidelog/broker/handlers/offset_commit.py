@@ -5,7 +5,7 @@ Version 0, which wrote to ZooKeeper, is kept here like the others: as a commit f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.groups import Codes, Committer
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -19,11 +19,18 @@ from tidelog.wire.messages.offset_commit import (
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
+_EPOCHS_FROM: Final = 9
+
 
 def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
     """Ask the group's coordinator; topics that do not exist are refused one by one."""
     find_topic = context.node.image.topic
-    committer = Committer(request.generation_id_or_member_epoch, request.member_id, request.group_instance_id)
+    committer = Committer(
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        knows_epochs=context.api_version >= _EPOCHS_FROM,
+    )
 
     def shape(outcome: Codes | ApiError) -> OffsetCommitResponse:
         codes: Codes = {} if isinstance(outcome, ApiError) else outcome
