@@ -89,7 +89,7 @@ class ExactlyOnce:
         def claim(partitions: set[TopicPartition]) -> None:
             # Two tasks at the same time are found out by the driver. This finds an earlier attempt that Spark does not
             # count as one, because it belonged to an earlier attempt of the stage.
-            taken = sorted(party.coordinator.partitions() & partitions)
+            taken = sorted(party.coordinator.partitions(handle) & partitions)
             if taken:
                 raise partition_taken(*taken[0], "another task, or by an earlier attempt of this one")
             party.coordinator.add(handle, partitions)
@@ -114,7 +114,9 @@ class ExactlyOnce:
         party = Party(self._settings, transaction)
         with party.explaining():
             parts = check_parts(messages, batch_id)
-            party.end(parts[0].task, has_rows=any(part.partitions for part in parts))
+            written = {where for part in parts for where, _ in part.partitions}
+            party.check_open(written)
+            party.end(parts[0].task, has_rows=bool(written))
 
     def abort(self, messages: Messages) -> None:
         """Undo the transaction. The error that led here is the one to be seen, so nothing is raised."""

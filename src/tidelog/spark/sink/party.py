@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from tidelog.client.errors import ClientError
+from tidelog.client.types import TopicPartition
 from tidelog.spark.sink.clients import CLUSTERS, cluster_of
 from tidelog.spark.sink.errors import SinkError, explained
 from tidelog.spark.sink.memory import Memory, Remembered
@@ -60,6 +61,18 @@ class Party:
     def give_up(self) -> None:
         """Abort the transaction and bar those who still write in it."""
         self.coordinator.fence(self.transaction)
+
+    def check_open(self, written: set[TopicPartition]) -> None:
+        """Raise unless everything that tasks wrote is in the open transaction.
+
+        A task that fails aborts it. If Spark runs only that task again, the rows of all others are gone.
+        """
+        missing = written - self.coordinator.partitions(self.transaction.handle) if written else None
+        if missing:
+            raise SinkError(
+                f"the transaction of this batch was aborted while tasks wrote in it: {min(missing)} and others are not "
+                "in it any more. The batch is written anew when the query is started again"
+            )
 
     def is_committed(self, task: TaskFacts) -> bool:
         """Whether the batch of `task` was committed before."""

@@ -69,23 +69,23 @@ class Coordinator:
     def fence(self, transaction: OpenTransaction) -> None:
         """Abort `transaction` and bar everybody who still writes in it. A later one of the same id is left alone.
 
-        EndTxn would not do: a task that is still at work could begin another transaction in the same epoch.
+        EndTxn aborts only in the epoch it names; but then a task that is still at work could begin anew in that epoch,
+        so the epoch is raised. InitProducerId alone would not do: it aborts whatever is open, a successor's as well.
         """
         handle = transaction.handle
+        try:
+            self.end(handle, is_commit=False)
+        except ApiError as error:
+            # Nothing was added yet, or it has ended already. Any other answer says that it is not ours any more.
+            if error.code is not ErrorCode.INVALID_TXN_STATE:
+                return
+        self._patiently(
+            lambda: self._init_producer_id(transaction.timeout_ms, handle.producer_id, handle.producer_epoch)
+        )
 
-        def attempt() -> None:
-            try:
-                self._init_producer_id(transaction.timeout_ms, handle.producer_id, handle.producer_epoch)
-            except ApiError as error:
-                # It is being aborted; or somebody else has the id already, and has aborted it.
-                if error.code.retriable and error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
-                    raise
-
-        self._patiently(attempt)
-
-    def partitions(self) -> set[TopicPartition]:
-        """The partitions in the open transaction."""
-        return self._patiently(self._describe)
+    def partitions(self, handle: TransactionHandle) -> set[TopicPartition]:
+        """The partitions in the open transaction. Raises ApiError if it is not the one of `handle` any more."""
+        return self._patiently(lambda: self._describe(handle))
 
     def add(self, handle: TransactionHandle, partitions: Collection[TopicPartition]) -> None:
         """Bring partitions into the transaction, before anything is written to them."""
@@ -108,10 +108,12 @@ class Coordinator:
         self._check("InitProducerId", reply.error_code)
         return reply.producer_id, reply.producer_epoch
 
-    def _describe(self) -> set[TopicPartition]:
+    def _describe(self, handle: TransactionHandle) -> set[TopicPartition]:
         request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
         (state,) = self._cluster.on_node(self._coordinator(), request, DescribeTransactionsResponse).transaction_states
         self._check("DescribeTransactions", state.error_code)
+        if (state.producer_id, state.producer_epoch) != (handle.producer_id, handle.producer_epoch):
+            self._check("DescribeTransactions", ErrorCode.PRODUCER_FENCED)
         return {TopicPartition(each.topic, partition) for each in state.topics for partition in each.partitions}
 
     def _add(self, handle: TransactionHandle, partitions: Collection[TopicPartition]) -> None:
