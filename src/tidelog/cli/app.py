@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "config": "tidelog.cli.config",
     "log": "tidelog.cli.log",
     "perf": "tidelog.cli.perf",
+    "pipeline": "tidelog.cli.pipeline",
     "demo": "tidelog.cli.demo",
 }
 

@@ -20,6 +20,8 @@ HEADERS_TYPE: Final = "array<struct<key: string, value: binary>>"
 OUTPUT_COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
 VERDICT: Final = "_verdict"
 SEQUENCE: Final = "_sequence"
+_ATTEMPTS: Final = "_attempts"
+_RUNG: Final = "_rung"
 
 
 def restore(rows: "DataFrame", ladder: "Ladder", *, show_headers: bool) -> "DataFrame":
@@ -88,22 +90,22 @@ def route(rows: "DataFrame", ladder: "Ladder", pipeline: str) -> "DataFrame":
 
     Where order is kept, `_verdict` and `_sequence` say more: a row that is well may have to wait behind another.
     """
-    keeps_order = VERDICT in rows.columns
-    leaves = F.col(VERDICT) != "emit" if keeps_order else F.col(ERROR).isNotNull()
-    leaves = F.coalesce(leaves, F.lit(False))
-    parks = F.col(VERDICT) == "park" if keeps_order else F.lit(False)
-    attempts = F.col(f"{RECORD}.attempts") + F.when(parks, 0).otherwise(1)
-    rung = _rung(ladder, attempts)
-    parked = F.lit(ladder.parked_topic)
-    target = F.when(parks, parked).otherwise(rung["topic"])
-    delay_ms = F.when(~parks, rung["delay_ms"])
-    trail = _trail(pipeline, attempts, delay_ms, F.col(SEQUENCE) if keeps_order else F.lit(None).cast("long"))
+    # In stages, so that no expression is written out more than once in the code that Spark makes of them.
+    if VERDICT not in rows.columns:
+        alone = F.when(F.col(ERROR).isNotNull(), "retry").otherwise("emit")
+        rows = rows.withColumns({VERDICT: alone, SEQUENCE: F.lit(None).cast("long")})
+    parks = F.col(VERDICT) == "park"
+    leaves = F.col(VERDICT) != "emit"
+    rows = rows.withColumn(_ATTEMPTS, F.col(f"{RECORD}.attempts") + F.when(parks, 0).otherwise(1))
+    parked = F.struct(F.lit(ladder.parked_topic).alias("topic"), F.lit(None).cast("long").alias("delay_ms"))
+    rows = rows.withColumn(_RUNG, F.when(parks, parked).otherwise(_rung(ladder, F.col(_ATTEMPTS))))
     record_headers = F.coalesce(F.col(f"{RECORD}.headers"), F.array().cast(HEADERS_TYPE))
+    trail = _trail(pipeline, F.col(_ATTEMPTS), F.col(f"{_RUNG}.delay_ms"), F.col(SEQUENCE))
     routed = {
         "key": F.when(leaves, F.col(f"{RECORD}.key")).otherwise(F.col("key")),
         "value": F.when(leaves, F.col(f"{RECORD}.value")).otherwise(F.col("value")),
         "headers": F.when(leaves, F.concat(record_headers, trail)).otherwise(F.col("headers")),
-        "topic": F.when(leaves, target).otherwise(F.col("topic")),
+        "topic": F.when(leaves, F.col(f"{_RUNG}.topic")).otherwise(F.col("topic")),
         "partition": F.when(~leaves, F.col("partition")),
     }
     # One select, so that no expression sees a column another has replaced.

@@ -5,16 +5,19 @@
 can fail, and order by key.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.chain import Applied, run_steps
 from tidelog.spark.pipeline.columns import OUTPUT_COLUMNS, VERDICT, output_rows, route
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError
+from tidelog.spark.pipeline.failures import in_a_sentence
+from tidelog.spark.pipeline.gate import Gate
 from tidelog.spark.pipeline.guarded import ERROR_TYPE
-from tidelog.spark.pipeline.ladder_source import Gate
 from tidelog.spark.pipeline.ordering import Verdict
 from tidelog.spark.pipeline.routing import Ladder
 from tidelog.spark.pipeline.settling import PLACE, OrderKeeper
@@ -23,7 +26,23 @@ from tidelog.spark.pipeline.steps import ERROR, RECORD
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+LOG: Final = logging.getLogger("tidelog.pipeline")
+
 WriteRows = Callable[["DataFrame", int], None]
+
+
+class BatchFailed(Exception):  # noqa: N818 - reads as what it says
+    """Why a micro-batch could not be done."""
+
+
+@contextmanager
+def short_errors() -> Iterator[None]:
+    """Spark takes what `foreachBatch` raises apart with a regular expression that overflows on long texts."""
+    try:
+        yield
+    except Exception as error:
+        LOG.error("a batch failed", exc_info=error)
+        raise BatchFailed(in_a_sentence(error)) from None
 
 
 class BatchEngine:
@@ -48,7 +67,11 @@ class BatchEngine:
         self._gate = gate
 
     def process(self, batch: "DataFrame", batch_id: int) -> None:
-        """One micro-batch, to the end."""
+        """One micro-batch, to the end. Raises BatchFailed with a sentence."""
+        with short_errors():
+            self._process(batch, batch_id)
+
+    def _process(self, batch: "DataFrame", batch_id: int) -> None:
         held: list[DataFrame] = []
 
         def materialize(rows: "DataFrame") -> "DataFrame":
@@ -73,7 +96,8 @@ class BatchEngine:
         decided, changed = order.decide(evaluated)
         goes_out = F.col(VERDICT) == Verdict.EMIT.value
         # Several rows may have come of one record; it waits once.
-        waiting = decided.where(~goes_out).dropDuplicates([f"{RECORD}.{name}" for name in PLACE])
+        placed = decided.where(~goes_out).withColumns({name: F.col(f"{RECORD}.{name}") for name in PLACE})
+        waiting = placed.dropDuplicates(list(PLACE)).drop(*PLACE)
         routed = route(decided.where(goes_out).unionByName(waiting), self._ladder, self._pipeline.name)
         age = F.struct(
             F.col(f"{RECORD}.sequence").isNull(),

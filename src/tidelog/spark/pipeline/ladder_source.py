@@ -7,17 +7,17 @@ the topic is open.
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import StructType
 
 from tidelog.spark.data_source import TidelogDataSource
+from tidelog.spark.pipeline.gate import Gate
 from tidelog.spark.pipeline.held_back import HeldBackView
+from tidelog.spark.pipeline.source_options import DELAYS, GATE, PARKED
 from tidelog.spark.source.record_sizes import sample_bytes_per_offset
 from tidelog.spark.source.stream_plan import StreamPlan
 from tidelog.spark.source.stream_reader import StreamReader
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from tidelog.spark.source.stream_reader import _Driver
 
 FORMAT: Final = "tidelog-ladder"
-DELAYS: Final = "ladderDelays"
-PARKED: Final = "ladderParked"
-GATE: Final = "ladderGate"
 
 
 class LadderSource(TidelogDataSource):
@@ -64,41 +61,6 @@ class LadderReader(StreamReader):
                 self._settings, held_back, lambda starts: sample_bytes_per_offset(view.cluster, starts)
             )
         return driver
-
-
-class Gate:
-    """Whether the parked topic has a row whose turn it is: told by the driver, asked by the reader beside it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    @property
-    def path(self) -> Path:
-        """The file that tells."""
-        return self._path
-
-    def is_open(self) -> bool:
-        """Open, unless the driver has said otherwise."""
-        try:
-            return self._path.read_bytes() != b"closed"
-        except OSError:
-            return True
-
-    def put(self, *, is_open: bool) -> None:
-        """Say so. Written aside and renamed, so that the reader never sees half a word."""
-        draft = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        draft.write_bytes(b"open" if is_open else b"closed")
-        draft.replace(self._path)
-
-    def remove(self) -> None:
-        """Nobody reads any more."""
-        self._path.unlink(missing_ok=True)
-
-
-def gate_for(checkpoint: str) -> Gate:
-    """The gate of the query with this checkpoint."""
-    name = sha256(os.path.abspath(checkpoint).encode()).hexdigest()[:16]
-    return Gate(Path(tempfile.gettempdir()) / f"tidelog-gate-{os.getuid()}-{name}")
 
 
 def _wall_ms() -> int:

@@ -12,7 +12,7 @@ from types import ModuleType
 
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError
 
-_MODULE_PREFIX = "tidelog_pipeline_"
+MODULE_PREFIX = "tidelog_pipeline_"
 
 
 def load_pipeline(spec: str) -> Pipeline:
@@ -50,7 +50,7 @@ def load_module(path: Path) -> ModuleType:
     """The file as a module."""
     if not path.is_file():
         raise PipelineError(f"{path}: no such file")
-    name = _MODULE_PREFIX + "".join(letter if letter.isalnum() else "_" for letter in path.stem)
+    name = MODULE_PREFIX + "".join(letter if letter.isalnum() else "_" for letter in path.stem)
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise PipelineError(f"{path} is no Python file: its name must end in .py")

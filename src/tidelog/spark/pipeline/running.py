@@ -10,6 +10,8 @@ Four shapes, from the definition:
 
 import os
 import signal
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from tidelog.spark.pipeline.checks import check
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.durations import milliseconds
 from tidelog.spark.pipeline.endpoints import Topic
+from tidelog.spark.pipeline.loading import MODULE_PREFIX
 from tidelog.spark.pipeline.routing import Ladder, ladder_of
 from tidelog.spark.session import spark_session
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 WATCH_S: Final = 0.2
+POLL_S: Final = 0.02
+PATIENCE_S: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -56,9 +61,15 @@ class Running:
         self._raise_failure()
         return asked_to_stop.is_set()
 
-    def stop(self) -> None:
-        """Stop what still runs; the batch in progress is finished first where that takes no longer than a while."""
+    def stop(self, patience_s: float = PATIENCE_S) -> None:
+        """Stop what still runs, between two batches if one ends within `patience_s`."""
+        deadline = time.monotonic() + patience_s
         for query in self.queries:
+            batch_id = _last_batch(query)
+            while query.isActive and time.monotonic() < deadline:
+                if not query.status["isTriggerActive"] or _last_batch(query) != batch_id:
+                    break
+                time.sleep(POLL_S)
             if query.isActive:
                 query.stop()
 
@@ -67,6 +78,11 @@ class Running:
             failure = query.exception()
             if failure is not None:
                 raise failure
+
+
+def _last_batch(query: "StreamingQuery") -> object:
+    progress = query.lastProgress
+    return None if progress is None else progress["batchId"]
 
 
 def run_pipeline(pipeline: Pipeline, *, once: bool = False, bootstrap_servers: str | None = None) -> None:
@@ -96,7 +112,17 @@ def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool
     problems = [problem for problem in check(pipeline) if not problem.is_warning]
     if problems:
         raise PipelineError(f"pipeline {pipeline.name!r}: " + "; ".join(map(str, problems)))
+    _send_files_along()
     return Running(pipeline, [_begin(each, pipeline, once) for each in _writers(pipeline, spark, servers)])
+
+
+def _send_files_along() -> None:
+    """Executors cannot import a pipeline's file by name: its functions travel to them whole."""
+    from pyspark import cloudpickle
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith(MODULE_PREFIX):
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _begin(writer: "tuple[str, str, DataStreamWriter]", pipeline: Pipeline, once: bool) -> "StreamingQuery":
@@ -177,7 +203,7 @@ def _refuse_to_materialize(rows: "DataFrame") -> "DataFrame":
 def _order_keeper(ladder: Ladder, servers: str, checkpoint: str) -> Any:
     if not ladder.keeps_order or ladder.keys_topic is None:
         return None, None
-    from tidelog.spark.pipeline.ladder_source import gate_for
+    from tidelog.spark.pipeline.gate import gate_for
     from tidelog.spark.pipeline.own_topics import read_keys
     from tidelog.spark.pipeline.settling import OrderKeeper
 

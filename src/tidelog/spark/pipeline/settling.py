@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.columns import SEQUENCE, VERDICT
@@ -23,8 +24,15 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("tidelog.pipeline")
 
 PLACE: Final = ("read_topic", "read_partition", "read_offset")
-_VERDICTS: Final = f"read_topic string, read_partition int, read_offset long, {VERDICT} string, {SEQUENCE} long"
-_STATE: Final = "key binary, value binary"
+_VERDICTS: Final = pa.schema(
+    {
+        "read_topic": pa.string(),
+        "read_partition": pa.int32(),
+        "read_offset": pa.int64(),
+        VERDICT: pa.string(),
+        SEQUENCE: pa.int64(),
+    }
+)
 
 LoadKeys = Callable[[], tuple[dict[bytes, Waiting], list[str]]]
 
@@ -46,9 +54,9 @@ class OrderKeeper:
         settled, changes = settle(seen, keys)
         self._next = apply_changes(keys, changes)
         spark = rows.sparkSession
-        state = [(bytearray(key), None if each is None else bytearray(each.encode())) for key, each in changes.items()]
-        changed = spark.createDataFrame(state, _STATE) if state else None
-        return _with_verdicts(rows, settled), changed
+        values = [None if each is None else each.encode() for each in changes.values()]
+        changed = pa.table({"key": pa.array(changes, pa.binary()), "value": pa.array(values, pa.binary())})
+        return _with_verdicts(rows, settled), spark.createDataFrame(changed) if changes else None
 
     def committed(self) -> None:
         """The batch is in its topics.
@@ -84,7 +92,7 @@ class OrderKeeper:
         found = {bytes(row["key"]) for row in troubled.collect()} | keys.keys()
         if not found:
             return []
-        wanted = rows.sparkSession.createDataFrame([(bytearray(each),) for each in found], "key binary")
+        wanted = rows.sparkSession.createDataFrame(pa.table({"key": pa.array(found, pa.binary())}))
         facts = rows.select(
             key.alias("key"),
             *[F.col(f"{RECORD}.{name}").alias(name) for name in PLACE],
@@ -119,7 +127,8 @@ def _with_verdicts(rows: "DataFrame", settled: dict[tuple[str, int, int], Settle
     if not settled:
         return rows.withColumns({VERDICT: alone, SEQUENCE: F.lit(None).cast("long")})
     told = [(*place, each.verdict.value, each.sequence) for place, each in settled.items()]
-    verdicts = rows.sparkSession.createDataFrame(told, _VERDICTS)
+    columns = [pa.array(values, field.type) for values, field in zip(zip(*told, strict=True), _VERDICTS, strict=True)]
+    verdicts = rows.sparkSession.createDataFrame(pa.Table.from_arrays(columns, schema=_VERDICTS))
     placed = rows.withColumns({name: F.col(f"{RECORD}.{name}") for name in PLACE})
     joined = placed.join(F.broadcast(verdicts), list(PLACE), "left")
     return joined.withColumn(VERDICT, F.coalesce(F.col(VERDICT), alone)).drop(*PLACE)

@@ -15,7 +15,7 @@ from tidelog.spark.pipeline.chain import Materialize, run_steps
 from tidelog.spark.pipeline.columns import output_rows, route
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError
 from tidelog.spark.pipeline.endpoints import Delta, EachBatch, Topic
-from tidelog.spark.pipeline.engine import release
+from tidelog.spark.pipeline.engine import release, short_errors
 from tidelog.spark.pipeline.guarded import ERROR_TYPE
 from tidelog.spark.pipeline.routing import Ladder
 from tidelog.spark.pipeline.sinks import batch_function, routed_batches, topic_of
@@ -45,13 +45,14 @@ class StagedEngine:
         self._directory = os.path.join(checkpoint, "staged")
 
     def process(self, batch: "DataFrame", batch_id: int) -> None:
-        """One micro-batch, to the end."""
-        rows = self._staged(batch, batch_id)
-        well = rows.where(F.col(ERROR).isNull()).drop(ERROR, RECORD)
-        for sink in self._pipeline.sinks:
-            if isinstance(sink, Delta | EachBatch):
-                batch_function(sink, rows)(well, batch_id)
-        self._write_topics(self._for_topics(rows), batch_id)
+        """One micro-batch, to the end. Raises BatchFailed with a sentence."""
+        with short_errors():
+            rows = self._staged(batch, batch_id)
+            well = rows.where(F.col(ERROR).isNull()).drop(ERROR, RECORD)
+            for sink in self._pipeline.sinks:
+                if isinstance(sink, Delta | EachBatch):
+                    batch_function(sink, rows)(well, batch_id)
+            self._write_topics(self._for_topics(rows), batch_id)
 
     def _for_topics(self, rows: "DataFrame") -> "DataFrame":
         if self._topic in self._pipeline.sinks:

@@ -1,0 +1,54 @@
+"""The pipeline that a command's argument names, and the cluster it means."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.cli._errors import CommandError
+from tidelog.cli._options import connect
+from tidelog.client.cluster import ClusterClient
+from tidelog.config import parse_properties
+from tidelog.spark.pipeline.definition import Pipeline, PipelineError
+from tidelog.spark.pipeline.loading import load_pipeline
+
+PipelineFile = Annotated[
+    str,
+    typer.Argument(
+        help="A Python file with a pipeline; FILE:NAME if it has several.", metavar="FILE[:NAME]", show_default=False
+    ),
+]
+
+
+def open_pipeline(spec: str) -> Pipeline:
+    """The pipeline of a file. Raises CommandError with a sentence."""
+    with as_command_errors():
+        return load_pipeline(spec)
+
+
+@contextmanager
+def as_command_errors() -> Iterator[None]:
+    """What a pipeline refuses, as what a command refuses."""
+    try:
+        yield
+    except PipelineError as error:
+        raise CommandError(str(error)) from error
+
+
+def servers_of(pipeline: Pipeline, bootstrap_server: str | None, command_config: Path | None) -> str:
+    """Where the cluster is: the option or its variable, the file, the pipeline, this machine."""
+    if bootstrap_server is None and command_config is not None:
+        settings = parse_properties(command_config.read_text(encoding="utf-8"))
+        bootstrap_server = settings.get("bootstrap.servers")
+    return pipeline.servers(bootstrap_server)
+
+
+@contextmanager
+def cluster_of(
+    pipeline: Pipeline, bootstrap_server: str | None, command_config: Path | None
+) -> Iterator[ClusterClient]:
+    """A client of the pipeline's cluster."""
+    with connect(servers_of(pipeline, bootstrap_server, command_config), command_config) as cluster:
+        yield cluster

@@ -1,0 +1,159 @@
+"""How a running pipeline is shown: a live table on a terminal, a line per batch in a log, JSON lines for programs."""
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from tidelog.spark.source.progress import QueryProgress
+
+
+class View(Protocol):
+    """Somebody who watches a pipeline."""
+
+    def started(self, pipeline: str, facts: dict[str, str]) -> None:
+        """Its queries run."""
+
+    def progress(self, progress: "QueryProgress") -> None:
+        """A micro-batch is done."""
+
+    def tick(self) -> None:
+        """Some time has passed."""
+
+    def ended(self, outcome: str, message: str | None) -> None:
+        """It is over: `done`, `stopped` or `failed`."""
+
+
+class JsonView:
+    """An object a line on stdout."""
+
+    def started(self, pipeline: str, facts: dict[str, str]) -> None:
+        self._put({"event": "started", "pipeline": pipeline, **facts})
+
+    def progress(self, progress: "QueryProgress") -> None:
+        self._put({"event": "progress", **asdict(progress)})
+
+    def tick(self) -> None:
+        """Programs are told of events only."""
+
+    def ended(self, outcome: str, message: str | None) -> None:
+        self._put({"event": outcome, "message": message})
+
+    @staticmethod
+    def _put(value: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+
+class LineView:
+    """A line for each batch that had rows, on stderr."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._batches = 0
+        self._began = time.monotonic()
+
+    def started(self, pipeline: str, facts: dict[str, str]) -> None:
+        self._put(f"{pipeline}: running, " + ", ".join(f"{name} {value}" for name, value in facts.items()))
+
+    def progress(self, progress: "QueryProgress") -> None:
+        self._batches += 1
+        self._rows += progress.input_rows
+        if progress.input_rows:
+            self._put(f"{progress.name}: {line_of(progress)}")
+
+    def tick(self) -> None:
+        """A log is told of batches only."""
+
+    def ended(self, outcome: str, message: str | None) -> None:
+        elapsed_s = time.monotonic() - self._began
+        self._put(f"{outcome}: {self._rows:,} rows in {self._batches} batches, {elapsed_s:.1f} s")
+        if message is not None:
+            self._put(message)
+
+    @staticmethod
+    def _put(line: str) -> None:
+        sys.stderr.write(line + "\n")
+
+
+class LiveView:
+    """A table that changes in place, on the terminal of stderr."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._latest: dict[str, QueryProgress] = {}
+        self._totals: dict[str, int] = {}
+        self._title = ""
+        self._began = time.monotonic()
+        self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=False)
+
+    def started(self, pipeline: str, facts: dict[str, str]) -> None:
+        self._title = f"{pipeline}  " + "  ".join(f"[dim]{name}[/dim] {value}" for name, value in facts.items())
+        self._live.start()
+        self.tick()
+
+    def progress(self, progress: "QueryProgress") -> None:
+        self._latest[progress.name] = progress
+        self._totals[progress.name] = self._totals.get(progress.name, 0) + progress.input_rows
+
+    def tick(self) -> None:
+        self._live.update(self._table(), refresh=True)
+
+    def ended(self, outcome: str, message: str | None) -> None:
+        if self._live.is_started:
+            self.tick()
+            self._live.stop()
+        rows = sum(self._totals.values())
+        sys.stderr.write(f"{outcome}: {rows:,} rows, {time.monotonic() - self._began:.1f} s\n")
+        if message is not None:
+            sys.stderr.write(message + "\n")
+
+    def _table(self) -> "RenderableType":
+        from rich.table import Table
+
+        elapsed_s = int(time.monotonic() - self._began)
+        caption = f"{elapsed_s // 60}:{elapsed_s % 60:02d}  Ctrl-C stops between two batches"
+        table = Table(title=self._title, title_justify="left", caption=caption, caption_justify="left")
+        table.add_column("query")
+        for heading in ("batch", "rows", "in/s", "processed/s", "lag", "batch time", "state"):
+            table.add_column(heading, justify="right")
+        for name, progress in self._latest.items():
+            table.add_row(name, *cells_of(progress, self._totals[name]))
+        if not self._latest:
+            table.add_row("[dim]waiting for the first batch[/dim]", *[""] * 7)
+        return table
+
+
+def cells_of(progress: "QueryProgress", total_rows: int) -> list[str]:
+    """One query's row of the live table."""
+    return [
+        f"{progress.batch_id:,}",
+        f"{total_rows:,}",
+        f"{progress.input_rows_per_second:,.0f}",
+        f"{progress.processed_rows_per_second:,.0f}",
+        "-" if progress.lag_records is None else f"{progress.lag_records:,}",
+        f"{progress.batch_ms:,} ms",
+        _state(progress),
+    ]
+
+
+def line_of(progress: "QueryProgress") -> str:
+    """One batch in a line of a log."""
+    lag = "" if progress.lag_records is None else f", lag {progress.lag_records:,}"
+    state = f", state {_state(progress)}" if progress.state_rows else ""
+    return (
+        f"batch {progress.batch_id}: {progress.input_rows:,} rows in {progress.batch_ms:,} ms, "
+        f"{progress.input_rows_per_second:,.0f} in/s, {progress.processed_rows_per_second:,.0f} processed/s{lag}{state}"
+    )
+
+
+def _state(progress: "QueryProgress") -> str:
+    if not progress.state_rows:
+        return "-"
+    return f"{progress.state_rows:,} rows, {progress.state_bytes / 1e6:,.1f} MB"

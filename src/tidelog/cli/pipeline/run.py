@@ -1,0 +1,254 @@
+"""`tidelog pipeline run`."""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tidelog.cli._errors import CommandError, explain
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, parse_assignments
+from tidelog.cli.pipeline._files import PipelineFile, cluster_of, servers_of
+from tidelog.cli.pipeline._views import JsonView, LineView, LiveView, View
+from tidelog.spark.pipeline.checks import check
+from tidelog.spark.pipeline.cluster_checks import check_cluster
+from tidelog.spark.pipeline.definition import Pipeline, PipelineError
+from tidelog.spark.pipeline.failures import in_a_sentence
+from tidelog.spark.pipeline.loading import load_pipeline
+from tidelog.spark.pipeline.survey import survey
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXAMPLE: Final = "tidelog pipeline run orders.py --master 'local[4]'"
+
+FAILED: Final = 1
+INVALID: Final = 2
+INTERRUPTED: Final = 130
+_LOOK_EVERY_S: Final = 0.5
+
+
+def run(
+    file: PipelineFile,
+    once: Annotated[bool, typer.Option("--once", help="Stop when what is there now, and due, is done.")] = False,
+    continuous: Annotated[bool, typer.Option("--continuous", help="Run until stopped; this is the default.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Stop when nothing is left, rows that wait to be tried again included.")
+    ] = False,
+    master: Annotated[
+        str | None, typer.Option(help="Spark's master.", metavar="URL", show_default="SPARK_MASTER, else all cores")
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Where to remember what was read.", show_default="the pipeline's")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(help="A setting of Spark; may be repeated.", metavar="NAME=VALUE")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show Spark's own log and the whole of errors.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """Run a pipeline and watch it.
+
+    Stops between two batches on SIGINT and SIGTERM; a batch that is cut off all the same is done again, and its rows
+    are written once. Exit code 0: done, or stopped by SIGTERM; 1: the pipeline failed; 2: it is wrongly used or
+    defined; 130: stopped by SIGINT.
+    """
+    if once + continuous + drain > 1:
+        raise typer.BadParameter("choose one of --once, --continuous and --drain")
+    pipeline = _checked(file, checkpoint, conf or [], bootstrap_server, command_config)
+    view = _view(output)
+    servers = servers_of(pipeline, bootstrap_server, command_config)
+    with _log_file(verbose) as log:
+        try:
+            code = _run(pipeline, servers, master, view, once=once, drain=drain, log=log)
+        except Exception as error:
+            view.ended("failed", _why(error, log))
+            if verbose:
+                raise
+            raise typer.Exit(FAILED) from None
+        if log is not None:
+            log.unlink(missing_ok=True)
+    raise typer.Exit(code)
+
+
+def _why(error: Exception, log: Path | None) -> str:
+    known = explain(error)
+    sentence = str(error) if isinstance(error, PipelineError) else known or in_a_sentence(error)
+    more = f" (Spark's log: {log}; --verbose shows all)" if log is not None and known is None else ""
+    return f"tidelog: {sentence}{more}"
+
+
+def _checked(
+    file: str, checkpoint: str | None, conf: list[str], bootstrap_server: str | None, command_config: Path | None
+) -> Pipeline:
+    """The pipeline, if it can run. Mistakes are told one a line, and end the program with code 2."""
+    from dataclasses import replace
+
+    try:
+        pipeline = load_pipeline(file)
+    except PipelineError as error:
+        sys.stderr.write(f"tidelog: {error}\n")
+        raise typer.Exit(INVALID) from None
+    settings = {**pipeline.settings, **parse_assignments("--conf", conf)}
+    pipeline = replace(pipeline, settings=settings, checkpoint=checkpoint or pipeline.checkpoint)
+    problems = [problem for problem in check(pipeline) if not problem.is_warning]
+    if not problems:
+        with cluster_of(pipeline, bootstrap_server, command_config) as cluster:
+            found = check_cluster(pipeline, survey(pipeline, cluster, with_offsets=False))
+        problems = [problem for problem in found if not problem.is_warning]
+    for problem in problems:
+        sys.stderr.write(f"tidelog: {pipeline.name}: {problem}\n")
+    if problems:
+        raise typer.Exit(INVALID)
+    return pipeline
+
+
+def _view(output: Format) -> View:
+    if output is Format.JSON:
+        return JsonView()
+    return LiveView() if sys.stderr.isatty() else LineView()
+
+
+@contextmanager
+def _log_file(verbose: bool) -> Iterator[Path | None]:
+    """A file for what Spark says on stderr, so that the view is not torn apart; None when it may be."""
+    if verbose:
+        yield None
+        return
+    handle, name = tempfile.mkstemp(prefix="tidelog-pipeline-", suffix=".log")
+    os.close(handle)
+    yield Path(name)
+
+
+@contextmanager
+def _stderr_into(log: Path | None) -> Iterator[None]:
+    """Processes started meanwhile, Java and its children, write their stderr into `log`."""
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _session(pipeline: Pipeline, master: str | None, log: Path | None) -> "SparkSession":
+    try:
+        from tidelog.spark.session import spark_session
+    except ModuleNotFoundError as error:
+        raise CommandError(f"a pipeline needs {error.name}: pip install 'tidelog[spark-local]'") from None
+    quiet = {} if log is None else {"spark.log.level": "ERROR"}
+    try:
+        with _stderr_into(log):
+            return spark_session(pipeline.name, master=master, settings={**quiet, **pipeline.settings})
+    except ModuleNotFoundError as error:
+        raise CommandError(f"a pipeline needs {error.name}: pip install 'tidelog[spark-local]'") from None
+
+
+def _run(
+    pipeline: Pipeline, servers: str, master: str | None, view: View, *, once: bool, drain: bool, log: Path | None
+) -> int:
+    with _signals() as signals:
+        spark = _session(pipeline, master, log)
+        try:
+            from tidelog.spark.pipeline.running import start
+            from tidelog.spark.source.progress import ProgressListener
+
+            waiting: deque[Any] = deque()
+            spark.streams.addListener(ProgressListener(waiting.append))
+            running = start(pipeline, spark, servers=servers, once=once)
+            facts = {
+                "master": str(spark.sparkContext.master),
+                "cluster": servers,
+                "checkpoint": pipeline.checkpoint_path,
+            }
+            view.started(pipeline.name, facts)
+            was_asked = running.wait(
+                signals.asked, _tick(view, waiting, _drained(pipeline, servers) if drain else None)
+            )
+            _show(view, waiting)
+            view.ended("stopped" if was_asked else "done", None)
+        finally:
+            spark.stop()
+        return INTERRUPTED if signals.was_interrupted else 0
+
+
+class _Signals:
+    """What SIGINT and SIGTERM ask for. The second SIGINT is not patient."""
+
+    def __init__(self) -> None:
+        from threading import Event
+
+        self.asked = Event()
+        self.was_interrupted = False
+
+    def take(self, number: int, frame: object) -> None:
+        del frame
+        if number == signal.SIGINT:
+            if self.was_interrupted:
+                raise KeyboardInterrupt
+            self.was_interrupted = True
+        self.asked.set()
+
+
+@contextmanager
+def _signals() -> Iterator[_Signals]:
+    signals = _Signals()
+    kept = {each: signal.signal(each, signals.take) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield signals
+    finally:
+        for each, handler in kept.items():
+            signal.signal(each, handler)
+
+
+def _tick(view: View, waiting: "deque[Any]", is_drained: Callable[[], bool] | None) -> Callable[[], bool]:
+    def tick() -> bool:
+        _show(view, waiting)
+        view.tick()
+        return is_drained is not None and is_drained()
+
+    return tick
+
+
+def _show(view: View, waiting: "deque[Any]") -> None:
+    while waiting:
+        view.progress(waiting.popleft())
+
+
+def _drained(pipeline: Pipeline, servers: str) -> Callable[[], bool]:
+    """Whether the last batch that is done ends where the topics end; asked now and then."""
+    from tidelog.client.cluster import ClusterClient
+    from tidelog.spark.pipeline.checkpoints import is_local, read_position
+    from tidelog.spark.pipeline.plan import make_plan
+
+    if not is_local(pipeline.checkpoint_path):
+        raise PipelineError(f"--drain needs a checkpoint on this machine, not {pipeline.checkpoint_path}")
+    look_at = time.monotonic()
+
+    def is_drained() -> bool:
+        nonlocal look_at
+        if time.monotonic() < look_at:
+            return False
+        look_at = time.monotonic() + _LOOK_EVERY_S
+        position = read_position(pipeline.checkpoint_path)
+        if position is None:
+            return False
+        with ClusterClient(servers) as cluster:
+            return make_plan(pipeline, survey(pipeline, cluster), position).lag == 0
+
+    return is_drained

@@ -1,0 +1,79 @@
+"""What a query's checkpoint says it has read, from its files: a batch's offsets, and whether the batch is done.
+
+Only local directories are looked into; for others, `plan` says so. Spark's files are a line with the version, a line of
+settings, then a line of JSON for each source.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+Offsets = dict[str, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a query has come: the last batch that is done, and where it ended in each partition."""
+
+    query_id: str | None
+    batch_id: int
+    offsets: Offsets
+
+
+def is_local(path: str) -> bool:
+    """Whether a checkpoint is in a directory of this machine."""
+    return "://" not in path or path.startswith("file://")
+
+
+def read_position(path: str) -> Position | None:
+    """The position of the query with this checkpoint; None if it has finished no batch or cannot be read from here."""
+    if not is_local(path):
+        return None
+    root = Path(path.removeprefix("file://"))
+    done = _numbers(root / "commits")
+    batch_id = max(done & _numbers(root / "offsets"), default=None)
+    if batch_id is None:
+        return None
+    return Position(_query_id(root / "metadata"), batch_id, parse_offsets(_text(root / "offsets" / str(batch_id))))
+
+
+def parse_offsets(text: str) -> Offsets:
+    """The offsets in a file of the offsets' log, over all sources. What is no offset of a topic is passed over."""
+    found: Offsets = {}
+    for line in text.splitlines()[2:]:
+        try:
+            shown = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(shown, dict):
+            continue
+        for topic, partitions in shown.items():
+            if isinstance(partitions, dict) and not topic.startswith("$"):
+                found.setdefault(topic, {}).update(_of_topic(partitions))
+    return found
+
+
+def _of_topic(partitions: dict[str, object]) -> dict[int, int]:
+    return {
+        int(name): offset
+        for name, offset in partitions.items()
+        if name.isascii() and name.isdigit() and isinstance(offset, int) and not isinstance(offset, bool)
+    }
+
+
+def _numbers(directory: Path) -> set[int]:
+    if not directory.is_dir():
+        return set()
+    return {int(each.name) for each in directory.iterdir() if each.name.isascii() and each.name.isdigit()}
+
+
+def _query_id(path: Path) -> str | None:
+    try:
+        found = json.loads(_text(path)).get("id")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,47 @@
+"""Why a query failed, in a sentence: Spark's message without the two hundred lines around it. Pure."""
+
+import re
+from typing import Final
+
+_TERMINATED: Final = re.compile(r"terminated with exception: ", re.ASCII)
+_CLASS: Final = re.compile(r"^(?:[\w$]+\.)+([\w$]*(?:Error|Exception|Failed|Missing|Interrupt)[\w$]*): ?", re.ASCII)
+_PYTHON_END: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): (.+)$", re.ASCII)
+_USER_ERROR: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_CHARACTERS_MAX: Final = 600
+
+
+def in_a_sentence(error: BaseException | str) -> str:
+    """The part of an error's text that says what went wrong."""
+    text = str(error)
+    raised = _USER_ERROR.search(text)
+    if raised is not None:
+        return _short(raised[1])
+    python = _python_error(text)
+    if python is not None:
+        return _short(python)
+    found = _TERMINATED.split(text, maxsplit=1)[-1].strip()
+    first = next((line for line in found.splitlines() if line.strip()), type(error).__name__)
+    return _short(_CLASS.sub(r"\1: ", first))
+
+
+def _python_error(text: str) -> str | None:
+    """The last line of the last Python traceback in a text."""
+    at = text.rfind("Traceback (most recent call last):")
+    if at < 0:
+        return None
+    found = None
+    for line in text[at:].splitlines()[1:]:
+        if line.startswith((" ", "\t")) or not line.strip():
+            if found is not None:
+                break
+            continue
+        match = _PYTHON_END.match(line)
+        if match is not None:
+            found = f"{match[1]}: {match[2]}"
+            break
+    return found
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _CHARACTERS_MAX else text[: _CHARACTERS_MAX - 1] + "…"

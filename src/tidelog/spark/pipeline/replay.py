@@ -1,0 +1,145 @@
+"""Dead letters sent back to where they came from, or to a topic of one's choice. No Spark.
+
+Letters are read from where the last replay stopped (a group's committed offsets) and sent in transactions that also
+commit how far they came, so that a replay that dies is taken up where its last transaction ended and no letter is sent
+twice. Letters that a filter leaves out are put at the end of their topic in the same transaction: they stay dead, and
+the next replay sees them again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.client.admin import Admin
+from tidelog.client.aio.admin.types import EARLIEST
+from tidelog.client.cluster import ClusterClient
+from tidelog.client.offsets import LATEST, list_offsets
+from tidelog.client.producer import Producer
+from tidelog.client.reader import Fetched, RecordReader
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.spark.pipeline.dead_letters import DeadLetter, Filter, is_meant, read_letter
+from tidelog.spark.pipeline.definition import PipelineError
+
+LETTERS_PER_TRANSACTION: Final = 5_000
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What a replay did."""
+
+    sent: dict[str, int]
+    kept: int = 0
+    without_origin: int = 0
+
+    @property
+    def total(self) -> int:
+        """Letters sent back."""
+        return sum(self.sent.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What is asked for."""
+
+    servers: str
+    dead_letters: str
+    to: str | None = None
+    filters: Sequence[Filter] = ()
+    from_beginning: bool = False
+
+    @property
+    def group_id(self) -> str:
+        """Whose committed offsets say how far dead letters have been replayed."""
+        return f"tidelog-replay-{self.dead_letters}"
+
+    def spans(self) -> dict[int, tuple[int, int]]:
+        """From where to where each partition would be read now; empty ones are left out."""
+        with ClusterClient(self.servers) as cluster:
+            partitions = cluster.partitions(self.dead_letters)
+            ends = list_offsets(cluster, self.dead_letters, dict.fromkeys(partitions, LATEST), read_committed=True)
+            first = list_offsets(cluster, self.dead_letters, dict.fromkeys(partitions, EARLIEST))
+        committed = {} if self.from_beginning else self._committed()
+        starts = {each: max(first[each].offset, committed.get(each, 0)) for each in partitions}
+        return {each: (starts[each], ends[each].offset) for each in partitions if starts[each] < ends[each].offset}
+
+    def look(self, spans: dict[int, tuple[int, int]], advance: Callable[[int], object]) -> Replayed:
+        """What `send` would do, without doing it."""
+        done = Replayed({})
+        for fetched, letter in self._letters(spans):
+            self._target(letter, done)
+            del fetched
+            advance(1)
+        return done
+
+    def send(self, spans: dict[int, tuple[int, int]], advance: Callable[[int], object]) -> Replayed:
+        """Send letters back. Raises what the cluster refuses; what was committed by then stays sent."""
+        done = Replayed({})
+        settings = {"bootstrap.servers": self.servers, "transactional.id": self.group_id, "enable.idempotence": "true"}
+        with Producer(settings) as producer:
+            producer.init_transactions()
+            # The former holder of the id may have committed more, once it was settled: only now ask how far it came.
+            spans = self._still_unsent(spans)
+            letters = self._letters(spans)
+            while chunk := _take(letters, LETTERS_PER_TRANSACTION):
+                with producer.transaction():
+                    self._send_chunk(producer, chunk, done)
+                advance(len(chunk))
+        return done
+
+    def _still_unsent(self, spans: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+        committed = {} if self.from_beginning else self._committed()
+        moved = {each: (max(start, committed.get(each, 0)), end) for each, (start, end) in spans.items()}
+        return {each: (start, end) for each, (start, end) in moved.items() if start < end}
+
+    def _send_chunk(self, producer: Producer, chunk: list[tuple[Fetched, DeadLetter]], done: Replayed) -> None:
+        positions: dict[TopicPartition, OffsetAndMetadata] = {}
+        for fetched, letter in chunk:
+            record = fetched.record
+            target = self._target(letter, done)
+            if target is None:
+                producer.send(self.dead_letters, record.value, record.key, headers=list(record.headers))
+            else:
+                producer.send(target, letter.value, letter.key, headers=list(letter.headers))
+            where = TopicPartition(self.dead_letters, fetched.partition)
+            positions[where] = OffsetAndMetadata(record.offset + 1)
+        producer.send_offsets_to_transaction(positions, self.group_id)
+
+    def _target(self, letter: DeadLetter, done: Replayed) -> str | None:
+        """Where a letter goes, and the count of it; None if it stays."""
+        target = self.to or (letter.trail.origin.topic if letter.trail else None)
+        if target is None:
+            done.without_origin += 1
+        if target is None or not is_meant(letter, self.filters):
+            done.kept += 1
+            return None
+        done.sent[target] = done.sent.get(target, 0) + 1
+        return target
+
+    def _committed(self) -> dict[int, int]:
+        with Admin(bootstrap_servers=self.servers) as admin:
+            offsets = admin.list_consumer_group_offsets(self.group_id, require_stable=True)
+        return {each.partition: place.offset for each, place in offsets.items() if each.topic == self.dead_letters}
+
+    def _letters(self, spans: dict[int, tuple[int, int]]) -> Iterator[tuple[Fetched, DeadLetter]]:
+        if not spans:
+            return
+        with ClusterClient(self.servers) as cluster:
+            starts = {each: start for each, (start, _) in spans.items()}
+            ends = {each: end for each, (_, end) in spans.items()}
+            reader = RecordReader(cluster, self.dead_letters, starts, read_committed=True)
+            for fetched in reader.read_until(ends):
+                if fetched.record.offset < ends[fetched.partition]:
+                    record = fetched.record
+                    yield fetched, read_letter(record.key, record.value, record.headers)
+            unread = [each for each, end in ends.items() if reader.positions[each] < end]
+            if unread:
+                raise PipelineError(f"partition {unread[0]} of topic {self.dead_letters!r} does not answer")
+
+
+def _take(letters: Iterator[tuple[Fetched, DeadLetter]], most: int) -> list[tuple[Fetched, DeadLetter]]:
+    chunk: list[tuple[Fetched, DeadLetter]] = []
+    for each in letters:
+        chunk.append(each)
+        if len(chunk) == most:
+            break
+    return chunk
