@@ -1,5 +1,6 @@
 """`tidelog pipeline run`."""
 
+import json
 import os
 import signal
 import sys
@@ -9,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -26,6 +27,9 @@ from tidelog.spark.pipeline.survey import survey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from tidelog.spark.source.progress import QueryProgress
 
 EXAMPLE: Final = "tidelog pipeline run orders.py --master 'local[4]'"
 
@@ -148,13 +152,14 @@ def _stderr_into(log: Path | None) -> Iterator[None]:
 
 def _session(pipeline: Pipeline, master: str | None, log: Path | None) -> "SparkSession":
     try:
+        from tidelog.spark.pipeline.running import session_settings
         from tidelog.spark.session import spark_session
     except ModuleNotFoundError as error:
         raise CommandError(f"a pipeline needs {error.name}: pip install 'tidelog[spark-local]'") from None
     quiet = {} if log is None else {"spark.log.level": "ERROR"}
     try:
         with _stderr_into(log):
-            return spark_session(pipeline.name, master=master, settings={**quiet, **pipeline.settings})
+            return spark_session(pipeline.name, master=master, settings={**quiet, **session_settings(pipeline, master)})
     except ModuleNotFoundError as error:
         raise CommandError(f"a pipeline needs {error.name}: pip install 'tidelog[spark-local]'") from None
 
@@ -168,8 +173,8 @@ def _run(
             from tidelog.spark.pipeline.running import start
             from tidelog.spark.source.progress import ProgressListener
 
-            waiting: deque[Any] = deque()
-            spark.streams.addListener(ProgressListener(waiting.append))
+            shown = _Shown(view)
+            spark.streams.addListener(ProgressListener(shown.waiting.append))
             running = start(pipeline, spark, servers=servers, once=once)
             facts = {
                 "master": str(spark.sparkContext.master),
@@ -177,10 +182,9 @@ def _run(
                 "checkpoint": pipeline.checkpoint_path,
             }
             view.started(pipeline.name, facts)
-            was_asked = running.wait(
-                signals.asked, _tick(view, waiting, _drained(pipeline, servers) if drain else None)
-            )
-            _show(view, waiting)
+            is_over = _drained(pipeline, servers) if drain else None
+            was_asked = running.wait(signals.asked, shown.tick_until(is_over))
+            shown.rest(running.queries)
             view.ended("stopped" if was_asked else "done", None)
         finally:
             spark.stop()
@@ -216,18 +220,38 @@ def _signals() -> Iterator[_Signals]:
             signal.signal(each, handler)
 
 
-def _tick(view: View, waiting: "deque[Any]", is_drained: Callable[[], bool] | None) -> Callable[[], bool]:
-    def tick() -> bool:
-        _show(view, waiting)
-        view.tick()
-        return is_drained is not None and is_drained()
+class _Shown:
+    """What the view has been told. Spark tells of batches in a thread of its own, perhaps too late for the last."""
 
-    return tick
+    def __init__(self, view: View) -> None:
+        self.waiting: deque[QueryProgress] = deque()
+        self._view = view
+        self._told: set[tuple[str, int]] = set()
 
+    def tick_until(self, is_over: Callable[[], bool] | None) -> Callable[[], bool]:
+        """A function to be called now and then: it shows what is new, and tells whether to stop."""
 
-def _show(view: View, waiting: "deque[Any]") -> None:
-    while waiting:
-        view.progress(waiting.popleft())
+        def tick() -> bool:
+            while self.waiting:
+                self._tell(self.waiting.popleft())
+            self._view.tick()
+            return is_over is not None and is_over()
+
+        return tick
+
+    def rest(self, queries: "list[StreamingQuery]") -> None:
+        """What has not been told yet."""
+        from tidelog.spark.source.progress import read_progress
+
+        for query in queries:
+            for progress in query.recentProgress:
+                self._tell(read_progress(json.loads(progress.json)))
+
+    def _tell(self, progress: "QueryProgress") -> None:
+        batch = (progress.name, progress.batch_id)
+        if batch not in self._told:
+            self._told.add(batch)
+            self._view.progress(progress)
 
 
 def _drained(pipeline: Pipeline, servers: str) -> Callable[[], bool]:

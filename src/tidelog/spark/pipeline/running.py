@@ -87,9 +87,21 @@ def _last_batch(query: "StreamingQuery") -> object:
 
 def run_pipeline(pipeline: Pipeline, *, once: bool = False, bootstrap_servers: str | None = None) -> None:
     """Run until stopped by a signal, or until what is there now is done."""
-    spark = spark_session(pipeline.name, master=os.environ.get("MASTER"), settings=pipeline.settings)
+    spark = spark_session(pipeline.name, settings=session_settings(pipeline, None))
     with stop_on_signals() as asked_to_stop:
         start(pipeline, spark, servers=pipeline.servers(bootstrap_servers), once=once).wait(asked_to_stop)
+
+
+def session_settings(pipeline: Pipeline, master: str | None) -> dict[str, str]:
+    """The pipeline's settings of Spark. On one machine a shuffle has as many parts as there are cores, not 200."""
+    chosen = master or os.environ.get("SPARK_MASTER") or "local[*]"
+    local = {"spark.sql.shuffle.partitions": str(_cores(chosen))} if chosen.startswith("local") else {}
+    return {**local, **pipeline.settings}
+
+
+def _cores(master: str) -> int:
+    count = master.removeprefix("local").strip("[]").split(",")[0]
+    return int(count) if count.isdigit() else os.cpu_count() or 1
 
 
 @contextmanager
