@@ -19,9 +19,9 @@ _numbers = itertools.count(1)
 
 
 def make_topic(servers: str, partitions: int = 1, prefix: str = "topic", **configs: str) -> str:
-    """A topic that no other test uses; underscores in settings stand for dots."""
+    """A topic that no other test uses; underscores in settings stand for dots. Records may be old and stay."""
     name = f"{prefix}-{next(_numbers)}"
-    settings = {key.replace("_", "."): value for key, value in configs.items()}
+    settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
     with ClusterClient(servers) as cluster:
         create_topic(cluster, NewTopic(name, partitions, configs=settings))
     return name

@@ -4,7 +4,9 @@ Spark keeps a query's offsets in its checkpoint; what is committed to the group 
 micro-batch late, and the last one before a stop is never told. That it fails is said and changes nothing.
 """
 
+import time
 from collections.abc import Mapping
+from typing import Final
 
 from tidelog.client.cluster import ClusterClient, Node
 from tidelog.client.errors import ClientError
@@ -20,7 +22,9 @@ from tidelog.wire.messages import (
 )
 from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 
-_GROUP = 0
+PATIENCE_S: Final = 5.0
+_BACKOFF_S: Final = 0.1
+_GROUP: Final = 0
 
 
 class GroupOffsets:
@@ -30,15 +34,29 @@ class GroupOffsets:
         self._cluster = cluster
         self._group_id = group_id
         self._coordinator: Node | None = None
+        self._patience_s = PATIENCE_S
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Tell the group's coordinator. A failure is logged."""
-        try:
-            self._commit(offsets)
-        except (ClientError, ApiError) as error:
-            # The coordinator may have moved; the next commit looks for it again.
-            self._coordinator = None
-            LOG.warning("offsets were not committed for group %r (commitGroupId): %s", self._group_id, error)
+        """Tell the group's coordinator. A failure is logged.
+
+        Clusters make the topic of offsets when the first group shows up, so a coordinator is waited for a moment; after
+        a failure not again before a commit went well, because the query waits as long.
+        """
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                self._commit(offsets)
+                self._patience_s = PATIENCE_S
+                return
+            except (ClientError, ApiError) as error:
+                # The coordinator may have moved: look for it again.
+                self._coordinator = None
+                is_passing = isinstance(error, ApiError) and error.code.retriable
+                if not is_passing or time.monotonic() >= deadline:
+                    self._patience_s = 0.0
+                    LOG.warning("offsets were not committed for group %r (commitGroupId): %s", self._group_id, error)
+                    return
+            time.sleep(_BACKOFF_S)
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if self._coordinator is None:
