@@ -26,6 +26,8 @@ Result = TypeVar("Result")
 _FIRST_CONTACT_S: Final = 10.0
 _BACKOFF_FIRST_S: Final = 0.02
 _BACKOFF_MOST_S: Final = 0.5
+_SECOND_LOOKS: Final = 4
+_SECOND_LOOK_S: Final = 0.25
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -65,11 +67,19 @@ class View(Protocol):
 class ClusterView:
     """A `View` of the cluster that the settings name."""
 
-    def __init__(self, settings: SourceSettings, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: SourceSettings,
+        cluster: ClusterClient | None = None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._settings = settings
         self._client_settings: ClientSettings = settings.task.client
         self._monotonic = monotonic
-        self._cluster = ClusterClient(
+        self._sleep = sleep
+        self._cluster = cluster or ClusterClient(
             self._client_settings.bootstrap_servers,
             client_id=self._client_settings.client_id,
             timeout_s=self._client_settings.request_timeout_ms / 1000,
@@ -89,7 +99,7 @@ class ClusterView:
 
     def partitions(self) -> list[TopicPartition]:
         if self._monotonic() >= self._topics_until:
-            self._topics = self.asking(self._describe)
+            self._topics = self._confirmed_topics()
             ttl_ms = self._settings.metadata_ttl_ms
             self._topics_until = self._monotonic() + ttl_ms / 1000 if ttl_ms > 0 else float("-inf")
         return self._settings.strategy.choose(self._topics)
@@ -112,7 +122,7 @@ class ClusterView:
             # A leader that has just been elected may not know yet how far its log is readable.
             if known is None or all(offset >= known.get(each, 0) for each, offset in found.items()):
                 break
-            time.sleep(self._settings.offset_retry_ms / 1000)
+            self._sleep(self._settings.offset_retry_ms / 1000)
             self._cluster.forget()
             found = self._offsets(times)
         return found
@@ -137,8 +147,18 @@ class ClusterView:
                 if not is_passing or self._monotonic() + backoff_s > deadline:
                     raise
             self._cluster.forget()
-            time.sleep(backoff_s)
+            self._sleep(backoff_s)
             backoff_s = min(backoff_s * 2, _BACKOFF_MOST_S)
+
+    def _confirmed_topics(self) -> dict[str, Topic]:
+        """The topics, and for one that is gone a second look: brokers that have just started know little."""
+        topics = self.asking(self._describe)
+        for _ in range(_SECOND_LOOKS):
+            if self._topics.keys() <= topics.keys():
+                break
+            self._sleep(_SECOND_LOOK_S)
+            topics = self.asking(self._describe)
+        return topics
 
     def _describe(self) -> dict[str, Topic]:
         topics: dict[str, Topic] = {}
@@ -151,7 +171,10 @@ class ClusterView:
         return topics
 
     def _offsets(self, times: Mapping[TopicPartition, int]) -> Offsets:
-        """Asks all leaders, and again those whose partitions were refused, so that one that moves holds up no other."""
+        """Asks all leaders, and again those whose partitions were refused, so that one that moves holds up no other.
+
+        What a leader does not know may be new to it; what the cluster's metadata does not have either is gone.
+        """
         found: Offsets = {}
         gone: set[TopicPartition] = set()
 
@@ -159,7 +182,7 @@ class ClusterView:
             left = {each: time for each, time in times.items() if each not in found and each not in gone}
             refused: ApiError | None = None
             for node, wanted in self._by_leader(left, gone).items():
-                refused = self._ask_leader(node, wanted, found, gone) or refused
+                refused = self._ask_leader(node, wanted, found) or refused
             if refused is not None:
                 raise refused
 
@@ -181,17 +204,12 @@ class ClusterView:
                 nodes.setdefault(node, {})[where] = time_ms
         return nodes
 
-    def _ask_leader(
-        self, node: Node, times: Mapping[TopicPartition, int], found: Offsets, gone: set[TopicPartition]
-    ) -> ApiError | None:
-        """Adds to `found` and `gone`; returns a refusal that may pass."""
+    def _ask_leader(self, node: Node, times: Mapping[TopicPartition, int], found: Offsets) -> ApiError | None:
+        """Adds to `found`; returns the last refusal."""
         refused: ApiError | None = None
         for topic in self._cluster.on_node(node, self._request(times), ListOffsetsResponse).topics:
             for told in topic.partitions:
                 where = TopicPartition(topic.name, told.partition_index)
-                if told.error_code in _GONE:
-                    gone.add(where)
-                    continue
                 try:
                     raise_if_refused(str(where), told.error_code)
                 except ApiError as error:

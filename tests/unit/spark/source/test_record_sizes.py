@@ -1,0 +1,63 @@
+"""How many bytes an offset takes."""
+
+import pytest
+
+from tests.unit.spark.source.fakes import FakeLog, offsets, tp
+from tidelog.client.cluster import Node
+from tidelog.client.errors import BrokerUnavailable
+from tidelog.spark.source.record_sizes import sample_bytes_per_offset
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages import FetchResponse
+from tidelog.wire.messages.fetch import FetchableTopicResponse, PartitionData
+
+
+class FakeCluster:
+    def __init__(self, **logs):
+        self.logs = {tp(name.replace("_", "-")): log for name, log in logs.items()}
+        self.is_down = False
+
+    def by_leader(self, topic, partitions):
+        return {Node(0, "b", 1): list(partitions)}
+
+    def on_node(self, node, request, answer, *, at_most):
+        if self.is_down:
+            raise BrokerUnavailable("b:1", "refused")
+        (topic,) = request.topics
+        told = []
+        for each in topic.partitions:
+            log = self.logs.get(tp(f"{topic.topic}-{each.partition}"))
+            records = None if log is None else log.read(each.fetch_offset, each.partition_max_bytes)
+            code = ErrorCode.NONE if log else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            told.append(PartitionData(partition_index=each.partition, error_code=code, records=records))
+        return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=told)])
+
+    def forget(self):
+        pass
+
+
+def _log(size):
+    log = FakeLog()
+    for _ in range(10):
+        log.append(*[bytes(size)] * 10)
+    return log
+
+
+def test_sizes_come_from_what_is_stored():
+    cluster = FakeCluster(t_0=_log(1000), u_3=_log(50))
+    sizes = sample_bytes_per_offset(cluster, offsets(t_0=0, u_3=0))
+    assert sizes[tp("t-0")] == pytest.approx(1016, abs=5)
+    assert sizes[tp("u-3")] == pytest.approx(66, abs=5)
+
+
+def test_a_position_within_a_batch_does_not_make_its_records_seem_larger():
+    """Brokers send the whole batch; nine of its ten records were read before."""
+    sizes = sample_bytes_per_offset(FakeCluster(t_0=_log(10_000)), offsets(t_0=99))
+    assert sizes[tp("t-0")] == pytest.approx(10_020, abs=20)
+
+
+def test_what_cannot_be_asked_is_left_out(caplog):
+    cluster = FakeCluster(t_0=_log(10))
+    assert sample_bytes_per_offset(cluster, offsets(t_0=100, t_1=0)) == {}
+    cluster.is_down = True
+    assert sample_bytes_per_offset(cluster, offsets(t_0=0)) == {}
+    assert "could not be sampled for maxBytesPerTrigger" in caplog.text
