@@ -37,7 +37,7 @@ class GroupSettings(Settings, area="Groups and offsets"):
         "group.coordinator.rebalance.protocols", ("classic", "consumer"), one_of=("classic", "consumer"),
         validator=checks.REBALANCE_PROTOCOLS,
         doc="Group protocols that are served; without `consumer`, requests of the newer one (KIP-848) are refused. "
-            "`classic` has to be among them.")
+            "`classic` has to be among them, and is the only one by default in Kafka 3.9.")
     offset_metadata_max_bytes: int = setting(
         "offset.metadata.max.bytes", 4096, importance="high", doc="Longest metadata text of a committed offset.")
     offsets_load_buffer_size: int = setting(
