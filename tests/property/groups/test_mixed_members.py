@@ -29,6 +29,7 @@ class MembersOfBothKinds(RuleBasedStateMachine):
         super().__init__()
         self.world = MixedWorld()
         self.members: list[Anybody] = []
+        self.instances = 0
 
     @initialize(style=st.sampled_from((EAGER, COOPERATIVE)))
     def classic_members_are(self, style: str) -> None:
@@ -48,11 +49,25 @@ class MembersOfBothKinds(RuleBasedStateMachine):
         if len(self.members) < MEMBERS_MAX:
             self.members.append(Client(self.world, topics).join())
 
-    @rule(topics=TOPICS, needs_member_id=st.booleans())
-    def a_classic_member_joins(self, topics: tuple[str, ...], needs_member_id: bool) -> None:
+    @rule(topics=TOPICS, needs_member_id=st.booleans(), is_static=st.booleans())
+    def a_classic_member_joins(self, topics: tuple[str, ...], needs_member_id: bool, is_static: bool) -> None:
         if len(self.members) < MEMBERS_MAX:
-            member = ClassicClient(self.world, topics, protocols=(self.style,), needs_member_id=needs_member_id)
-            self.members.append(member.join())
+            self.instances += is_static
+            instance_id = f"i{self.instances}" if is_static else None
+            self.members.append(self.classic(topics, instance_id, needs_member_id).join())
+
+    def classic(self, topics: tuple[str, ...], instance_id: str | None, needs_member_id: bool = False) -> ClassicClient:
+        return ClassicClient(
+            self.world, topics, protocols=(self.style,), instance_id=instance_id, needs_member_id=needs_member_id
+        )
+
+    @rule(number=st.integers(0, 9))
+    def a_static_member_restarts(self, number: int) -> None:
+        """It forgets everything but its name, and takes its own place."""
+        member = self.pick(number)
+        if isinstance(member, ClassicClient) and member.instance_id is not None:
+            self.members.remove(member)
+            self.members.append(self.classic(member.topics, member.instance_id).join())
 
     @rule(number=st.integers(0, 9), times=st.integers(1, 3))
     def somebody_goes_on(self, number: int, times: int) -> None:

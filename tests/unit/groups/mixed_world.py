@@ -76,6 +76,7 @@ class ClassicClient:
         self.owned: Partitions = set()
         self.code = ErrorCode.NONE
         self.rejoins = 0
+        self._assigned_version: int | None = None
         self._joining: Call | None = None
         self._syncing: Call | None = None
 
@@ -112,6 +113,8 @@ class ClassicClient:
             if not self._syncing.is_waiting:
                 call, self._syncing = self._syncing, None
                 self._synced(call)
+        elif self._assigned_version not in (None, self.world.topics.version):
+            self.join()  # a leader watches the topics, and assigns anew when they change
         else:
             self._react(self.world.heartbeat(self.member_id, self.generation, instance_id=self.instance_id))
         return self
@@ -129,7 +132,11 @@ class ClassicClient:
         else:
             reply: JoinGroupResponse = call.reply
             self.member_id, self.generation = reply.member_id, reply.generation_id
-            parts = _assign(self.world, reply) if reply.leader == reply.member_id else None
+            leads = reply.leader == reply.member_id
+            parts = _assign(self.world, reply) if leads else None
+            # One that is back as leader assigns nothing, and cannot know how old the assignment is.
+            seen = -1 if reply.skip_assignment else self.world.topics.version
+            self._assigned_version = seen if leads else None
             name = reply.protocol_name
             self._syncing = self.world.sync(
                 self.member_id,
