@@ -19,6 +19,7 @@ from tidelog.spark.pipeline.steps import BatchStep, FailWhen, PackJson, ParseJso
 from tidelog.wire.errors import ApiError
 
 OUTPUT_MODES: Final = ("append", "update", "complete")
+_COLUMN: Final = re.compile(r"\s*(?:`([^`]+)`|([^\s:,`]+))[^,]*(?:,|$)")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OWN_STEPS: Final = (RowStep, BatchStep, FailWhen, ParseJson, PackJson)
 _FILE_FORMATS: Final = frozenset({"parquet", "json", "csv", "text", "orc", "avro"})
@@ -247,8 +248,7 @@ def column_names(schema: str) -> set[str]:
     flat = schema
     while (inner := re.sub(r"<[^<>]*>|\([^()]*\)", "", flat)) != flat:
         flat = inner
-    words = [part.replace(":", " ").split() for part in flat.split(",")]
-    return {part[0].strip("`") for part in words if part}
+    return {quoted or plain for quoted, plain in _COLUMN.findall(flat)}
 
 
 def _topic_name(setting: str, name: str) -> Problems:

@@ -1,0 +1,88 @@
+"""`tidelog pipeline` where it needs neither a cluster nor Spark."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidelog.cli.app import main
+from tidelog.cli.pipeline._views import cells_of, line_of
+
+SOUND = """
+from tidelog.spark.pipeline import Pipeline, RetryLadder, pack_json, parse_json, topic
+pipeline = Pipeline(
+    "clean", source=topic("orders"), steps=[parse_json("id long"), pack_json(key="id")], sink=topic("clean"),
+    on_failure=RetryLadder(delays=["10s"]), description="orders, cleaned",
+)
+"""
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Path:
+    path = tmp_path / "sound.py"
+    path.write_text(SOUND)
+    return path
+
+
+def test_a_sound_file_is_valid(sound: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "validate", str(sound), "--offline"]) == 0
+    assert capsys.readouterr().out == "clean: valid\n"
+
+
+def test_mistakes_end_with_code_2_and_are_told_one_a_line(sound: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sound.write_text(SOUND.replace('"10s"', '"soon"').replace('topic("clean")', 'topic("orders")'))
+    for verb in (["validate", "--offline"], ["run"]):
+        assert main(["pipeline", verb[0], str(sound), *verb[1:]]) == 2
+        told = capsys.readouterr().err.splitlines()
+        assert len(told) == 2
+        assert "sink: topic 'orders' is the source too" in told[0]
+        assert "on_failure.delays[1]: 'soon' is no length of time" in told[1]
+
+
+def test_mistakes_as_json(sound: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sound.write_text("x = 1\n")
+    assert main(["pipeline", "validate", str(sound), "--format", "json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["valid"] is False
+    assert told["problems"][0]["setting"] == "file"
+
+
+def test_pipelines_of_a_directory_are_listed_and_broken_files_reported(
+    sound: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (sound.parent / "broken.py").write_text("Pipeline(\n")
+    (sound.parent / "other.py").write_text("raise SystemExit\n")
+    assert main(["pipeline", "list", str(sound.parent), "--format", "json"]) == 0
+    shown = capsys.readouterr()
+    (listed,) = json.loads(shown.out)
+    assert (listed["name"], listed["description"]) == ("clean", "orders, cleaned")
+    assert "broken.py, line 1" in shown.err
+    assert "other.py" not in shown.err
+
+
+def test_a_pipeline_is_described(sound: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "describe", str(sound)]) == 0
+    shown = capsys.readouterr().out
+    assert "on failure    2 attempts, after 10s, then orders.dlq" in shown
+    assert "orders.retry.1: failed rows wait 10s" in shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["replay"], ["replay", "a.py", "--topic", "b"], ["replay", "--topic", "b", "--filter", "colour=red"]],
+)
+def test_a_replay_that_is_not_clear_is_refused(words: list[str]) -> None:
+    assert main(["pipeline", *words]) == 2
+
+
+def test_only_one_way_to_end_may_be_chosen(sound: Path) -> None:
+    assert main(["pipeline", "run", str(sound), "--once", "--drain"]) == 2
+
+
+def test_a_batch_is_a_line_and_a_row_of_the_table() -> None:
+    progress_module = pytest.importorskip("tidelog.spark.source.progress")
+    progress = progress_module.QueryProgress("clean", 3, 1000, 500.0, 2000.4, 12, 250, 7, 4_000_000, 0)
+    assert line_of(progress) == (
+        "batch 3: 1,000 rows in 250 ms, 500 in/s, 2,000 processed/s, lag 12, state 7 rows, 4.0 MB"
+    )
+    assert cells_of(progress, 5000) == ["3", "5,000", "500", "2,000", "12", "250 ms", "7 rows, 4.0 MB"]
