@@ -1,6 +1,7 @@
 """`spark.read.format("tidelog")` against a broker."""
 
 import datetime as dt
+import sys
 
 import pytest
 from confluent_kafka import Producer
@@ -148,6 +149,11 @@ def test_a_limit_ends_tasks_early_and_the_next_query_is_not_confused(spark, serv
 def test_mistakes_are_explained(spark, servers, options, said):
     with pytest.raises(PySparkException, match=said):
         reading(spark, servers, **options).collect()
+
+
+def test_workers_run_the_python_that_started_the_session(spark):
+    """Spark takes `python3` from the PATH unless told, and that one need not have Arrow."""
+    assert spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).first() == sys.executable
 
 
 def test_an_empty_topic_has_no_rows(spark, servers):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.records.kernels.arrow_decode import BinaryColumn, Columns
-from tidelog.spark.source.columns import Projection
+from tidelog.spark.source.columns import HEADERS, Projection
 
 ROWS_MAX: Final = 10_000
 """Fewer cost more for each row, more gain nothing and take memory."""
@@ -38,13 +38,14 @@ class ArrowRows:
             if name in common
         }
 
-    def batches(self, columns: Columns, end_offset: int) -> Iterator[pa.RecordBatch]:
-        """The rows before `end_offset`."""
+    def batches(self, columns: Columns, end_offset: int, headers: pa.Array | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows before `end_offset`. `headers` is their column, if it was decoded as one."""
         count = _rows_before(columns, end_offset)
         schema = self._projection.schema
-        whole = {
-            field.name: _ARRAYS[field.name](columns, field.type) for field in schema if field.name not in self._common
-        }
+        whole = {} if headers is None else {HEADERS: headers}
+        for field in schema:
+            if field.name not in self._common and field.name not in whole:
+                whole[field.name] = _ARRAYS[field.name](columns, field.type)
         if "timestamp" in whole and count:
             self._check_times(columns, whole["timestamp"], count)
         for start in range(0, count, ROWS_MAX):

@@ -3,7 +3,7 @@
 Both readers are pickled into tasks with nothing but what `read_range` needs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -11,8 +11,9 @@ from pyspark.sql.datasource import InputPartition
 from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow.reading import decode_columns, make_decoder
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.kernels.arrow_decode import Decoder
 from tidelog.spark.source.arrow_rows import ArrowRows
-from tidelog.spark.source.columns import Projection
+from tidelog.spark.source.columns import HEADERS, Projection
 from tidelog.spark.source.connections import POOL, ConnectionPool
 from tidelog.spark.source.data_loss import DataLoss
 from tidelog.spark.source.fetching import RangeFetcher
@@ -43,12 +44,12 @@ def read_range(
     cluster = pool.take(settings.client)
     fetcher = RangeFetcher(settings, wanted, cluster, DataLoss(settings.fail_on_data_loss))
     rows = ArrowRows(projection, wanted.topic, wanted.partition)
-    decoder = make_decoder(projection.wanted)
+    decoder, take_headers = _decoder_for(projection)
     try:
         for chunk in fetcher.chunks():
             try:
                 for columns in decode_columns(chunk, decoder):
-                    yield from rows.batches(columns, wanted.end)
+                    yield from rows.batches(columns, wanted.end, take_headers())
             except CorruptRecordError as error:
                 raise _located(error, chunk) from error
     finally:
@@ -56,6 +57,18 @@ def read_range(
             # The task was ended early, by a limit or a failure: what is on its way would be read as another's answer.
             cluster.close()
         pool.give_back(settings.client, cluster)
+
+
+def _decoder_for(projection: Projection) -> tuple[Decoder, Callable[[], pa.Array | None]]:
+    """A decoder, and what gives the column of headers of the records it gave last; None if it makes none."""
+    if projection.wanted.headers:
+        try:
+            from tidelog.spark.source.header_columns import HeaderDecoder
+        except ImportError:
+            return make_decoder(projection.wanted), lambda: None
+        with_headers = HeaderDecoder(projection.wanted, projection.schema.field(HEADERS).type)
+        return with_headers, with_headers.take_headers
+    return make_decoder(projection.wanted), lambda: None
 
 
 def _located(error: CorruptRecordError, chunk: FetchedBatches) -> CorruptRecordError:
