@@ -1,7 +1,8 @@
 """A pipeline inside Spark Declarative Pipelines: its sink as a sink, its source and steps as the flow into it.
 
     # transformations/orders.py, run by `spark-pipelines run`
-    from orders import pipeline
+    from collections.abc import Mapping
+from orders import pipeline
     from tidelog.spark.pipeline import declare
 
     declare(pipeline)
@@ -49,7 +50,7 @@ def declare(pipeline: Pipeline, *, bootstrap_servers: str | None = None) -> None
 
 
 def _with_policy(
-    pipeline: Pipeline, ladder: Ladder, rows: DataFrame, tables: dict[str, DataFrame], sink: Topic, servers: str
+    pipeline: Pipeline, ladder: Ladder, rows: DataFrame, tables: Mapping[str, DataFrame], sink: Topic, servers: str
 ) -> DataFrame:
     evaluated = evaluate(pipeline, restore(rows, ladder, show_headers=False), tables, topic_of(sink), lambda each: each)
     return place_rows(route(evaluated, ladder, pipeline.name).drop(RECORD), bootstrap_servers=servers)

@@ -1,5 +1,6 @@
 """Opening what a pipeline reads: its source as a stream, its tables as they are now. `running` is the caller."""
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tidelog.spark.pipeline import ladder_source
@@ -29,9 +30,30 @@ def open_stream(spark: "SparkSession", pipeline: Pipeline, servers: str, ladder:
     return reader.load(source.path) if source.path else reader.load()
 
 
-def open_tables(spark: "SparkSession", pipeline: Pipeline, servers: str) -> dict[str, "DataFrame"]:
-    """The tables to join with, by name. They are read anew for each batch."""
-    return {name: _open_table(spark, source, servers) for name, source in pipeline.tables.items()}
+def open_tables(spark: "SparkSession", pipeline: Pipeline, servers: str) -> Mapping[str, "DataFrame"]:
+    """The tables to join with, by name."""
+    return _Tables(spark, pipeline.tables, servers)
+
+
+class _Tables(Mapping[str, "DataFrame"]):
+    """Tables that are opened whenever they are asked for, and so anew for each batch.
+
+    A DataFrame over a Python source is planned once and stays with the offsets it found then, however often it is used.
+    """
+
+    def __init__(self, spark: "SparkSession", sources: Mapping[str, Source], servers: str) -> None:
+        self._spark = spark
+        self._sources = sources
+        self._servers = servers
+
+    def __getitem__(self, name: str) -> "DataFrame":
+        return _open_table(self._spark, self._sources[name], self._servers)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
 
 
 def _open_table(spark: "SparkSession", source: Source, servers: str) -> "DataFrame":
