@@ -1,8 +1,7 @@
 """A pipeline inside Spark Declarative Pipelines: its sink as a sink, its source and steps as the flow into it.
 
     # transformations/orders.py, run by `spark-pipelines run`
-    from collections.abc import Mapping
-from orders import pipeline
+    from orders import pipeline
     from tidelog.spark.pipeline import declare
 
     declare(pipeline)
@@ -10,6 +9,8 @@ from orders import pipeline
 There, Spark decides when to run (everything that is available, once) and where checkpoints are; the pipeline's trigger
 and checkpoint are not used. A pipeline whose batches need a function of their own cannot be declared.
 """
+
+from collections.abc import Mapping
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
