@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -104,11 +104,19 @@ class Driver:
     """A driver in a process group of its own."""
 
     def __init__(
-        self, directory: Path, servers: str, queries: Sequence[dict[str, Any]], *, master: str, run: str
+        self,
+        directory: Path,
+        servers: str,
+        queries: Sequence[dict[str, Any]],
+        *,
+        master: str,
+        run: str = "run",
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._directory = directory
         plan = directory / f"{run}.json"
-        plan.write_text(json.dumps({"servers": servers, "queries": list(queries), "master": master}))
+        told = {"servers": servers, "queries": list(queries), "master": master, "settings": dict(settings or {})}
+        plan.write_text(json.dumps(told))
         self._log = (directory / f"{run}.log").open("w+b")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.integration.spark.sink_queries", str(plan)],

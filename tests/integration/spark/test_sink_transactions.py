@@ -1,17 +1,19 @@
 """One transaction for each batch, as tasks and driver share it, against a broker but without Spark."""
 
 import itertools
+import pickle
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.integration.spark.sink_checks import read_messages
-from tests.integration.spark.sink_world import Query, rows_of, write_batch
+from tests.integration.spark.sink_world import Query, rows_of, task_is, write_batch
 from tidelog.client import Admin
 from tidelog.client.cluster import ClusterClient
 from tidelog.spark.sink import clients
 from tidelog.spark.sink.errors import SinkError
+from tidelog.spark.sink.messages import TaskFacts
 from tidelog.spark.sink.transaction import Coordinator
 from tidelog.testing import Broker
 
@@ -176,6 +178,20 @@ class TestATask:
 
         with pytest.raises(SinkError, match="has no partition 9"):
             query.run_task(query.plan(), 0, 0, task(1, partition=9))
+        assert open_transactions(broker) == []
+
+    def test_whose_input_ends_in_an_error_leaves_nothing_open(self, broker: Broker, topic: str) -> None:
+        """As when a query is stopped: Spark closes the stream of rows to the worker."""
+        query = Query(broker.bootstrap_servers, topic, checkpoint=topic)
+        planned = query.plan()
+
+        def rows() -> Iterator[object]:
+            yield task(*range(400_000))
+            assert open_transactions(broker) != []
+            raise EOFError
+
+        with task_is(TaskFacts(0, 0, "q", 0, "r")), pytest.raises(EOFError):
+            pickle.loads(planned).write(rows())
         assert open_transactions(broker) == []
 
     def test_without_key_keeps_to_a_partition_of_its_own_and_moves_on_with_the_batch(

@@ -1,0 +1,179 @@
+"""`kill -9` at every point of a batch: after a restart each row is there exactly once.
+
+All cases run at once, to spare starts of Java. In the first run each query goes to the point of its fault and stays
+there; when all have arrived, the driver is killed, JVM and all. The second run starts the same queries on the same
+checkpoints, without faults, and lets them do a few batches more.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.integration.spark.sink_checks import Driver, Verdict, judge, read_rows
+from tidelog.testing import Broker
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+FAULT_BATCH = 1
+BATCHES = 3
+
+
+class Case(NamedTuple):
+    """A query, where it is interrupted, and how its source is split afterwards."""
+
+    delivery: str
+    fault: str | None
+    splits_after: int = 2
+
+    @property
+    def name(self) -> str:
+        return f"{self.delivery}_{self.fault}_{self.splits_after}"
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether it stays at its fault to be killed there; else it ends by itself."""
+        return self.fault is not None and not self.fault.startswith("raise")
+
+    def query(self, *, is_first: bool) -> dict[str, Any]:
+        query = {"name": self.name, "topic": self.name, "delivery": self.delivery, "batches": BATCHES}
+        if is_first:
+            return {**query, "fault": self.fault, "fault_batch": FAULT_BATCH}
+        return {**query, "splits": self.splits_after}
+
+
+EXACTLY_ONCE = [
+    Case("exactly-once", None),
+    Case("exactly-once", "raise"),
+    Case("exactly-once", "raise-once"),
+    Case("exactly-once", "mid-write"),
+    Case("exactly-once", "before-commit"),
+    Case("exactly-once", "in-commit"),
+    Case("exactly-once", "end-unanswered"),
+    Case("exactly-once", "after-commit"),
+    Case("exactly-once", "in-commit", 3),
+    Case("exactly-once", "after-commit", 3),
+    Case("small", "mid-write"),
+    Case("small", "in-commit"),
+    Case("small", "after-commit", 3),
+]
+RETRIED = [Case("small", "raise-once")]
+AT_LEAST_ONCE = [
+    Case("at-least-once", "raise-once"),
+    Case("at-least-once", "mid-write"),
+    Case("at-least-once", "before-commit", 3),
+]
+CASES = EXACTLY_ONCE + RETRIED + AT_LEAST_ONCE
+ZOMBIE = Case("exactly-once", "mid-write")
+
+
+class Runs(NamedTuple):
+    """What was found after both runs."""
+
+    directory: Path
+    verdicts: dict[str, Verdict]
+
+    def text(self, case: Case, what: str) -> str:
+        return (self.directory / f"{case.name}.{what}").read_text()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    directory = tmp_path_factory.mktemp("kills")
+    with Broker(process=True) as broker:
+        servers = broker.bootstrap_servers
+        for case in CASES:
+            broker.create_topic(case.name, 4)
+        zombie = first_run(directory, servers)
+        try:
+            second_run(directory, servers)
+            let_go(zombie, directory)
+        finally:
+            end_process(zombie)
+        yield Runs(directory, {case.name: judge(read_rows(servers, case.name)) for case in CASES})
+
+
+def first_run(directory: Path, servers: str) -> int:
+    """Up to the kill; the task of ZOMBIE is paused before, and outlives its driver. Returns its process."""
+    queries = [case.query(is_first=True) for case in CASES]
+    # Tasks that stay in their write take a core each; and a task may be tried three times.
+    with Driver(directory, servers, queries, master="local[5,3]", run="first") as driver:
+        driver.await_files(f"{case.name}.{'reached' if case.is_killed else 'ended'}" for case in CASES)
+        zombie = int((directory / f"{ZOMBIE.name}.reached").read_text())
+        os.kill(zombie, signal.SIGSTOP)
+        driver.kill()
+    for case in CASES:
+        if case.is_killed and case != ZOMBIE:
+            end_process(int((directory / f"{case.name}.reached").read_text()))
+        if case.is_killed:
+            (directory / f"{case.name}.reached").unlink()
+        else:
+            (directory / f"{case.name}.ended").rename(directory / f"{case.name}.first")
+    return zombie
+
+
+def second_run(directory: Path, servers: str) -> None:
+    queries = [case.query(is_first=False) for case in CASES]
+    with Driver(directory, servers, queries, master="local[2]", run="second") as driver:
+        driver.finish()
+    for case in CASES:
+        assert (directory / f"{case.name}.ended").read_text() == "done", case.name
+
+
+def let_go(zombie: int, directory: Path) -> None:
+    """Resume the paused task, and wait until it tells how it ended."""
+    (directory / f"{ZOMBIE.name}.go").touch()
+    os.kill(zombie, signal.SIGCONT)
+    import time
+
+    outcome = directory / f"{ZOMBIE.name}.outcome"
+    deadline = time.monotonic() + 30
+    while not outcome.exists():
+        assert time.monotonic() < deadline, "the zombie did not tell how it ended"
+        time.sleep(0.02)
+
+
+def end_process(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@pytest.mark.parametrize("case", EXACTLY_ONCE + RETRIED, ids=lambda case: case.name)
+def test_every_row_is_there_exactly_once(runs: Runs, case: Case) -> None:
+    verdict = runs.verdicts[case.name]
+    assert verdict.batches >= BATCHES
+    assert (verdict.missing, verdict.duplicates) == ([], 0)
+
+
+@pytest.mark.parametrize("case", [case for case in EXACTLY_ONCE if case.splits_after == 2], ids=lambda case: case.name)
+def test_rows_of_a_key_keep_their_order(runs: Runs, case: Case) -> None:
+    assert runs.verdicts[case.name].disordered == []
+
+
+@pytest.mark.parametrize("case", AT_LEAST_ONCE, ids=lambda case: case.name)
+def test_without_transactions_the_same_faults_write_rows_twice(runs: Runs, case: Case) -> None:
+    """So the checker can fail, and the faults are where they should be."""
+    verdict = runs.verdicts[case.name]
+    assert verdict.missing == []
+    assert verdict.duplicates > 0
+
+
+def test_a_task_that_runs_again_is_refused_and_told_what_to_set(runs: Runs) -> None:
+    ended = runs.text(Case("exactly-once", "raise-once"), "first")
+    assert "earlier attempt may have written" in ended
+    assert "spark.speculation=false" in ended
+
+
+def test_rows_that_ride_in_messages_bear_tasks_that_run_again(runs: Runs) -> None:
+    assert runs.text(RETRIED[0], "first") == "done"
+
+
+def test_a_zombie_is_fenced(runs: Runs) -> None:
+    """Its driver was killed, its batch was written by another; then it woke up and went on writing."""
+    outcome = runs.text(ZOMBIE, "outcome")
+    assert outcome.startswith("SinkError: the transaction of this batch is no longer ours"), outcome
