@@ -32,6 +32,7 @@ from benchmarks.cases import (
     times_kafka,
 )
 from benchmarks.frames import FetchLimits
+from benchmarks.groups import GROUP_CASES
 from benchmarks.lab import Bench, Topic, reply_size
 from benchmarks.processes import BrokerProcess
 from benchmarks.transactions import TRANSACTION_CASES
@@ -274,4 +275,4 @@ SCALE_CASES: Final = (
     ),
 )
 
-CASES: Final = {case.name: case for case in (*LOAD_CASES, *TRANSACTION_CASES, *SCALE_CASES)}
+CASES: Final = {case.name: case for case in (*LOAD_CASES, *TRANSACTION_CASES, *GROUP_CASES, *SCALE_CASES)}
