@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event, current_thread, main_thread
@@ -87,9 +87,21 @@ def _last_batch(query: "StreamingQuery") -> object:
 
 def run_pipeline(pipeline: Pipeline, *, once: bool = False, bootstrap_servers: str | None = None) -> None:
     """Run until stopped by a signal, or until what is there now is done."""
-    spark = spark_session(pipeline.name, settings=session_settings(pipeline, None))
+    spark = _submitted(pipeline) or spark_session(pipeline.name, settings=session_settings(pipeline, None))
     with stop_on_signals() as asked_to_stop:
         start(pipeline, spark, servers=pipeline.servers(bootstrap_servers), once=once).wait(asked_to_stop)
+
+
+def _submitted(pipeline: Pipeline) -> "SparkSession | None":
+    """The session that `spark-submit` prepares, on the master it was given; None if this is not run by it."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(pipeline.name).config("spark.speculation", "false")
+    for name, value in pipeline.settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def session_settings(pipeline: Pipeline, master: str | None) -> dict[str, str]:
@@ -159,7 +171,7 @@ def _writers(pipeline: Pipeline, spark: "SparkSession", servers: str) -> "list[t
 
 
 def _plain(
-    pipeline: Pipeline, rows: "DataFrame", tables: "dict[str, DataFrame]", servers: str, checkpoint: str
+    pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]", servers: str, checkpoint: str
 ) -> "list[tuple[str, str, DataStreamWriter]]":
     from tidelog.spark.pipeline.chain import run_steps
     from tidelog.spark.pipeline.sinks import stop_at_failed, stream_writer
@@ -179,7 +191,7 @@ def _with_policy(
     pipeline: Pipeline,
     ladder: Ladder,
     rows: "DataFrame",
-    tables: "dict[str, DataFrame]",
+    tables: "Mapping[str, DataFrame]",
     servers: str,
     checkpoint: str,
 ) -> "DataStreamWriter":

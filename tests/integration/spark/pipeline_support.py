@@ -1,0 +1,76 @@
+"""What the tests of pipelines share: topics filled, read back and checked as multisets."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from tidelog.client.aio.admin.types import NewTopic
+from tidelog.client.cluster import ClusterClient
+from tidelog.client.offsets import LATEST, list_offsets
+from tidelog.client.producer import Producer
+from tidelog.client.reader import RecordReader
+from tidelog.client.topics import create_topic
+from tidelog.records.batch import Record
+from tidelog.spark.pipeline.headers import Trail, decode
+from tidelog.wire.errors import ApiError
+
+
+def make_topics(servers: str, **partitions: int) -> None:
+    """Topics by name; underscores stand for dots."""
+    with ClusterClient(servers) as cluster:
+        for name, count in partitions.items():
+            create_topic(cluster, NewTopic(name.replace("_", "."), count))
+
+
+def send_orders(servers: str, topic: str, ids: Iterable[int], keys: int) -> None:
+    """Orders `{"id": 7}` whose keys repeat."""
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in ids:
+            producer.send(
+                topic, json.dumps({"id": number}).encode(), f"k{number % keys}".encode(), headers=[("n", b"1")]
+            )
+        producer.flush()
+
+
+def committed(servers: str, topic: str) -> list[Record]:
+    """Every committed record, partition after partition; none if there is no such topic."""
+    with ClusterClient(servers) as cluster:
+        try:
+            partitions = cluster.partitions(topic)
+        except ApiError:
+            return []
+        ends = list_offsets(cluster, topic, dict.fromkeys(partitions, LATEST), read_committed=True)
+        reader = RecordReader(cluster, topic, dict.fromkeys(partitions, 0), read_committed=True)
+        found = list(reader.read_until({part: place.offset for part, place in ends.items()}))
+        assert all(reader.positions[part] >= place.offset for part, place in ends.items())
+    return [each.record for each in sorted(found, key=lambda each: (each.partition, each.record.offset))]
+
+
+def ids(records: Iterable[Record]) -> list[int]:
+    """The orders' numbers."""
+    return [json.loads(bytes(record.value or b""))["id"] for record in records]
+
+
+def trails(records: Iterable[Record]) -> dict[int, Trail]:
+    """What the headers of dead letters say, by order."""
+    found = {}
+    for record in records:
+        trail = decode(record.headers)
+        assert trail is not None
+        found[json.loads(bytes(record.value or b""))["id"]] = trail
+    return found
+
+
+def assert_each_once(output: list[int], dead: list[int], sent: Iterable[int], dying: set[int]) -> None:
+    """Every order is in the output or among the dead letters, once, and in the right one of the two."""
+    assert Counter(output) == Counter(number for number in sent if number not in dying)
+    assert Counter(dead) == Counter(dying)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Until `condition` holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
+        time.sleep(0.3)

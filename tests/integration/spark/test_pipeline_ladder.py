@@ -1,0 +1,147 @@
+"""Failing rows on a real broker: nothing is lost, nothing comes twice, neighbours go on, order is kept where asked."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.integration.spark.pipeline_support import (
+    assert_each_once,
+    committed,
+    ids,
+    make_topics,
+    send_orders,
+    trails,
+    wait_for,
+)
+from tidelog.spark.pipeline import RECORD, Pipeline, RetryLadder, RowFailed, pack_json, row_step, topic
+from tidelog.spark.pipeline.failures import in_a_sentence
+from tidelog.spark.pipeline.running import start
+from tidelog.testing import Broker
+
+pytestmark = pytest.mark.spark
+
+WAIT_S = 90
+
+
+@row_step("id long", columns=["value", RECORD])
+def read_order(row: dict[str, Any]) -> dict[str, Any]:
+    """3 of ten never succeed, 5 of ten do at the third attempt, 7 of ten are not worth a second."""
+    number = json.loads(row["value"])["id"]
+    attempts = row[RECORD]["attempts"]
+    if number % 10 == 3 or (number % 10 == 5 and attempts < 2):
+        raise ValueError(f"order {number} failed")
+    if number % 10 == 7:
+        raise RowFailed("no use", retry=False)
+    return {"id": number}
+
+
+def with_origin(rows: DataFrame) -> DataFrame:
+    """A function of DataFrames, which knows nothing of failed rows."""
+    return rows.where("id is not null").selectExpr("*", "concat(topic, '-', partition, '@', offset) as origin")
+
+
+DYING = {3, 7}
+
+
+def _dying(sent: range) -> set[int]:
+    return {number for number in sent if number % 10 in DYING}
+
+
+def _run_until(spark: SparkSession, pipeline: Pipeline, servers: str, is_done: Callable[[], bool]) -> None:
+    running = start(pipeline, spark, servers=servers)
+    try:
+        wait_for(lambda: is_done() or any(query.exception() for query in running.queries), WAIT_S, "the pipeline")
+    finally:
+        asked = Event()
+        asked.set()
+        running.wait(asked)
+
+
+def test_failed_rows_climb_the_ladder_and_all_others_pass(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    servers = broker.bootstrap_servers
+    make_topics(servers, one=3, one_clean=2)
+    sent = range(60)
+    send_orders(servers, "one", sent, keys=7)
+    pipeline = Pipeline(
+        "one",
+        source=topic("one"),
+        steps=[read_order, with_origin, pack_json("id", "origin")],
+        sink=topic("one.clean"),
+        on_failure=RetryLadder(delays=["300ms", "600ms"]),
+        checkpoint=str(tmp_path / "checkpoint"),
+    )
+    dying = _dying(sent)
+    _run_until(
+        spark,
+        pipeline,
+        servers,
+        lambda: len(committed(servers, "one.clean")) + len(committed(servers, "one.dlq")) >= len(sent),
+    )
+    output, dead = committed(servers, "one.clean"), committed(servers, "one.dlq")
+    assert_each_once(ids(output), ids(dead), sent, dying)
+
+    source = committed(servers, "one")
+    where = dict(zip(ids(source), ((record.offset, record.timestamp) for record in source), strict=True))
+    for number, trail in trails(dead).items():
+        assert trail.attempts == (1 if number % 10 == 7 else 3)
+        assert (trail.error_type, trail.error_message) == (
+            ("RowFailed", "no use") if number % 10 == 7 else ("ValueError", f"order {number} failed")
+        )
+        assert (trail.pipeline, trail.origin.topic, trail.due_ms) == ("one", "one", None)
+        assert (trail.origin.offset, trail.origin.timestamp_ms) == where[number]
+    assert all(record.headers[0] == ("n", b"1") for record in dead)
+    origins = [json.loads(bytes(record.value or b""))["origin"] for record in output]
+    assert all(origin.startswith("one-") for origin in origins), "a retried row looks like its first attempt"
+
+
+def test_order_by_key_is_kept_while_some_rows_wait(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    servers = broker.bootstrap_servers
+    make_topics(servers, two=2, two_clean=3)
+    sent = range(24)
+    send_orders(servers, "two", sent, keys=8)
+    pipeline = Pipeline(
+        "two",
+        source=topic("two"),
+        steps=[read_order, pack_json("id")],
+        sink=topic("two.clean"),
+        on_failure=RetryLadder(delays=["200ms", "200ms"], keep_order_by_key=True),
+        checkpoint=str(tmp_path / "checkpoint"),
+    )
+    _run_until(
+        spark,
+        pipeline,
+        servers,
+        lambda: len(committed(servers, "two.clean")) + len(committed(servers, "two.dlq")) >= len(sent),
+    )
+    output, dead = committed(servers, "two.clean"), committed(servers, "two.dlq")
+    assert_each_once(ids(output), ids(dead), sent, _dying(sent))
+    for key in {record.key for record in output}:
+        of_key = ids(record for record in output if record.key == key)
+        assert of_key == sorted(of_key)
+    assert committed(servers, "two.retry.parked"), "some rows had to wait behind others"
+    last = {record.key: record.value for record in committed(servers, "two.retry.keys")}
+    assert set(last.values()) == {None}, "no key is blocked any more"
+
+
+def test_without_a_policy_a_failing_row_stops_the_query_and_is_named(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    servers = broker.bootstrap_servers
+    make_topics(servers, three=1, three_clean=1)
+    send_orders(servers, "three", [13], keys=1)
+    pipeline = Pipeline(
+        "three",
+        source=topic("three"),
+        steps=[row_step("id long")(lambda row: 1 / 0)],
+        sink=topic("three.clean"),
+        checkpoint=str(tmp_path / "checkpoint"),
+    )
+    with pytest.raises(StreamingQueryException) as failure:
+        start(pipeline, spark, servers=servers, once=True).wait(Event())
+    assert "topic three partition 0 offset 0): ZeroDivisionError: division by zero" in in_a_sentence(failure.value)
