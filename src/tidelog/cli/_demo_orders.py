@@ -5,7 +5,7 @@ Four orders are not like the others:
     no JSON           fails whenever it is tried, and is a dead letter after the last time
     an order of none  is refused for good, and is a dead letter at once
     an unknown buyer  is tried again, in vain
-    a new buyer       orders a moment before the record of the customer arrives: tried again, it comes out
+    a new buyer       orders before the record of the customer arrives: tried again, it comes out
 """
 
 import json
@@ -14,6 +14,7 @@ import time
 from itertools import islice
 from typing import Any, Final
 
+from tidelog.client.aio.consumer.types import ConsumerRecord
 from tidelog.client.producer import Producer
 from tidelog.spark.examples import data
 from tidelog.spark.examples.data import Event
@@ -21,9 +22,9 @@ from tidelog.spark.examples.topics import send_events
 
 CUSTOMERS: Final = 200
 DEAD: Final = 3
+_NEW_BUYER: Final = "cust-new"
 _FIRST: Final = 100
 _STEP_S: Final = 0.05
-_NEW_BUYER: Final = "cust-new"
 _STRAY: Final = "cust-stray"
 
 
@@ -58,6 +59,13 @@ class OrderStream(threading.Thread):
         self.sent += send_events(self._servers, islice(self._events, count))
         return count
 
+    def on_retry(self, failed: ConsumerRecord) -> None:
+        """An order has failed for the first time. If it is the new buyer's, the record of the customer arrives now."""
+        if failed.key != _NEW_BUYER.encode():
+            return
+        record = {"customer_id": _NEW_BUYER, "country": "PT", "tier": "basic", "since": "2026-01-01"}
+        send_events(self._servers, [Event("customers", _NEW_BUYER.encode(), _bytes(record))])
+
     def run(self) -> None:
         try:
             with Producer({"bootstrap.servers": self._servers, "linger.ms": 20}) as producer:
@@ -83,7 +91,6 @@ class OrderStream(threading.Thread):
                 producer.send(event.topic, event.value, key=event.key)
             self.sent = due
             self._stopped.wait(_STEP_S)
-        producer.send("customers", _customer(_NEW_BUYER), key=_NEW_BUYER.encode())
 
 
 def _made_worse(event: Event, kind: str) -> Event:
@@ -94,10 +101,6 @@ def _made_worse(event: Event, kind: str) -> Event:
         return event._replace(value=_bytes({**order, "quantity": 0}))
     buyer = _STRAY if kind == "stray" else _NEW_BUYER
     return event._replace(key=buyer.encode(), value=_bytes({**order, "customer_id": buyer}))
-
-
-def _customer(name: str) -> bytes:
-    return _bytes({"customer_id": name, "country": "PT", "tier": "basic", "since": "2026-01-01"})
 
 
 def _bytes(value: dict[str, Any]) -> bytes:

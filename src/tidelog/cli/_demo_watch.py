@@ -17,6 +17,8 @@ from tidelog.client.types import TopicPartition
 from tidelog.spark.pipeline.headers import ATTEMPTS, ERROR_MESSAGE
 from tidelog.spark.source.progress import partition_offsets
 
+OnRecord = Callable[[ConsumerRecord], object]
+
 _EVERY_S: Final = 0.25
 _SHOWN: Final = 5
 
@@ -55,15 +57,17 @@ class Tally:
 class OutputReader:
     """Reads the pipeline's output and dead letters as they are committed."""
 
-    def __init__(self, servers: str, output: str, dead_letters: str) -> None:
+    def __init__(self, servers: str, output: str, dead_letters: str, others: Mapping[str, OnRecord]) -> None:
+        """`others` are topics whose records are handed on."""
         self.tally = Tally()
         self._output = output
+        self._others = others
         self._consumer = Consumer(
             {"bootstrap.servers": servers, "isolation.level": "read_committed", "enable.auto.commit": False}
         )
         partitions = [
             TopicPartition(topic, each.partition)
-            for topic in (output, dead_letters)
+            for topic in (output, dead_letters, *others)
             for each in self._consumer.partitions_for(topic)
         ]
         self._consumer.assign(partitions)
@@ -79,6 +83,8 @@ class OutputReader:
     def _take(self, record: ConsumerRecord) -> None:
         if record.topic == self._output:
             self.tally.add_order(record.value)
+        elif record.topic in self._others:
+            self._others[record.topic](record)
         else:
             self.tally.add_dead(record.value, dict(record.headers))
 

@@ -1,9 +1,10 @@
-"""Child processes that do not write over our output: their stderr goes to a file, ours stays where it was.
+"""Nobody else writes over our output: what child processes and loggers say goes to a file, ours stays where it was.
 
 Spark's JVM and its Python workers inherit the descriptor and print warnings that tell a user nothing. `demo_spark` is
 the caller, and shows the end of the file when something went wrong.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -12,16 +13,22 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_children(log_path: str) -> Iterator[None]:
-    """Descriptor 2 is the file at `log_path`; `sys.stderr` writes to where descriptor 2 went before."""
+    """Descriptor 2, log records and warnings go to `log_path`; `sys.stderr` writes where descriptor 2 did before."""
     sys.stderr.flush()
     before = os.dup(2)
     ours = open(os.dup(before), "w", buffering=1, encoding=sys.stderr.encoding, errors="backslashreplace")  # noqa: SIM115
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     kept, sys.stderr = sys.stderr, ours
+    handler = logging.FileHandler(log_path, delay=True)
     try:
         os.dup2(log, 2)
+        logging.captureWarnings(True)
+        logging.getLogger().addHandler(handler)
         yield
     finally:
+        logging.getLogger().removeHandler(handler)
+        logging.captureWarnings(False)
+        handler.close()
         os.dup2(before, 2)
         sys.stderr = kept
         ours.close()

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.cli._errors import CommandError
 from tidelog.cli._output import print_line, print_table
-from tidelog.cli._progress import progress
 from tidelog.cli._quiet import last_lines, quiet_children
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas", "matplotlib", "plotext")
 _DELAYS: Final = ("2s", "3s")
 _DEAD_LETTERS: Final = "orders.dlq"
+_FIRST_RETRY: Final = "orders.retry.1"
 _OUTPUT: Final = "orders.enriched"
 _STUCK_S: Final = 90.0
 _SESSION: Final = {
@@ -105,7 +105,7 @@ class _Story:
         orders = OrderStream(self._servers, seconds, rate)
         sampler = Sampler(lambda: orders.sent, self._processed)
         self._start()
-        reader = OutputReader(self._servers, _OUTPUT, _DEAD_LETTERS)
+        reader = OutputReader(self._servers, _OUTPUT, _DEAD_LETTERS, {_FIRST_RETRY: orders.on_retry})
         self.tally, self.samples, self.total = reader.tally, sampler.samples, orders.total
         try:
             with _waiting("first orders through the pipeline"):
@@ -131,26 +131,24 @@ class _Story:
                 raise CommandError(f"no order has come out for {_STUCK_S:.0f} s")
 
     def _watch(self, orders: "OrderStream", reader: "OutputReader", elapsed: Callable[[], float]) -> None:
+        from tidelog.cli._demo_bars import two_bars
         from tidelog.cli._demo_orders import DEAD
 
-        expected = len(orders.expected)
+        tally, expected = reader.tally, len(orders.expected)
         moved = time.monotonic()
-        orders_half = orders.total // 2
-        with progress("enriched", expected) as bar:
-            while len(reader.tally.seen) < expected or len(reader.tally.dead) < DEAD:
-                came_out = reader.read(0.2)
-                if came_out:
-                    bar.advance(came_out)
+        with two_bars(orders.total, expected) as show:
+            while len(tally.seen) < expected or len(tally.dead) < DEAD:
+                if reader.read(0.2):
                     moved = time.monotonic()
+                show(orders.sent, len(tally.seen))
                 if orders.error is not None:
                     raise CommandError(f"the producer failed: {orders.error}")
-                if not self.spans and orders.sent > orders_half:
+                if not self.spans and orders.sent > orders.total // 2:
                     self._restart(elapsed)
                 self._raise_failure()
                 if time.monotonic() - moved > _STUCK_S:
-                    raise CommandError(
-                        f"nothing has come out for {_STUCK_S:.0f} s: {len(reader.tally.seen):,} are there"
-                    )
+                    raise CommandError(f"nothing has come out for {_STUCK_S:.0f} s: {len(tally.seen):,} are there")
+            show(orders.sent, len(tally.seen))
 
     def _start(self) -> None:
         from tidelog.spark.pipeline.running import start

@@ -1,0 +1,70 @@
+"""`tidelog demo`, small: the whole way, and nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+SOURCE = str(Path(__file__).parents[3] / "src")
+
+
+def _command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "tidelog", "demo", *words]
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    """Temporary files where they can be counted."""
+    return {**os.environ, "PYTHONPATH": SOURCE, "TMPDIR": str(directory), "COLUMNS": "100"}
+
+
+@pytest.mark.timeout(300)
+def test_the_demo_shows_output_dead_letters_and_a_plot_and_cleans_up(tmp_path: Path) -> None:
+    temporary, working = tmp_path / "tmp", tmp_path / "work"
+    temporary.mkdir()
+    working.mkdir()
+    done = subprocess.run(
+        _command("--seconds", "3", "--rate", "400"),
+        capture_output=True,
+        text=True,
+        cwd=working,
+        env=_environment(temporary),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1,200 orders went in, 400 a second; 1,197 came out with their customers, each exactly once" in done.stdout
+    assert "an order of nothing" in done.stdout
+    assert "no such customer yet" in done.stdout
+    assert "lag, records" in done.stdout
+    assert "What to try next" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in working.iterdir()] == ["tidelog-demo.png"]
+    assert (working / "tidelog-demo.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in temporary.iterdir() if path.name.startswith("tidelog")] == []
+
+
+def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        _command("--seconds", "3", "--rate", "400"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=_environment(tmp_path),
+        start_new_session=True,
+    )
+    assert running.stderr is not None
+    assert "broker ready" in running.stderr.readline()
+    began = time.monotonic()
+    os.killpg(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=100)
+    assert running.returncode == 130, err
+    assert "Traceback" not in err
+    assert out == ""
+    assert time.monotonic() - began < 60
+    assert not list(tmp_path.glob("tidelog*"))

@@ -1,0 +1,118 @@
+"""What the main demo is made of, without Spark and without a broker."""
+
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tidelog.cli import demo_spark
+from tidelog.cli._demo_bars import two_bars
+from tidelog.cli._demo_orders import DEAD, OrderStream, _made_worse
+from tidelog.cli._demo_plot import Sample, Span, draw_in_terminal, draw_picture, rates
+from tidelog.cli._demo_watch import Tally, records_reached
+from tidelog.cli._errors import CommandError
+from tidelog.spark.examples import data
+
+SAMPLES = [Sample(0.5 * index, 1000 * index, 800 * max(0, index - 2)) for index in range(20)]
+
+
+def test_rates_are_records_a_second():
+    times, produced, processed = rates(SAMPLES)
+    assert times[-1] == 9.5
+    assert produced[-1] == 2000
+    assert processed[0] == 0
+    assert processed[-1] == 1600
+
+
+def test_nothing_measured_is_no_rate():
+    assert rates([]) == ([], [], [])
+    assert rates(SAMPLES[:1]) == ([], [], [])
+
+
+def test_lag_is_never_less_than_nothing():
+    assert Sample(1.0, 5, 9).lag == 0
+
+
+def test_a_picture_is_drawn(tmp_path):
+    path = tmp_path / "demo.png"
+    draw_picture(str(path), SAMPLES, [Span(2, 3, "stopped")], "title")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("samples", [SAMPLES, SAMPLES[:2]])
+def test_the_terminal_gets_round_numbers_and_no_colours_unless_it_can_show_them(samples):
+    said = draw_in_terminal(samples, is_colored=False)
+    assert "records / s" in said
+    assert "produced" in said
+    assert "\x1b" not in said
+    assert "e3" not in said
+
+
+def test_a_tally_knows_what_came_twice():
+    tally = Tally()
+    for number in (1, 2, 1):
+        tally.add_order(json.dumps({"order_id": number}).encode())
+    assert (tally.seen, tally.repeated) == ({1, 2}, 1)
+    tally.add_dead(b"\xff", {"tidelog.error.message": b"no JSON", "tidelog.attempts": b"3"})
+    assert tally.dead[0][1:] == ("3", "no JSON")
+
+
+def test_only_a_few_orders_make_trouble():
+    orders = OrderStream("127.0.0.1:1", seconds=2, rate=50)
+    assert orders.total == 100
+    assert len(orders.expected) == 100 - DEAD
+
+
+@pytest.mark.parametrize("kind", ["no JSON", "none", "stray", "new buyer"])
+def test_trouble_keeps_the_topic_and_changes_the_order(kind):
+    event = next(data.orders(1))
+    worse = _made_worse(event, kind)
+    assert worse.topic == event.topic
+    assert worse.value != event.value
+
+
+def test_progress_is_read_from_the_offsets_of_one_topic():
+    report = {"sources": [{"endOffset": {"orders": {"0": 5, "1": 7}, "orders.retry.1": {"0": 3}, "$from": {}}}]}
+    assert records_reached(report, "orders") == 12
+    assert records_reached(None, "orders") == 0
+
+
+def test_without_spark_the_demo_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(demo_spark, "find_spec", lambda name: None if name == "pyspark" else SimpleNamespace())
+    with pytest.raises(CommandError, match=r"pyspark is not installed: pip install 'tidelog\[spark-local\]'"):
+        demo_spark.run(1, 1, "x.png")
+
+
+def test_a_log_gets_lines_instead_of_bars(capsys):
+    with two_bars(10, 8) as show:
+        show(5, 4)
+        show(10, 8)
+    assert capsys.readouterr().err.count("enriched: ") == 2
+
+
+def test_children_and_loggers_write_to_a_file_while_we_write_to_the_terminal(tmp_path):
+    program = (
+        "import logging, os, sys, warnings\n"
+        "from tidelog.cli._quiet import last_lines, quiet_children\n"
+        "with quiet_children(sys.argv[1]):\n"
+        "    os.system('echo a child >&2')\n"
+        "    logging.getLogger('x').warning('a logger')\n"
+        "    warnings.warn('a warning')\n"
+        "    sys.stderr.write('ours\\n')\n"
+        "os.system('echo afterwards >&2')\n"
+        "print(last_lines(sys.argv[1]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "log")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
+    assert done.stderr == "ours\nafterwards\n"
+    assert "a child" in done.stdout
+    assert "a logger" in done.stdout
+    assert "a warning" in done.stdout
