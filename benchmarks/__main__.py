@@ -36,6 +36,10 @@ def main() -> int:
         from benchmarks import spark
 
         return spark.main(sys.argv[2:])
+    if sys.argv[1:2] == ["clients"]:
+        from benchmarks import clients
+
+        return clients.main(sys.argv[2:])
     options = parse_arguments()
     raise_descriptor_limit()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

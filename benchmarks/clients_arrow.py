@@ -1,13 +1,12 @@
 """Tables against single records: `poll_arrow` and `send_arrow` beside the clients of confluent-kafka and kafka-python.
 
-    python -m benchmarks.clients_arrow [--records 1000000] [--rounds 3] [--codec none]
+    python -m benchmarks.clients_arrow [--records 1000000] [--rounds 5] [--codec none]
 
 One broker in a process of its own, one topic with 8-byte keys and 100-byte values. Every client reads the same topic
 from its beginning, and writes the same records to a topic of its own, one client after another, round after round.
 Reading counts what arrives in the form the client gives to an application, from the first records on, so that no
-client's way to its first fetch is counted; writing ends with all records acknowledged
-(acks=all). The best round of each client counts, as the others had neighbours. The kernels are called once before, so
-that no compilation is measured.
+client's way to its first fetch is counted; writing ends with all records acknowledged (acks=all). The kernels are
+called once before, so that no compilation is measured.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 
 import pyarrow as pa
 
@@ -181,9 +181,12 @@ def write_kafka_python(records: Sequence[tuple[bytes, bytes]], codec: str) -> Ru
     return run
 
 
-def measure(broker: Broker, clients: Mapping[str, Run], count: int, rounds: int, topic: str | None) -> dict[str, float]:
-    """Records a second of each client, in its best round. Writers get a topic each and round, readers `topic`."""
-    best = dict.fromkeys(clients, 0.0)
+Rates = Mapping[str, Sequence[float]]
+
+
+def measure(broker: Broker, clients: Mapping[str, Run], count: int, rounds: int, topic: str | None) -> Rates:
+    """Records a second of each client, round by round. Writers get a topic each and round, readers `topic`."""
+    rates: dict[str, list[float]] = {name: [] for name in clients}
     for turn in range(rounds):
         for index, (name, run) in enumerate(clients.items()):
             target = topic
@@ -191,23 +194,27 @@ def measure(broker: Broker, clients: Mapping[str, Run], count: int, rounds: int,
                 target = f"written-{turn}-{index}"
                 broker.create_topic(target, partitions=2)
             share = count // _SLOW_SHARE if name == "kafka-python" else count
-            best[name] = max(best[name], run(broker.bootstrap_servers, target, share))
-    return best
+            rates[name].append(run(broker.bootstrap_servers, target, share))
+    return rates
 
 
-def show(heading: str, rates: Mapping[str, float]) -> None:
-    """Print the rates, and how many times as fast the first is."""
-    print(heading)
-    first = next(iter(rates.values()))
-    for name, rate in rates.items():
-        print(f"  {name:<16} {rate:>12,.0f} records/s   {first / rate:5.1f}×")
+def show(heading: str, rates: Rates) -> None:
+    """Print the rates, and how many times as fast the first is in the same round."""
+    ours, first = next(iter(rates.items()))
+    print(f"\n{heading}:\n")
+    print(f"| client | records/s (median) | lowest – highest | {ours} is so many times as fast |")
+    print("|---|---:|---:|---:|")
+    for name, found in rates.items():
+        ratios = [ours_then / theirs for ours_then, theirs in zip(first, found, strict=True)]
+        times = "" if name == ours else f"{median(ratios):.1f}× [{min(ratios):.1f}–{max(ratios):.1f}]"
+        print(f"| {name} | {median(found):,.0f} | {min(found):,.0f} – {max(found):,.0f} | {times} |")
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--codec", default="none")
     options = parser.parse_args()
     table = make_table(options.records)
@@ -217,13 +224,14 @@ def main() -> None:
         write_arrow(table, options.codec)(broker.bootstrap_servers, "read", options.records)
         read_arrow(broker.bootstrap_servers, "read", options.records)
         readers = {"poll_arrow": read_arrow, "confluent-kafka": read_confluent, "kafka-python": read_kafka_python}
-        show("reading", measure(broker, readers, options.records, options.rounds, "read"))
+        what = f"{options.records:,} records of {VALUE_BYTES} bytes, 2 partitions, as tables and one by one"
+        show(f"Reading {what}", measure(broker, readers, options.records, options.rounds, "read"))
         writers = {
             "send_arrow": write_arrow(table, options.codec),
             "confluent-kafka": write_confluent(records, options.codec),
             "kafka-python": write_kafka_python(records, options.codec),
         }
-        show("writing", measure(broker, writers, options.records, options.rounds, None))
+        show(f"Writing {what}", measure(broker, writers, options.records, options.rounds, None))
 
 
 if __name__ == "__main__":

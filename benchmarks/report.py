@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.cases import Aim, AimKind, Better, Case, Figure
 from benchmarks.method import Ceiling, Measurement, Plan
-from benchmarks.sections import SPARK_HEADING, raw_of, section_of
+from benchmarks.sections import CLIENTS_HEADING, SPARK_HEADING, raw_of, section_of
 
 OURS, THEIRS = "Tidelog", "Apache Kafka"
 
@@ -31,8 +31,9 @@ class Report:
     plan: Plan
 
     def write(self, page: Path) -> None:
-        """The page, and the single measurements as JSON beside it. What is said there of Spark stays."""
-        page.write_text(self.text() + section_of(page, SPARK_HEADING))
+        """The page, and the single measurements as JSON beside it. What others have said there stays."""
+        others = [section_of(page, heading) for heading in (CLIENTS_HEADING, SPARK_HEADING)]
+        page.write_text(self.text() + "".join(others))
         raw = {
             **{name: part for name, part in raw_of(page).items() if name == "spark"},
             "machine": machine(),

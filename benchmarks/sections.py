@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+CLIENTS_HEADING = "# Clients: ours beside those for Python"
 SPARK_HEADING = "# Spark: our connector beside Spark's own"
 
 
