@@ -11,6 +11,7 @@ from tidelog.spark.options import OptionError, Options
 from tidelog.spark.sink.deliveries import Delivery, make_delivery
 from tidelog.spark.sink.rows import check_columns
 from tidelog.spark.sink.settings import read_batch_settings
+from tidelog.spark.worker import settle
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -26,7 +27,9 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task."""
-        return self._delivery.write(iterator)
+        written = self._delivery.write(iterator)
+        settle("write")
+        return written
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when all tasks are done."""

@@ -31,8 +31,10 @@ def write_each_batch(**options: Any) -> Callable[["DataFrame", int], None]:
     def write(rows: "DataFrame", batch_id: int) -> None:
         del batch_id  # tasks know it
         chosen = {**texts, "delivery": delivery}
-        if delivery != AT_LEAST_ONCE and given.text("transactionalId") is None:
-            chosen["transactionalId"] = default_transactional_id(f"{_query_id(rows)}/{given.text('topic') or ''}")
+        if delivery != AT_LEAST_ONCE:
+            query_id = _query_id(rows)
+            if given.text("transactionalId") is None:
+                chosen["transactionalId"] = default_transactional_id(f"{query_id}/{given.text('topic') or ''}")
         rows.write.format("tidelog").options(**chosen).mode("append").save()
 
     return write
@@ -48,7 +50,7 @@ def _query_id(rows: "DataFrame") -> str:
     query_id = None if context is None else context.getLocalProperty("sql.streaming.queryId")
     if query_id is None:
         raise OptionError(
-            "the option 'transactionalId' is missing: here the query cannot be told apart from others, so give this "
-            "write a name of its own (it must stay the same when the query is started again)"
+            "foreachBatch does not tell here which query a batch belongs to, as in Spark Connect, so a batch that is "
+            "run again could not be recognised: use writeStream.format('tidelog'), or set delivery=at-least-once"
         )
     return str(query_id)

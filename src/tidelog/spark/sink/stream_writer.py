@@ -16,6 +16,7 @@ from tidelog.spark.options import Options
 from tidelog.spark.sink.deliveries import Delivery, make_delivery
 from tidelog.spark.sink.rows import check_columns
 from tidelog.spark.sink.settings import read_stream_settings
+from tidelog.spark.worker import settle
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -31,7 +32,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task."""
-        return self._delivery.write(iterator)
+        written = self._delivery.write(iterator)
+        settle("write")
+        return written
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """On the driver, when all tasks of a batch are done."""

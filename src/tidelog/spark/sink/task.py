@@ -49,6 +49,7 @@ class RowWriter:
         # In a transaction a task keeps to one partition for rows without key: others belong to other tasks.
         self._sticky = {} if claim is not None else {"sticky_bytes": kafka.batch_size}
         self._claim = claim
+        self._partition_counts: dict[str, int] = {}
         self._written: Counter[TopicPartition] = Counter()
         self._deliveries: list[BlockingTableDelivery | BlockingDelivery] = []
 
@@ -78,7 +79,9 @@ class RowWriter:
                 self._send_to(topic, rows)
 
     def _send_to(self, topic: str, rows: pa.RecordBatch) -> None:
-        partition_count = self._producer.partitions_for(topic)
+        partition_count = self._partition_counts.get(topic)
+        if partition_count is None:
+            partition_count = self._partition_counts[topic] = self._producer.partitions_for(topic)
         named: dict[str, pa.Array] = {}
         for name in _BYTES:
             if name in self._columns and (array := binary_column(rows, name)) is not None:
