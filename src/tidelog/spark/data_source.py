@@ -8,6 +8,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.datasource import DataSourceWriter as BatchWriter
 from pyspark.sql.types import StructType
 
+from tidelog.spark.worker import settle
+
 
 class TidelogDataSource(DataSource):
     """The format `tidelog`: the options, rows and offsets of Spark's own Kafka connector, without a jar."""
@@ -31,6 +33,7 @@ class TidelogDataSource(DataSource):
             return SegmentFileReader(schema, self.options)
         from tidelog.spark.source.batch_reader import BatchReader
 
+        settle("plan")
         return BatchReader(schema, self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -43,10 +46,12 @@ class TidelogDataSource(DataSource):
         """For `df.write`."""
         from tidelog.spark.sink.batch_writer import make_batch_writer
 
+        settle("plan")
         return make_batch_writer(schema, self.options, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """For `df.writeStream`; Spark passes the arguments by these very names."""
         from tidelog.spark.sink.stream_writer import make_stream_writer
 
+        settle("plan")
         return make_stream_writer(schema, self.options, overwrite=overwrite)

@@ -19,6 +19,7 @@ from tidelog.spark.source.data_loss import DataLoss
 from tidelog.spark.source.fetching import RangeFetcher
 from tidelog.spark.source.ranges import OffsetRange
 from tidelog.spark.source.settings import TaskSettings
+from tidelog.spark.worker import settle
 
 
 class RangePartition(InputPartition):
@@ -35,6 +36,7 @@ def read_partition(
     """The rows of one task. Spark plans a partition of its own, without offsets, where there is nothing to read."""
     if isinstance(partition, RangePartition):
         yield from read_range(partition.wanted, settings, projection)
+        settle("read")
 
 
 def read_range(
