@@ -98,6 +98,7 @@ def test_each_record_is_read_once(cluster: ClusterClient, topic: str, monkeypatc
     driver = Driver(cluster, topic, "q")
     for batch_id in range(10):
         driver.run(batch_id)
+        driver.begin()
         assert driver.last() == batch_id
 
     assert len(read) == len(set(read)) == 10
