@@ -8,6 +8,7 @@ its own. Requests that may arrive twice are repeated until `max.block.ms` has pa
 import time
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.cluster import ClusterClient, Node
@@ -35,8 +36,13 @@ _TRANSACTION: Final = 1
 _FIND_VERSION_MAX: Final = 5
 _ADD_VERSION_MAX: Final = 3  # later ones are for brokers
 _END_VERSION_MAX: Final = 4  # from 5 on, the epoch changes with the end, and the driver takes a new one anyway
+_NODES_MAX: Final = 64
 _PAUSE_FIRST_S: Final = 0.005
 _PAUSE_MOST_S: Final = 0.5
+
+
+# Coordinators that were found, as long as the client lives that found them: one question less for each batch and task.
+_NODES: Final[WeakKeyDictionary[ClusterClient, dict[str, Node]]] = WeakKeyDictionary()
 
 
 class OpenTransaction(NamedTuple):
@@ -58,7 +64,7 @@ class Coordinator:
         self._cluster = cluster
         self._transactional_id = transactional_id
         self._patience_ms = patience_ms
-        self._node: Node | None = None
+        self._nodes = _NODES.setdefault(cluster, {})
 
     def begin(self, timeout_ms: int) -> OpenTransaction:
         """Take the transactional id: whatever was open under it is finished, whoever held it is fenced."""
@@ -149,7 +155,8 @@ class Coordinator:
         self._check("EndTxn", reply.error_code)
 
     def _coordinator(self) -> Node:
-        if self._node is None:
+        node = self._nodes.get(self._transactional_id)
+        if node is None:
             request = FindCoordinatorRequest(
                 key=self._transactional_id, key_type=_TRANSACTION, coordinator_keys=[self._transactional_id]
             )
@@ -157,8 +164,10 @@ class Coordinator:
             # Up to version 3 the reply is about the one key; from 4 on it has a list.
             told = reply.coordinators[0] if reply.coordinators else reply
             self._check("FindCoordinator", told.error_code, told.error_message)
-            self._node = Node(told.node_id, told.host, told.port)
-        return self._node
+            if len(self._nodes) >= _NODES_MAX:
+                self._nodes.clear()  # each batch write has an id of its own
+            node = self._nodes[self._transactional_id] = Node(told.node_id, told.host, told.port)
+        return node
 
     def _check(self, what: str, code: int, message: str | None = None) -> None:
         raise_if_refused(f"{what} of transactional id {self._transactional_id!r}", code, message)
@@ -167,7 +176,7 @@ class Coordinator:
         return patiently(attempt, self._patience_ms, self._forget)
 
     def _forget(self) -> None:
-        self._node = None
+        self._nodes.pop(self._transactional_id, None)
 
 
 def patiently(attempt: Callable[[], Result], patience_ms: int, forget: Callable[[], object]) -> Result:
