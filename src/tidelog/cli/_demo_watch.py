@@ -103,6 +103,11 @@ class Sampler(threading.Thread):
         self._processed = processed
         self._stopped = threading.Event()
 
+    def start(self) -> None:
+        """Begin to count the seconds."""
+        self.started = time.monotonic()
+        super().start()
+
     def run(self) -> None:
         highest = 0
         while not self._stopped.is_set():

@@ -15,7 +15,7 @@ from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.client.types import TopicPartition
 from tidelog.spark.examples import account_balances, customer_changes, data, delta_append, enrich_orders, tide_windows
-from tidelog.spark.examples.tables import as_table
+from tidelog.spark.examples.compacted import as_table
 from tidelog.spark.examples.topics import make_topics, send_events
 from tidelog.spark.pipeline import Pipeline, RetryLadder
 from tidelog.spark.pipeline.loading import load_module

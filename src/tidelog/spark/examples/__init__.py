@@ -6,7 +6,7 @@
     payments_lake      a topic as Parquet files and as a Delta Lake table, exactly once, with a backfill
     customer_changes   a database's change events made the latest state of each row
     data topics        events of these shapes, the same ones for the same seed, and the topics they go to
-    tables             a compacted topic as a table
+    compacted          a compacted topic as a table
 
 `python -m tidelog.spark.examples` lists the files and fills their topics.
 """

@@ -12,7 +12,7 @@ after a crash changes nothing.
 
 from typing import TYPE_CHECKING
 
-from tidelog.spark.examples.tables import as_table
+from tidelog.spark.examples.compacted import as_table
 from tidelog.spark.pipeline import DeadLetters, Pipeline, pack_json, parse_json, topic
 
 if TYPE_CHECKING:
