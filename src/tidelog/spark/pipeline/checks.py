@@ -22,6 +22,7 @@ OUTPUT_MODES: Final = ("append", "update", "complete")
 _COLUMN: Final = re.compile(r"\s*(?:`([^`]+)`|([^\s:,`]+))[^,]*(?:,|$)")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OWN_STEPS: Final = (RowStep, BatchStep, FailWhen, ParseJson, PackJson)
+_STARTS: Final = ("earliest", "latest")
 _FILE_FORMATS: Final = frozenset({"parquet", "json", "csv", "text", "orc", "avro"})
 
 
@@ -165,6 +166,7 @@ def _policy(pipeline: Pipeline) -> Problems:
         yield Problem("on_failure", f"rows of {pipeline.source} are no records: a policy needs topic(…) as the source")
         return
     yield from _policy_sinks(pipeline)
+    yield from _policy_start(pipeline.source)
     if pipeline.output_mode != "append":
         yield Problem("on_failure", f"a policy needs output_mode='append', not {pipeline.output_mode!r}")
     try:
@@ -173,6 +175,14 @@ def _policy(pipeline: Pipeline) -> Problems:
         return
     if ladder is not None:
         yield from _ladder_topics(pipeline, pipeline.source, ladder)
+
+
+def _policy_start(source: Topic) -> Problems:
+    for name, value in source.options.items():
+        where = name.lower()
+        if where.startswith("starting") and (where != "startingoffsets" or value.strip().lower() not in _STARTS):
+            message = f"option {name!r} cannot be used beside a policy: use startingOffsets=earliest or latest"
+            yield Problem("source", message)
 
 
 def _policy_sinks(pipeline: Pipeline) -> Problems:

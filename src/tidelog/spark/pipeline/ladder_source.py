@@ -10,14 +10,16 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import StructType
 
+from tidelog.client.types import TopicPartition
 from tidelog.spark.data_source import TidelogDataSource
 from tidelog.spark.pipeline.gate import Gate
 from tidelog.spark.pipeline.held_back import HeldBackView
 from tidelog.spark.pipeline.source_options import DELAYS, GATE, PARKED
+from tidelog.spark.source.offsets import ORIGIN
 from tidelog.spark.source.record_sizes import sample_bytes_per_offset
 from tidelog.spark.source.stream_plan import StreamPlan
 from tidelog.spark.source.stream_reader import StreamReader
@@ -49,6 +51,15 @@ class LadderReader(StreamReader):
         self._delays_ms: dict[str, int] = json.loads(options.get(DELAYS.lower()) or "{}")
         self._parked_topic = options.get(PARKED.lower()) or None
         self._gate = Gate(Path(options.get(GATE.lower()) or os.devnull))
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a new query begins: in its own topics always with the first record, or rows that wait would be lost."""
+        shown = super().initialOffset()
+        own = [*self._delays_ms, *([self._parked_topic] if self._parked_topic else [])]
+        partitions = [TopicPartition(topic, int(each)) for topic in own for each in shown.get(topic, ())]
+        for (topic, partition), offset in self._here.view.earliest(partitions).items():
+            shown[topic][str(partition)] = shown[ORIGIN][topic][str(partition)] = offset
+        return shown
 
     @property
     def _here(self) -> "_Driver":

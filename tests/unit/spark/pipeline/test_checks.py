@@ -94,6 +94,10 @@ def test_a_sound_pipeline_has_no_problems() -> None:
             {"source": parquet("/in", schema="id long"), "on_failure": DeadLetters()},
             "rows of parquet /in are no records",
         ),
+        (
+            {"source": topic("orders", startingTimestamp=1), "on_failure": DeadLetters()},
+            "option 'startingTimestamp' cannot be used beside a policy",
+        ),
         ({"source": parquet("/in", schema="id long, `a b` string")}, "needs a column `value`; there are a b, id"),
     ],
 )
