@@ -22,6 +22,7 @@ from tidelog.spark.pipeline.endpoints import Topic
 from tidelog.spark.pipeline.engine import evaluate
 from tidelog.spark.pipeline.opening import open_stream, open_tables
 from tidelog.spark.pipeline.routing import Ladder, ladder_of
+from tidelog.spark.pipeline.running import prepare_topics
 from tidelog.spark.pipeline.sinks import stop_at_failed, topic_of
 from tidelog.spark.pipeline.steps import RECORD
 from tidelog.spark.sink.placement import place_rows
@@ -38,16 +39,24 @@ def declare(pipeline: Pipeline, *, bootstrap_servers: str | None = None) -> None
         options["topic"] = sink.names[0]
     dp.create_sink(f"{name}_sink", "tidelog", options)
 
+    # Made here, because a flow's function may not ask for the columns of a DataFrame.
+    rows = _rows(SparkSession.active(), pipeline, ladder, sink, servers)
+
     @dp.append_flow(target=f"{name}_sink", name=f"{name}_flow")
     def flow() -> DataFrame:
-        spark = SparkSession.active()
-        rows = open_stream(spark, pipeline, servers, ladder)
-        tables = open_tables(spark, pipeline, servers)
-        if ladder is not None:
-            return _with_policy(pipeline, ladder, rows, tables, sink, servers)
-        result = run_steps(pipeline.steps, rows, tables, lambda computed: computed, on_failed=stop_at_failed).rows
-        topic = topic_of(sink)
-        return place_rows(output_rows(stop_at_failed(result), topic), topic=topic, bootstrap_servers=servers)
+        return rows
+
+
+def _rows(spark: SparkSession, pipeline: Pipeline, ladder: Ladder | None, sink: Topic, servers: str) -> DataFrame:
+    if ladder is not None:
+        prepare_topics(pipeline, ladder, servers)
+    rows = open_stream(spark, pipeline, servers, ladder)
+    tables = open_tables(spark, pipeline, servers)
+    if ladder is not None:
+        return _with_policy(pipeline, ladder, rows, tables, sink, servers)
+    result = run_steps(pipeline.steps, rows, tables, lambda computed: computed, on_failed=stop_at_failed).rows
+    topic = topic_of(sink)
+    return place_rows(output_rows(stop_at_failed(result), topic), topic=topic, bootstrap_servers=servers)
 
 
 def _with_policy(
