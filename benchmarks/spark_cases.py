@@ -101,31 +101,33 @@ def written(kind: str, value_bytes: int) -> Measure:
 
 
 def stream_written(kind: str, options: dict[str, str], *, has_key: bool, is_placed: bool = False) -> Measure:
-    """Write a stream that Spark makes."""
+    """Write a stream of files, the same for all."""
 
     def run(lab: SparkLab) -> float:
         topic = lab.new_topic()
-        frame = lab.made_stream(lab.sizes.written_rows, has_key=has_key)
+        frame = lab.file_stream(has_key=has_key)
         if is_placed:
             from tidelog.spark import place_rows
 
             frame = place_rows(frame, topic=topic, bootstrap_servers=lab.broker.bootstrap_servers)
-        triggers = lab.run_for(frame, kind, {"topic": topic, **options}, 1 + lab.sizes.stream_batches)
+        triggers = lab.run_to_end(frame, kind, {"topic": topic, **options})
         if options is EXACTLY_ONCE:
-            _require_whole_batches(lab, topic)
+            _require_committed(lab, topic)
+        else:
+            lab.require_rows(topic, PARTITIONS, lab.stream_rows)
         lab.drop_topic(topic)
         return rows_per_second(triggers)
 
     return run
 
 
-def _require_whole_batches(lab: SparkLab, topic: str) -> None:
-    """Readers of committed records must see micro-batches whole."""
+def _require_committed(lab: SparkLab, topic: str) -> None:
+    """Readers of committed records must see every row once; end offsets count the transactions' markers as well."""
     reader = lab.spark.read.format(OURS).option("kafka.bootstrap.servers", lab.broker.bootstrap_servers)
     committed = reader.option("kafka.isolation.level", "read_committed").option("subscribe", topic)
     found = committed.schema("offset long").load().count()
-    if not found or found % lab.sizes.written_rows:
-        raise RuntimeError(f"{topic} shows {found} rows, which are not whole batches of {lab.sizes.written_rows}")
+    if found != lab.stream_rows:
+        raise RuntimeError(f"{topic} shows {found} rows, but {lab.stream_rows} were written")
 
 
 def floor(kind: str, sink: str, options: dict[str, str] | None = None) -> Measure:

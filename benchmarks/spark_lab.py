@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import shutil
 import statistics
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +26,13 @@ if TYPE_CHECKING:
 
 OURS, THEIRS = "tidelog", "kafka"
 PARTITIONS = 4
+TASKS = 2
 KEY_BYTES = 8
 STREAM_SECONDS_MAX = 120.0
 SESSION_SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "2",
-    # Streams are stopped in the middle of a batch, which Spark logs at length; what fails a measure is raised as well.
-    "spark.log.level": "OFF",
+    "spark.log.level": "ERROR",
 }
 
 
@@ -65,6 +64,7 @@ class SparkLab:
         self.broker = broker
         self.sizes = sizes
         self._scratch = scratch
+        self._files = scratch / "rows.parquet"
         self._numbers = itertools.count()
         self.rows_of: dict[str, int] = {}
 
@@ -81,6 +81,7 @@ class SparkLab:
             self.write(THEIRS if is_theirs_here else OURS, self.made_rows(rows, value_bytes), {"topic": topic})
             self.rows_of[topic] = rows
             self.require_rows(topic, partitions, rows)
+        self._make_files()
 
     def require_rows(self, topic: str, partitions: int, expected: int) -> None:
         """Fail unless the log holds what was written."""
@@ -91,7 +92,7 @@ class SparkLab:
 
     def made_rows(self, rows: int, value_bytes: int, *, has_key: bool = True) -> DataFrame:
         """Rows made by Spark itself, in as many tasks as there are cores."""
-        return self.spark.range(0, rows, 1, 2).selectExpr(*_columns("id", value_bytes, has_key=has_key))
+        return self.spark.range(0, rows, 1, TASKS).selectExpr(*_columns("id", value_bytes, has_key=has_key))
 
     def new_topic(self, partitions: int = PARTITIONS) -> str:
         name = f"written-{next(self._numbers)}"
@@ -120,41 +121,35 @@ class SparkLab:
         options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(per_trigger)}
         return self.spark.readStream.format(kind).options(**self._options(), **options).load()
 
-    def made_stream(self, rows_per_batch: int, *, has_key: bool) -> DataFrame:
-        """A stream of rows that Spark itself makes."""
-        reader = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows_per_batch)
-        return reader.option("numPartitions", 2).load().selectExpr(*_columns("value", 100, has_key=has_key))
+    def file_stream(self, *, has_key: bool) -> DataFrame:
+        """A stream of rows out of Parquet files, two tasks in each micro-batch, that comes to an end.
+
+        A stream that is stopped in the middle of a batch leaves rows in a producer that later queries share.
+        """
+        stream = self.spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", TASKS)
+        return stream.parquet(str(self._files)).select(*(["key"] if has_key else []), "value")
+
+    @property
+    def stream_rows(self) -> int:
+        """How many rows that stream has in all; its first micro-batch is not measured."""
+        return self.sizes.written_rows * (1 + self.sizes.stream_batches)
+
+    def _make_files(self) -> None:
+        files = TASKS * (1 + self.sizes.stream_batches)
+        rows = self.spark.range(0, self.stream_rows, 1, files).selectExpr(*_columns("id", 100, has_key=True))
+        rows.write.option("compression", "none").parquet(str(self._files))
 
     def run_to_end(self, frame: DataFrame, kind: str, options: Mapping[str, str]) -> list[Trigger]:
         """Run a stream until it has read all there was when it began."""
         with _Checkpoint(self._scratch) as checkpoint:
-            query = self._start(frame, kind, options, checkpoint, {"availableNow": True})
+            chosen = {**({} if kind == "noop" else self._options()), **options, "checkpointLocation": str(checkpoint)}
+            query = frame.writeStream.format(kind).options(**chosen).trigger(availableNow=True).start()
             try:
                 if not query.awaitTermination(int(STREAM_SECONDS_MAX)):
                     raise RuntimeError(f"a stream into {kind} took more than {STREAM_SECONDS_MAX:.0f} s")
             finally:
                 query.stop()
             return _triggers(query)
-
-    def run_for(self, frame: DataFrame, kind: str, options: Mapping[str, str], triggers: int) -> list[Trigger]:
-        """Run a stream until it has done so many micro-batches."""
-        with _Checkpoint(self._scratch) as checkpoint:
-            query = self._start(frame, kind, options, checkpoint, {"processingTime": "0 seconds"})
-            deadline = time.monotonic() + STREAM_SECONDS_MAX
-            try:
-                while len(done := _triggers(query)) < triggers:
-                    if time.monotonic() > deadline or not query.isActive:
-                        raise RuntimeError(f"a stream into {kind} stopped early: {query.exception()}")
-                    time.sleep(0.02)
-            finally:
-                query.stop()
-            return done[:triggers]
-
-    def _start(
-        self, frame: DataFrame, kind: str, options: Mapping[str, str], checkpoint: Path, trigger: Mapping[str, object]
-    ) -> StreamingQuery:
-        chosen = {**({} if kind == "noop" else self._options()), **options, "checkpointLocation": str(checkpoint)}
-        return frame.writeStream.format(kind).options(**chosen).trigger(**trigger).start()
 
     def cpu_seconds(self) -> float:
         """Processor time of everything so far: this process, the JVM, its Python workers, the broker."""
