@@ -18,7 +18,7 @@ from tidelog.spark.source.columns import full_schema, make_projection
 from tidelog.spark.source.header_columns import HeaderDecoder
 
 PROJECTION = make_projection(full_schema({"includeHeaders": "true"}))
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=40, deadline=None)
 names = st.text(max_size=6) | st.binary(max_size=4).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 headers = st.lists(st.tuples(names, st.none() | st.binary(max_size=6)), max_size=3).map(tuple)
 

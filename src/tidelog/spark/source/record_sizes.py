@@ -1,15 +1,16 @@
 """How many bytes an offset takes, found by looking: for `maxBytesPerTrigger`.
 
-One small fetch from where the micro-batch will begin, for all partitions of a leader at once. What it brings is divided
-by the offsets it covers, so bytes are counted as they are stored and sent, compressed if they are, and gaps that
-compaction left cost nothing. It needs no permission beyond that to read. Partitions that say nothing are limited as
-much as the others are.
+One small fetch from where the micro-batch will begin, for all partitions of a topic on one leader at once; those whose
+first batch is larger than that, which brokers send whole only if nothing comes before it, are asked alone. What comes
+is divided by the offsets it covers, so bytes are counted as they are stored and sent, compressed if they are, and gaps
+that compaction left cost nothing. It needs no permission beyond that to read. Partitions that say nothing are limited
+as much as the others are.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.client.cluster import ClusterClient
+from tidelog.client.cluster import ClusterClient, Node
 from tidelog.client.errors import ClientError
 from tidelog.client.reader import FETCH_BY_NAME
 from tidelog.client.types import TopicPartition
@@ -33,13 +34,18 @@ def sample_bytes_per_offset(
         for topic in sorted({each.topic for each in starts}):
             wanted = {each.partition: offset for each, offset in starts.items() if each.topic == topic}
             for node, partitions in cluster.by_leader(topic, wanted).items():
-                request = _request(topic, {partition: wanted[partition] for partition in partitions})
-                answer = cluster.on_node(node, request, FetchResponse, at_most=FETCH_BY_NAME)
-                sizes.update(_sizes(answer, wanted))
+                sizes.update(_sample(cluster, node, topic, {each: wanted[each] for each in partitions}))
+                for each in partitions:
+                    if TopicPartition(topic, each) not in sizes:
+                        sizes.update(_sample(cluster, node, topic, {each: wanted[each]}))
     except (ClientError, ApiError, CorruptRecordError) as error:
         LOG.warning("record sizes could not be sampled for maxBytesPerTrigger: %s", error)
         cluster.forget()
     return sizes
+
+
+def _sample(cluster: ClusterClient, node: Node, topic: str, starts: Mapping[int, int]) -> dict[TopicPartition, float]:
+    return _sizes(cluster.on_node(node, _request(topic, starts), FetchResponse, at_most=FETCH_BY_NAME), starts)
 
 
 def _request(topic: str, starts: Mapping[int, int]) -> FetchRequest:

@@ -27,6 +27,8 @@ class FakeCluster:
         for each in topic.partitions:
             log = self.logs.get(tp(f"{topic.topic}-{each.partition}"))
             records = None if log is None else log.read(each.fetch_offset, each.partition_max_bytes)
+            if told and len(records or b"") > each.partition_max_bytes:
+                records = None
             code = ErrorCode.NONE if log else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             told.append(PartitionData(partition_index=each.partition, error_code=code, records=records))
         return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=told)])
@@ -53,6 +55,12 @@ def test_a_position_within_a_batch_does_not_make_its_records_seem_larger():
     """Brokers send the whole batch; nine of its ten records were read before."""
     sizes = sample_bytes_per_offset(FakeCluster(t_0=_log(10_000)), offsets(t_0=99))
     assert sizes[tp("t-0")] == pytest.approx(10_020, abs=20)
+
+
+def test_batches_that_only_come_alone_are_asked_for_alone():
+    """Brokers send a batch that is larger than the limit only if it is the first of the answer."""
+    sizes = sample_bytes_per_offset(FakeCluster(t_0=_log(10), t_1=_log(10_000)), offsets(t_0=0, t_1=0))
+    assert sizes[tp("t-1")] == pytest.approx(10_020, abs=20)
 
 
 def test_what_cannot_be_asked_is_left_out(caplog):
