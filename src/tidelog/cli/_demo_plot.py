@@ -11,6 +11,7 @@ _PRODUCED: Final = "#2a78b8"
 _PROCESSED: Final = "#d9622b"
 _LAG: Final = "#7a4fa3"
 _SMOOTH_S: Final = 1.5
+_INSTANT_S: Final = 0.001
 _TERMINAL_SIZE: Final = (96, 26)
 
 
@@ -36,20 +37,35 @@ class Span(NamedTuple):
 
 
 def rates(samples: Sequence[Sample]) -> tuple[list[float], list[float], list[float]]:
-    """Times, and records a second produced and processed, over windows of a second or so."""
+    """Times, and records a second produced and processed.
+
+    What was produced is counted over windows of a second or so. Batches finish all at once: the records of one are
+    spread over the time since the one before.
+    """
     times, produced, processed = [], [], []
     first = 0
-    for index, sample in enumerate(samples):
-        while first < index and sample.seconds - samples[first].seconds > _SMOOTH_S:
+    pace = _batch_rates(samples)
+    for index, sample in enumerate(samples[1:], start=1):
+        while first < index - 1 and sample.seconds - samples[first].seconds > _SMOOTH_S:
             first += 1
-        # At least one step back, or there would be nothing to divide by.
-        before = samples[min(first, max(index - 1, 0))]
-        elapsed = sample.seconds - before.seconds
-        if elapsed > 0:
-            times.append(sample.seconds)
-            produced.append((sample.produced - before.produced) / elapsed)
-            processed.append((sample.processed - before.processed) / elapsed)
+        elapsed = max(sample.seconds - samples[first].seconds, _INSTANT_S)
+        times.append(sample.seconds)
+        produced.append((sample.produced - samples[first].produced) / elapsed)
+        processed.append(pace[index])
     return times, produced, processed
+
+
+def _batch_rates(samples: Sequence[Sample]) -> list[float]:
+    """For each sample the rate of the batch that was being processed then; 0 after the last."""
+    found = [0.0] * len(samples)
+    start = 0
+    for index in range(1, len(samples)):
+        done = samples[index].processed - samples[start].processed
+        if done:
+            rate = done / max(samples[index].seconds - samples[start].seconds, _INSTANT_S)
+            found[start + 1 : index + 1] = [rate] * (index - start)
+            start = index
+    return found
 
 
 def draw_picture(path: str, samples: Sequence[Sample], spans: Sequence[Span], title: str) -> None:
@@ -64,8 +80,8 @@ def draw_picture(path: str, samples: Sequence[Sample], spans: Sequence[Span], ti
     )
     times, produced, processed = rates(samples)
     above.plot(times, produced, color=_PRODUCED, linewidth=2, label="produced")
-    above.plot(times, processed, color=_PROCESSED, linewidth=2, label="processed, exactly once")
-    above.fill_between(times, processed, color=_PROCESSED, alpha=0.12)
+    above.plot(times, processed, color=_PROCESSED, linewidth=2, drawstyle="steps-pre", label="processed, exactly once")
+    above.fill_between(times, processed, color=_PROCESSED, alpha=0.12, step="pre")
     above.set_ylabel("records / s")
     above.legend(loc="upper right", frameon=False)
     above.set_title(title, loc="left", fontsize=12)

@@ -23,8 +23,14 @@ def test_rates_are_records_a_second():
     times, produced, processed = rates(SAMPLES)
     assert times[-1] == 9.5
     assert produced[-1] == 2000
-    assert processed[0] == 0
     assert processed[-1] == 1600
+
+
+def test_a_batch_counts_for_the_whole_time_it_took():
+    """It finishes all at once, which is no rate."""
+    samples = [Sample(float(second), 0, {4: 100, 5: 100, 6: 400}.get(second, 0)) for second in range(7)]
+    samples.append(Sample(7.0, 0, 400))
+    assert rates(samples)[2] == [25, 25, 25, 25, 150, 150, 0]
 
 
 def test_nothing_measured_is_no_rate():
