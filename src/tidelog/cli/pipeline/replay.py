@@ -11,7 +11,7 @@ from tidelog.cli._output import print_json
 from tidelog.cli._progress import progress
 from tidelog.cli.pipeline._files import as_command_errors, open_pipeline, servers_of
 from tidelog.config import parse_properties
-from tidelog.spark.pipeline.dead_letters import FilterError, parse_filter
+from tidelog.spark.pipeline.dead_letters import Filter, FilterError, parse_filter
 from tidelog.spark.pipeline.replay import Replay, Replayed
 from tidelog.spark.pipeline.routing import ladder_of
 
@@ -75,6 +75,8 @@ def _asked(
         if ladder is None:
             raise CommandError(f"pipeline {pipeline.name!r} has no dead letters: it has no on_failure")
         servers, topic = servers_of(pipeline, bootstrap_server, command_config), ladder.dead_letters
+        # Pipelines that read the same topic may share their dead-letter topic.
+        conditions.append(Filter("pipeline", "=", pipeline.name))
     else:
         settings = {} if command_config is None else parse_properties(command_config.read_text(encoding="utf-8"))
         servers = bootstrap_server or settings.get("bootstrap.servers") or DEFAULT_BOOTSTRAP

@@ -24,9 +24,14 @@ _ATTEMPTS: Final = "_attempts"
 _RUNG: Final = "_rung"
 
 
-def restore(rows: "DataFrame", ladder: "Ladder", *, show_headers: bool) -> "DataFrame":
-    """Rows of the source and of the ladder's topics alike: as they were first read, with `_record` beside them."""
+def restore(rows: "DataFrame", ladder: "Ladder", pipeline: str, *, show_headers: bool) -> "DataFrame":
+    """Rows of the source and of the ladder's topics alike: as they were first read, with `_record` beside them.
+
+    Pipelines that read the same topic have the same retry topics: each takes what it has put there itself.
+    """
     came_back = F.col("topic").isin(*ladder.read_back) if ladder.read_back else F.lit(False)
+    if ladder.read_back:
+        rows = rows.where(~came_back | F.coalesce(_header(names.PIPELINE) == pipeline, F.lit(True)))
 
     def origin(column: str, header: str, kind: str) -> "Column":
         return F.coalesce(F.when(came_back, _header(header).try_cast(kind)), F.col(column))

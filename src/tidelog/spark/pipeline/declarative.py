@@ -62,7 +62,9 @@ def _rows(spark: SparkSession, pipeline: Pipeline, ladder: Ladder | None, sink: 
 def _with_policy(
     pipeline: Pipeline, ladder: Ladder, rows: DataFrame, tables: Mapping[str, DataFrame], sink: Topic, servers: str
 ) -> DataFrame:
-    evaluated = evaluate(pipeline, restore(rows, ladder, show_headers=False), tables, topic_of(sink), lambda each: each)
+    evaluated = evaluate(
+        pipeline, restore(rows, ladder, pipeline.name, show_headers=False), tables, topic_of(sink), lambda each: each
+    )
     return place_rows(route(evaluated, ladder, pipeline.name).drop(RECORD), bootstrap_servers=servers)
 
 

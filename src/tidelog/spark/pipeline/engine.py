@@ -24,11 +24,13 @@ from tidelog.spark.pipeline.settling import PLACE, OrderKeeper
 from tidelog.spark.pipeline.steps import ERROR, RECORD
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 LOG: Final = logging.getLogger("tidelog.pipeline")
 
 WriteRows = Callable[["DataFrame", int], None]
+OpenTables = Callable[["SparkSession"], Mapping[str, "DataFrame"]]
+"""Tables are opened for each batch, in its own session."""
 
 
 class BatchFailed(Exception):  # noqa: N818 - reads as what it says
@@ -52,7 +54,7 @@ class BatchEngine:
         self,
         pipeline: Pipeline,
         ladder: Ladder,
-        tables: Mapping[str, "DataFrame"],
+        open_tables: OpenTables,
         topic: str | None,
         write: WriteRows,
         order: OrderKeeper | None = None,
@@ -60,7 +62,7 @@ class BatchEngine:
     ) -> None:
         self._pipeline = pipeline
         self._ladder = ladder
-        self._tables = tables
+        self._open_tables = open_tables
         self._topic = topic
         self._write = write
         self._order = order
@@ -79,7 +81,8 @@ class BatchEngine:
             return held[-1]
 
         try:
-            evaluated = evaluate(self._pipeline, batch, self._tables, self._topic, materialize)
+            tables = self._open_tables(batch.sparkSession)
+            evaluated = evaluate(self._pipeline, batch, tables, self._topic, materialize)
             if self._order is None:
                 self._write(route(evaluated, self._ladder, self._pipeline.name).drop(RECORD), batch_id)
             else:

@@ -153,19 +153,26 @@ class _KeyWalk:
         return None if self._head == self._tail else Waiting(self._head, self._tail, self._is_head_parked)
 
 
+def key_of(pipeline: str, key: bytes) -> bytes:
+    """The name of a key in the topic of blocked keys, which pipelines that read the same topic share."""
+    return pipeline.encode() + b"\0" + key
+
+
 def load_keys(
-    records: Iterable[tuple[bytes | None, bytes | None]], warn: Callable[[str], object]
+    pipeline: str, records: Iterable[tuple[bytes | None, bytes | None]], warn: Callable[[str], object]
 ) -> dict[bytes, Waiting]:
-    """The blocked keys from the records of the compacted topic, oldest first."""
+    """The blocked keys of one pipeline from the records of the compacted topic, oldest first."""
+    mine = key_of(pipeline, b"")
     keys: dict[bytes, Waiting] = {}
-    for key, value in records:
-        if key is None:
-            warn("a record without a key in the topic of blocked keys is passed over")
-        elif value is None:
+    for name, value in records:
+        if name is None or not name.startswith(mine):
+            continue
+        key = name.removeprefix(mine)
+        if value is None:
             keys.pop(key, None)
-        else:
-            try:
-                keys[key] = Waiting.decode(value)
-            except ValueError as error:
-                warn(f"a record of the topic of blocked keys is passed over: {error}")
+            continue
+        try:
+            keys[key] = Waiting.decode(value)
+        except ValueError as error:
+            warn(f"a record of the topic of blocked keys is passed over: {error}")
     return keys

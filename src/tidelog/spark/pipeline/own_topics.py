@@ -44,15 +44,15 @@ def make_missing(cluster: ClusterClient, ladder: Ladder, partitions: int) -> lis
     return made
 
 
-def read_keys(cluster: ClusterClient, topic: str) -> tuple[dict[bytes, Waiting], list[str]]:
-    """The blocked keys as the last committed batch left them, and what was odd about the topic."""
+def read_keys(cluster: ClusterClient, topic: str, pipeline: str) -> tuple[dict[bytes, Waiting], list[str]]:
+    """The blocked keys of `pipeline` as the last committed batch left them, and what was odd about the topic."""
     partitions = cluster.partitions(topic)
     ends = list_offsets(cluster, topic, dict.fromkeys(partitions, LATEST), read_committed=True)
     starts = list_offsets(cluster, topic, dict.fromkeys(partitions, EARLIEST))
     reader = RecordReader(cluster, topic, _offsets(starts), read_committed=True)
     warnings: list[str] = []
     records = ((_bytes(each.record.key), _bytes(each.record.value)) for each in reader.read_until(_offsets(ends)))
-    keys = load_keys(records, warnings.append)
+    keys = load_keys(pipeline, records, warnings.append)
     unread = [part for part, place in ends.items() if reader.positions[part] < place.offset]
     if unread:
         raise PipelineError(

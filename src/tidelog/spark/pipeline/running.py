@@ -198,24 +198,29 @@ def _with_policy(
     from tidelog.spark.pipeline.chain import needs_setting_aside
     from tidelog.spark.pipeline.columns import restore, route
     from tidelog.spark.pipeline.engine import BatchEngine, evaluate
+    from tidelog.spark.pipeline.opening import open_tables
     from tidelog.spark.pipeline.sinks import routed_batches, routed_stream, topic_of
     from tidelog.spark.pipeline.steps import RECORD
 
     show_headers = isinstance(pipeline.source, Topic) and _asks_for_headers(pipeline.source)
-    restored = restore(rows, ladder, show_headers=show_headers)
+    restored = restore(rows, ladder, pipeline.name, show_headers=show_headers)
     others = [sink for sink in pipeline.sinks if not isinstance(sink, Topic)]
     sink = (topic_sinks(pipeline) or [Topic()])[0]
     topic = topic_of(sink)
     if not others and not ladder.keeps_order and not needs_setting_aside(pipeline.steps):
         evaluated = evaluate(pipeline, restored, tables, topic, _refuse_to_materialize)
         return routed_stream(route(evaluated, ladder, pipeline.name).drop(RECORD), sink, servers, checkpoint)
-    order, gate = _order_keeper(ladder, servers, checkpoint)
+
+    def open_again(spark: "SparkSession") -> "Mapping[str, DataFrame]":
+        return open_tables(spark, pipeline, servers)
+
+    order, gate = _order_keeper(pipeline, ladder, servers, checkpoint)
     if others:
         from tidelog.spark.pipeline.staged import StagedEngine
 
-        staged = StagedEngine(pipeline, ladder, tables, sink, servers, checkpoint)
+        staged = StagedEngine(pipeline, ladder, open_again, sink, servers, checkpoint)
         return restored.writeStream.outputMode("append").foreachBatch(staged.process)
-    engine = BatchEngine(pipeline, ladder, tables, topic, routed_batches(sink, servers), order, gate)
+    engine = BatchEngine(pipeline, ladder, open_again, topic, routed_batches(sink, servers), order, gate)
     return restored.writeStream.outputMode("append").foreachBatch(engine.process)
 
 
@@ -224,7 +229,7 @@ def _refuse_to_materialize(rows: "DataFrame") -> "DataFrame":
     raise PipelineError("a function marks rows as failed and another comes after it: put a fail_when() between them")
 
 
-def _order_keeper(ladder: Ladder, servers: str, checkpoint: str) -> Any:
+def _order_keeper(pipeline: Pipeline, ladder: Ladder, servers: str, checkpoint: str) -> Any:
     if not ladder.keeps_order or ladder.keys_topic is None:
         return None, None
     from tidelog.spark.pipeline.gate import gate_for
@@ -235,11 +240,11 @@ def _order_keeper(ladder: Ladder, servers: str, checkpoint: str) -> Any:
 
     def load() -> Any:
         with ClusterClient(servers) as cluster:
-            return read_keys(cluster, keys_topic)
+            return read_keys(cluster, keys_topic, pipeline.name)
 
     gate = gate_for(checkpoint)
     gate.put(is_open=True)
-    return OrderKeeper(ladder, load), gate
+    return OrderKeeper(pipeline.name, ladder, load), gate
 
 
 def prepare_topics(pipeline: Pipeline, ladder: Ladder, servers: str) -> list[str]:

@@ -13,7 +13,16 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.columns import SEQUENCE, VERDICT
-from tidelog.spark.pipeline.ordering import Seen, Settled, Verdict, Waiting, any_head_parked, apply_changes, settle
+from tidelog.spark.pipeline.ordering import (
+    Seen,
+    Settled,
+    Verdict,
+    Waiting,
+    any_head_parked,
+    apply_changes,
+    key_of,
+    settle,
+)
 from tidelog.spark.pipeline.steps import ERROR, RECORD
 
 if TYPE_CHECKING:
@@ -40,7 +49,8 @@ LoadKeys = Callable[[], tuple[dict[bytes, Waiting], list[str]]]
 class OrderKeeper:
     """Knows the blocked keys of one query. Not shared between threads: batches come one after another."""
 
-    def __init__(self, ladder: "Ladder", load: LoadKeys) -> None:
+    def __init__(self, pipeline: str, ladder: "Ladder", load: LoadKeys) -> None:
+        self._pipeline = pipeline
         self._ladder = ladder
         self._load = load
         self._keys: dict[bytes, Waiting] | None = None
@@ -55,7 +65,8 @@ class OrderKeeper:
         self._next = apply_changes(keys, changes)
         spark = rows.sparkSession
         values = [None if each is None else each.encode() for each in changes.values()]
-        changed = pa.table({"key": pa.array(changes, pa.binary()), "value": pa.array(values, pa.binary())})
+        names = [key_of(self._pipeline, key) for key in changes]
+        changed = pa.table({"key": pa.array(names, pa.binary()), "value": pa.array(values, pa.binary())})
         return _with_verdicts(rows, settled), spark.createDataFrame(changed) if changes else None
 
     def committed(self) -> None:

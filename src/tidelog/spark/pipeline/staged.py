@@ -6,7 +6,6 @@ sink takes them from there, and knows by the batch's number what it has. `runnin
 """
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
@@ -15,7 +14,7 @@ from tidelog.spark.pipeline.chain import Materialize, run_steps
 from tidelog.spark.pipeline.columns import output_rows, route
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError
 from tidelog.spark.pipeline.endpoints import Delta, EachBatch, Topic
-from tidelog.spark.pipeline.engine import release, short_errors
+from tidelog.spark.pipeline.engine import OpenTables, release, short_errors
 from tidelog.spark.pipeline.guarded import ERROR_TYPE
 from tidelog.spark.pipeline.routing import Ladder
 from tidelog.spark.pipeline.sinks import batch_function, routed_batches, topic_of
@@ -32,14 +31,14 @@ class StagedEngine:
         self,
         pipeline: Pipeline,
         ladder: Ladder,
-        tables: Mapping[str, "DataFrame"],
+        open_tables: OpenTables,
         topic: Topic,
         servers: str,
         checkpoint: str,
     ) -> None:
         self._pipeline = pipeline
         self._ladder = ladder
-        self._tables = tables
+        self._open_tables = open_tables
         self._topic = topic
         self._write_topics = routed_batches(topic, servers)
         self._directory = os.path.join(checkpoint, "staged")
@@ -80,7 +79,7 @@ class StagedEngine:
         return spark.read.parquet(path)
 
     def _evaluated(self, batch: "DataFrame", materialize: Materialize) -> "DataFrame":
-        applied = run_steps(self._pipeline.steps, batch, self._tables, materialize)
+        applied = run_steps(self._pipeline.steps, batch, self._open_tables(batch.sparkSession), materialize)
         result = applied.rows
         if ERROR not in result.columns:
             result = result.withColumn(ERROR, F.lit(None).cast(ERROR_TYPE))

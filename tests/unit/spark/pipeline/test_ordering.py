@@ -10,6 +10,7 @@ from tidelog.spark.pipeline.ordering import (
     Waiting,
     any_head_parked,
     apply_changes,
+    key_of,
     load_keys,
     settle,
 )
@@ -71,13 +72,15 @@ def test_a_number_that_nobody_knows_is_last_in_line() -> None:
 
 
 def test_the_state_of_keys_is_read_back() -> None:
-    records = [(A, Waiting(0, 2).encode()), (b"b", Waiting(1, 4, is_head_parked=True).encode()), (A, None)]
-    assert load_keys(records, lambda _: None) == {b"b": Waiting(1, 4, is_head_parked=True)}
+    mine = [(A, Waiting(0, 2).encode()), (b"b", Waiting(1, 4, is_head_parked=True).encode()), (A, None)]
+    records = [(key_of("p", key), value) for key, value in mine]
+    records.append((key_of("other", b"b"), None))
+    assert load_keys("p", records, lambda _: None) == {b"b": Waiting(1, 4, is_head_parked=True)}
 
 
 @given(st.none() | st.binary(), st.none() | st.binary())
 def test_foreign_records_among_the_keys_are_passed_over(key: bytes | None, value: bytes | None) -> None:
-    assert len(load_keys([(key, value)], lambda _: None)) <= 1
+    assert len(load_keys("", [(key, value)], lambda _: None)) <= 1
 
 
 class _World:
