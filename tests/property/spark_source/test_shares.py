@@ -9,7 +9,7 @@ from tidelog.client.types import TopicPartition
 from tidelog.spark.source.admission import backlog, limit_bytes, limit_offsets
 from tidelog.spark.source.ranges import OffsetRange, split_ranges
 
-quick = settings(max_examples=150, deadline=None)
+quick = settings(max_examples=60, deadline=None)
 limits = st.none() | st.integers(1, 200)
 
 

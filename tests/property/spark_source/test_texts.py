@@ -29,7 +29,7 @@ json_values = st.recursive(
     max_leaves=12,
 )
 texts = st.text(max_size=60) | json_values.map(json.dumps)
-quick = settings(max_examples=150, deadline=None)
+quick = settings(max_examples=60, deadline=None)
 
 
 def _check_named(error, option):
