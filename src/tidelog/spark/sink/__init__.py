@@ -7,6 +7,7 @@
     party         whoever takes part in a transaction, driver or task, and how it ends
     transaction   the conversation with the transaction's coordinator
     memory        the compacted topic that remembers the last batch of each query
+    tail          the part of that topic where transactions are still open
     messages      what tasks tell the driver, and what the driver checks about it
     clients       connections and producers, kept by a worker from batch to batch
     placement     `place_rows`: rows to the tasks that own their partitions

@@ -25,10 +25,10 @@ from tidelog.client.reader import FETCH_BY_NAME, RecordReader
 from tidelog.client.refusals import raise_if_refused
 from tidelog.client.topics import create_topic
 from tidelog.client.types import TopicPartition
-from tidelog.records.batch import Record, iterate_batches, iterate_records
+from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
-from tidelog.records.control import parse_end_transaction_marker
 from tidelog.spark.sink.errors import SinkError
+from tidelog.spark.sink.tail import LogTail
 from tidelog.spark.sink.transaction import now_ms, patiently
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
@@ -153,23 +153,12 @@ class Memory:
     def _read_unstable(
         self, position: int, end: int, committed: Record | None
     ) -> tuple[Remembered | None, list[Remembered]]:
-        """From the first open transaction to the end of the log: markers tell what was committed."""
-        pending: dict[int, Record] = {}
+        """From the first open transaction to the end of the log."""
+        tail = LogTail(self._key, committed)
         while position < end:
-            records = self._fetch(position)
-            reached = position
-            for start, header in iterate_batches(memoryview(records)):
-                reached = header.next_offset
-                for record in iterate_records(records, start):
-                    if not header.is_control:
-                        if record.key == self._key:
-                            pending[header.producer_id] = record
-                    elif header.producer_id in pending:
-                        ended = pending.pop(header.producer_id)
-                        committed = ended if parse_end_transaction_marker(record).is_commit else committed
-            position = _moved(position, reached, end)
-        doubtful = [_parsed(record) for record in pending.values()]
-        return _parsed(committed), [each for each in doubtful if each is not None]
+            position = _moved(position, tail.read(self._fetch(position), position), end)
+        doubtful = [_parsed(record) for record in tail.in_doubt]
+        return _parsed(tail.committed), [each for each in doubtful if each is not None]
 
     def _fetch(self, offset: int) -> bytes:
         topic, partition = self.where
