@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from tidelog.client.aio.admin.types import NewTopic
 from tidelog.client.cluster import ClusterClient
@@ -74,3 +75,12 @@ def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
         time.sleep(0.3)
+
+
+def forget_last_commit(checkpoint: Path) -> None:
+    """As if Spark had died after the sink's commit and before its own: the last batch will be done again."""
+    last = max(
+        (each for each in (checkpoint / "commits").iterdir() if each.name.isdigit()), key=lambda each: int(each.name)
+    )
+    last.unlink()
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
