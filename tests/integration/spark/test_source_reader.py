@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
-from tests.integration.spark.source_support import make_topic, send
+from tests.integration.spark.source_support import make_topic, send, wait_until
 from tidelog.client import Producer
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.topics import NewTopic, create_topic, delete_topic
@@ -16,6 +16,7 @@ from tidelog.spark.source.connections import POOL
 from tidelog.spark.source.data_loss import DataLossError
 from tidelog.spark.source.stream_reader import StreamReader
 from tidelog.testing import Broker
+from tidelog.wire.errors import ApiError, ErrorCode
 
 SCHEMA = full_schema({})
 
@@ -59,6 +60,17 @@ def _delete(broker, topic):
         delete_topic(cluster, topic)
 
 
+def _made(broker, topic):
+    """Whether a topic could be made; Apache Kafka goes on deleting the old one for a while."""
+    with ClusterClient(broker.bootstrap_servers) as cluster:
+        try:
+            create_topic(cluster, NewTopic(topic, 1, configs={"retention.ms": "-1"}))
+        except ApiError as error:
+            assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+            return False
+    return True
+
+
 def test_a_deleted_topic_stops_a_stream_or_is_passed_over(reading, broker, caplog):
     topic = make_topic(broker.bootstrap_servers)
     send(broker.bootstrap_servers, topic, range(10))
@@ -78,8 +90,7 @@ def test_a_topic_made_anew_is_noticed_by_its_id(reading, broker):
     fatal, lenient = reading(broker, topic), reading(broker, topic, failOnDataLoss="false")
     ends = [_next(reader, reader.initialOffset())[0] for reader in (fatal, lenient)]
     _delete(broker, topic)
-    with ClusterClient(broker.bootstrap_servers) as cluster:
-        create_topic(cluster, NewTopic(topic, 1, configs={"retention.ms": "-1"}))
+    wait_until(lambda: _made(broker, topic), "the topic is made anew")
     send(broker.bootstrap_servers, topic, range(100, 120))
     with pytest.raises(DataLossError, match="made anew under its name"):
         _next(fatal, ends[0])
