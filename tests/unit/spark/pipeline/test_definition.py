@@ -1,0 +1,91 @@
+"""What a pipeline says of itself."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidelog.spark.pipeline import Pipeline, delta, each_batch, parquet, spark_format, topic
+from tidelog.spark.pipeline.endpoints import Topic
+from tidelog.spark.pipeline.gate import Gate, gate_for
+from tidelog.spark.pipeline.routing import Ladder
+from tidelog.spark.pipeline.source_options import ladder_options, source_options
+
+LADDER = Ladder(("orders.retry.1",), (500,), 2, "orders.dlq", "orders.retry.parked", "orders.retry.keys")
+
+
+def test_importing_a_definition_imports_no_spark() -> None:
+    code = (
+        "import sys; from tidelog.spark.pipeline import Pipeline, RetryLadder, parse_json, row_step, topic; "
+        "import tidelog.cli.pipeline; sys.exit('pyspark' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_places_are_told_in_a_few_words() -> None:
+    places = [topic("a", "b"), topic(pattern="a.*"), topic(), parquet("/x"), spark_format("rate"), delta("/y")]
+    assert list(map(str, [*places, each_batch(print)])) == [
+        "topic a, b",
+        "topics matching a.*",
+        "the topic each row names",
+        "parquet /x",
+        "rate",
+        "delta /y",
+        "function print",
+    ]
+
+
+def test_options_are_texts_as_spark_wants_them() -> None:
+    made = topic("a", includeHeaders=True, maxOffsetsPerTrigger=5, options={"kafka.client.id": "me"})
+    assert made.options == {"includeHeaders": "true", "maxOffsetsPerTrigger": "5", "kafka.client.id": "me"}
+
+
+def test_the_cluster_is_the_commands_then_the_pipelines_then_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", "environment:1")
+    plain = Pipeline("p", source=topic("a"), sink=topic("b"))
+    named = Pipeline("p", source=topic("a"), sink=topic("b"), bootstrap_servers="pipeline:1")
+    assert named.servers("command:1") == "command:1"
+    assert named.servers() == "pipeline:1"
+    assert plain.servers() == "environment:1"
+    monkeypatch.delenv("TIDELOG_BOOTSTRAP_SERVERS")
+    assert plain.servers() == "127.0.0.1:9092"
+
+
+def test_a_checkpoint_is_named_after_its_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOG_CHECKPOINTS", "/var/checkpoints")
+    assert Pipeline("p", source=topic("a"), sink=topic("b")).checkpoint_path == "/var/checkpoints/p"
+
+
+def test_a_pipeline_reads_from_the_beginning_and_committed_records_unless_told_otherwise() -> None:
+    options = source_options(topic("orders"), "h:1", None)
+    assert options == {
+        "startingOffsets": "earliest",
+        "kafka.isolation.level": "read_committed",
+        "kafka.bootstrap.servers": "h:1",
+        "subscribe": "orders",
+    }
+    assert "startingOffsets" not in source_options(topic("orders", startingTimestamp=1), "h:1", None)
+    assert source_options(topic("orders", startingoffsets="latest"), "h:1", None)["startingoffsets"] == "latest"
+
+
+def test_the_ladders_topics_are_read_with_the_source() -> None:
+    assert source_options(topic("orders"), "h:1", LADDER)["subscribe"] == "orders,orders.retry.1,orders.retry.parked"
+    pattern = source_options(Topic(pattern="ord.*s$"), "h:1", LADDER)["subscribePattern"]
+    assert pattern == r"(?:ord.*s$)|^orders\.retry\.1$|^orders\.retry\.parked$"
+
+
+def test_the_ladders_source_is_told_how_long_and_where() -> None:
+    options = ladder_options(LADDER, "/checkpoint")
+    assert options["ladderDelays"] == '{"orders.retry.1": 500}'
+    assert options["ladderParked"] == "orders.retry.parked"
+    assert options["ladderGate"] == str(gate_for("/checkpoint").path)
+
+
+def test_a_gate_is_open_until_it_is_closed(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    assert gate.is_open()
+    gate.put(is_open=False)
+    assert not gate.is_open()
+    gate.put(is_open=True)
+    assert gate.is_open()
