@@ -158,11 +158,12 @@ class _Story:
         self._running = start(self._pipeline, self._spark, servers=self._servers)
 
     def _stop(self) -> None:
+        """Whatever it is doing: a batch that is not finished is undone, and done again by whoever goes on."""
         if self._running is not None:
-            self._running.stop()
+            self._running.stop(patience_s=0)
 
     def _restart(self, elapsed: Callable[[], float]) -> None:
-        """Stop it whatever it is doing, and start it again on its checkpoint."""
+        """Stop it, and start it again on its checkpoint."""
         from tidelog.cli._demo_plot import Span
 
         stopped = elapsed()

@@ -65,7 +65,7 @@ def _parsed(value: bytes) -> Any:
 
 def test_orders_are_enriched_exactly_once(spark: SparkSession, servers: str, tmp_path: Path) -> None:
     make_topics(servers, ["orders", "customers", "orders.enriched"])
-    ladder = RetryLadder(delays=["1ms", "1ms"], dead_letters="orders.dlq")
+    ladder = RetryLadder(delays=["1ms"], dead_letters="orders.dlq")
     pipeline = replace(enrich_orders.pipeline, checkpoint=str(tmp_path), on_failure=ladder)
     orders = [json.loads(event.value) for event in data.orders(300, customer_count=40)]
     orders[7]["customer_id"], orders[8]["customer_id"], orders[9]["quantity"] = "too-early", "stray", 0
@@ -76,7 +76,6 @@ def test_orders_are_enriched_exactly_once(spark: SparkSession, servers: str, tmp
     late = data.Event("customers", b"too-early", json.dumps(newcomer).encode())
     send_events(servers, [late, *events[200:]])
     run_once(pipeline, spark, servers)
-    run_once(pipeline, spark, servers)
 
     known = {**{row["customer_id"]: row for _, row in committed(servers, "customers")}}
     expected = [_enriched(order, known) for order in orders if order["customer_id"] in known and order["quantity"]]
@@ -84,7 +83,7 @@ def test_orders_are_enriched_exactly_once(spark: SparkSession, servers: str, tmp
     assert sorted(found, key=_number) == sorted(expected, key=_number)
     assert len(found) == 298
     dead = {row["order_id"] for _, row in committed(servers, "orders.dlq")}
-    assert dead == {8, 9}, "the stray after three attempts, the order of nothing at once"
+    assert dead == {8, 9}, "the stray when it was tried again, the order of nothing at once"
 
 
 def _enriched(order: dict[str, Any], customers: dict[str, Any]) -> dict[str, Any]:
@@ -132,22 +131,19 @@ def test_windows_count_what_comes_late_but_not_what_comes_too_late(
 
 
 def test_balances_live_in_their_topic(spark: SparkSession, servers: str, tmp_path: Path) -> None:
-    """Also with a new checkpoint, which has lost everything else: the state is read back from the topic."""
+    """Also for a pipeline that knows nothing but the topic: a new checkpoint, and new payments only."""
     make_topics(servers, ["payments", "balances"])
     # Several batches in one run: each must see what the one before has written.
-    limited = replace(account_balances.pipeline.source, options={"maxOffsetsPerTrigger": "90"})
+    limited = replace(account_balances.pipeline.source, options={"maxOffsetsPerTrigger": "120"})
     pipeline = replace(account_balances.pipeline, source=limited, checkpoint=str(tmp_path / "first"))
     events = list(data.payments(500))
     send_events(servers, events[:200])
     run_once(pipeline, spark, servers)
     send_events(servers, events[200:400])
     run_once(pipeline, spark, servers)
-    with Consumer({"bootstrap.servers": servers, "enable.auto.commit": False}) as consumer:
-        partitions = [TopicPartition("payments", each.partition) for each in consumer.partitions_for("payments")]
-        ends = {str(where.partition): offset for where, offset in consumer.end_offsets(*partitions).items()}
+    _empty(servers, "payments")
     send_events(servers, events[400:])
-    going_on = replace(pipeline.source, options={"startingOffsets": json.dumps({"payments": ends})})
-    run_once(replace(pipeline, source=going_on, checkpoint=str(tmp_path / "second")), spark, servers)
+    run_once(replace(account_balances.pipeline, checkpoint=str(tmp_path / "second")), spark, servers)
 
     expected: dict[str, tuple[int, int]] = {}
     for event in events:
