@@ -220,6 +220,41 @@ class TestABatch:
             write(spark.sql("select 'v' value, cast(null as string) topic"), broker, None)
 
 
+class TestPlacing:
+    def test_gives_each_task_partitions_of_its_own(self, spark: SparkSession, broker: Broker, topic: str) -> None:
+        rows = spark.range(0, 1000, 1, 3).selectExpr("cast(id as string) key", "cast(id as string) value")
+        placed = place_rows(rows, topic=topic, bootstrap_servers=broker.bootstrap_servers, tasks=3)
+
+        found = placed.selectExpr("key", "partition", "spark_partition_id() task").collect()
+        assert {row.task for row in found} == {0, 1, 2}
+        assert {row.partition % 3 for row in found if row.task == 1} == {1}
+        assert all(row.partition == partition_for_key(row.key.encode(), 4) for row in found)
+
+    def test_keeps_partitions_that_are_given(self, spark: SparkSession, broker: Broker, topic: str) -> None:
+        rows = spark.sql("select 'k' key, 'v' value, 3 partition union all select 'k', 'v', null")
+        placed = place_rows(rows, topic=topic, bootstrap_servers=broker.bootstrap_servers)
+
+        assert sorted(row.partition for row in placed.collect()) == sorted([3, partition_for_key(b"k", 4)])
+
+    def test_moves_nothing_where_nothing_must_be_moved(self, spark: SparkSession, broker: Broker, topic: str) -> None:
+        rows = spark.range(0, 100, 1, 3).selectExpr("cast(id as string) key", "cast(id as string) value")
+        servers = broker.bootstrap_servers
+        one_task = place_rows(rows, topic=topic, bootstrap_servers=servers, tasks=1)
+        without_keys = place_rows(rows.select("value"), topic=topic, bootstrap_servers=servers, tasks=3)
+        with_keys = place_rows(rows, topic=topic, bootstrap_servers=servers, tasks=2)
+
+        assert [shuffles(each) for each in (one_task, without_keys, with_keys)] == [0, 0, 1]
+        for each in (one_task, without_keys, with_keys):
+            write(each, broker, topic, delivery="exactly-once")
+        assert len(everything(broker, topic)) == 300
+
+
+def shuffles(rows: DataFrame) -> int:
+    """How often a plan moves rows between tasks."""
+    plan: str = rows._jdf.queryExecution().executedPlan().toString()
+    return plan.count("Exchange ")
+
+
 def write(rows: DataFrame, broker: Broker, topic: str | None, *, mode: str = "append", **options: str) -> None:
     given = {"kafka.bootstrap.servers": broker.bootstrap_servers, **({"topic": topic} if topic else {}), **options}
     rows.write.format("tidelog").options(**given).mode(mode).save()
