@@ -1,6 +1,7 @@
 """The shipped examples on a broker: exact results, over restarts from their checkpoints."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,6 +21,7 @@ from tidelog.spark.examples.topics import make_topics, send_events
 from tidelog.spark.pipeline import Pipeline, RetryLadder
 from tidelog.spark.pipeline.loading import load_module
 from tidelog.spark.pipeline.running import start
+from tidelog.spark.source.progress import ProgressListener
 from tidelog.testing import Broker
 
 pytestmark = pytest.mark.spark
@@ -112,7 +114,11 @@ def test_windows_count_what_comes_late_but_not_what_comes_too_late(
     events = list(data.tide_levels(90))
     half = len(events) // 2
     send_events(servers, events[:half])
+    listener = ProgressListener()
+    spark.streams.addListener(listener)
     run_once(pipeline, spark, servers)
+    _check_progress(listener, half)
+    spark.streams.removeListener(listener)
     too_late = {"station": "vigo", "level_cm": 9999.0, "at_ms": data.START_MS}
     send_events(servers, [*events[half:], data.Event("tide-levels", b"vigo", json.dumps(too_late).encode())])
     run_once(pipeline, spark, servers)
@@ -128,6 +134,18 @@ def test_windows_count_what_comes_late_but_not_what_comes_too_late(
     assert Counter({(row["station"], row["from_ms"]): row["readings"] for row in rows}) == expected
     assert len(rows) == len(expected) == 7 * len(data.STATIONS), "each window once"
     assert max(row["high_cm"] for row in rows) < 1000
+
+
+def _check_progress(listener: ProgressListener, rows: int) -> None:
+    """The listener tells rows, lag and open windows of the query; Spark calls it some time after the batch."""
+    deadline = time.monotonic() + 30
+    while sum(each.input_rows for each in listener.history("tide-windows")) < rows:
+        assert time.monotonic() < deadline, listener.history("tide-windows")
+        Event().wait(0.05)
+    progress = next(each for each in listener.history("tide-windows") if each.input_rows)
+    assert (progress.name, progress.batch_id, progress.lag_records) == ("tide-windows", 0, 0)
+    assert progress.state_rows > 0
+    assert progress.batch_ms > 0
 
 
 def test_balances_live_in_their_topic(spark: SparkSession, servers: str, tmp_path: Path) -> None:
