@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 _FIRST_CONTACT_S: Final = 10.0
 _BACKOFF_FIRST_S: Final = 0.02
 _BACKOFF_MOST_S: Final = 0.5
-_SECOND_LOOKS: Final = 4
+_SECOND_LOOKS: Final = 12
 _SECOND_LOOK_S: Final = 0.25
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 

@@ -32,8 +32,8 @@ _SPARE_BYTES: Final = 64 * 1024
 _BACKOFF_FIRST_S: Final = 0.02
 _BACKOFF_MOST_S: Final = 0.5
 _GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-_GONE_ANSWERS: Final = 5
-"""A partition that was just made, or moved, is unknown for a moment. After so many answers it is deleted."""
+GONE_S: Final = 3.0
+"""A broker that has just started knows little for a moment. A partition that is unknown for so long is deleted."""
 
 
 class FetchTimeout(RuntimeError):  # noqa: N818 - says what happened
@@ -53,7 +53,7 @@ class RangeFetcher:
         self._loss = loss
         self._asked: Connection | None = None
         self._fetch_bytes = min(FIRST_FETCH_BYTES, self._client.fetch_bytes)
-        self._gone_answers = 0
+        self._gone_since: float | None = None
         self._backoff_s = _BACKOFF_FIRST_S
         self._patience_until = self._full_patience()
 
@@ -203,8 +203,9 @@ class RangeFetcher:
             raise error
         self._cluster.forget()
         if isinstance(error, ApiError) and error.code in _GONE:
-            self._gone_answers += 1
-            if self._gone_answers >= _GONE_ANSWERS:
+            now = time.monotonic()
+            self._gone_since = now if self._gone_since is None else self._gone_since
+            if now - self._gone_since >= GONE_S:
                 self._lose_the_rest(DELETED)
                 return
         self._pause(str(error))
@@ -222,7 +223,7 @@ class RangeFetcher:
         )
 
     def _progressed(self) -> None:
-        self._gone_answers = 0
+        self._gone_since = None
         self._backoff_s = _BACKOFF_FIRST_S
         self._patience_until = self._full_patience()
 

@@ -9,6 +9,7 @@ from tidelog.client.errors import InvalidReply
 from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
 from tidelog.records.errors import CorruptRecordError
+from tidelog.spark.source import fetching
 from tidelog.spark.source.data_loss import DataLoss, DataLossError
 from tidelog.spark.source.fetching import FetchTimeout, RangeFetcher
 from tidelog.spark.source.ranges import OffsetRange
@@ -140,7 +141,14 @@ def test_offsets_out_of_range_for_a_moment_are_asked_for_again():
     assert _spans(cluster, 0, 20) == [(0, 20)]
 
 
-def test_a_deleted_partition_is_a_loss():
+def test_a_partition_that_is_unknown_for_a_moment_is_waited_for():
+    cluster = FakeCluster(t_0=_log())
+    cluster.troubles = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3
+    assert _spans(cluster, 0, 20) == [(0, 20)]
+
+
+def test_a_deleted_partition_is_a_loss(monkeypatch):
+    monkeypatch.setattr(fetching, "GONE_S", 0.05)
     cluster = FakeCluster(t_0=_log())
     cluster.troubles = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 100
     with pytest.raises(DataLossError, match="offsets 0 to 19; the topic or the partition was deleted"):
