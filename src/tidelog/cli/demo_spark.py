@@ -63,6 +63,7 @@ docs/pipelines.md tells how to write your own, docs/examples.md walks through th
 def run(seconds: int, rate: int, picture: str) -> None:
     """The whole demonstration. Raises CommandError if anything is not as it must be."""
     _demand_spark()
+    _demand_place(picture)
     from tidelog.testing.broker import Broker
 
     began = time.monotonic()
@@ -77,7 +78,7 @@ def run(seconds: int, rate: int, picture: str) -> None:
             except (CommandError, KeyboardInterrupt):
                 raise
             except Exception as error:
-                raise CommandError(f"Spark failed: {_first_line(error)}\n{last_lines(log)}") from error
+                raise CommandError(f"Spark failed: {_first_line(error)}\n{last_lines(log)}".rstrip()) from error
     _say("everything is stopped and removed")
     _report(story, picture, rate, time.monotonic() - began)
 
@@ -293,6 +294,13 @@ def _demand_spark() -> None:
             f"this demo runs Spark, and {', '.join(missing)} is not installed: pip install 'tidelog[spark-local]' "
             "(`tidelog demo broker` does without)"
         )
+
+
+def _demand_place(picture: str) -> None:
+    """Better now than after a minute."""
+    directory = os.path.dirname(os.path.abspath(picture))
+    if not os.access(directory, os.W_OK):
+        raise CommandError(f"--picture {picture}: {directory} is no directory that can be written to")
 
 
 def _first_line(error: Exception) -> str:

@@ -92,6 +92,11 @@ def test_without_spark_the_demo_says_what_to_install(monkeypatch):
         demo_spark.run(1, 1, "x.png")
 
 
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_starts():
+    with pytest.raises(CommandError, match="is no directory that can be written to"):
+        demo_spark.run(1, 1, "/nowhere/x.png")
+
+
 def test_a_log_gets_lines_instead_of_bars(capsys):
     with two_bars(10, 8) as show:
         show(5, 4)
