@@ -20,7 +20,17 @@ from tests.integration.spark.pipeline_support import (
     trails,
     wait_for,
 )
-from tidelog.spark.pipeline import RECORD, Pipeline, RetryLadder, RowFailed, pack_json, row_step, topic
+from tidelog.spark.pipeline import (
+    RECORD,
+    Pipeline,
+    PipelineError,
+    RetryLadder,
+    RowFailed,
+    fail_when,
+    pack_json,
+    row_step,
+    topic,
+)
 from tidelog.spark.pipeline.failures import in_a_sentence
 from tidelog.spark.pipeline.running import start
 from tidelog.testing import Broker
@@ -151,3 +161,22 @@ def test_without_a_policy_a_failing_row_stops_the_query_and_is_named(
     with pytest.raises(StreamingQueryException) as failure:
         start(pipeline, spark, servers=servers, once=True).wait(Event())
     assert "topic three partition 0 offset 0): ZeroDivisionError: division by zero" in in_a_sentence(failure.value)
+
+
+def test_mistakes_that_only_spark_can_tell_are_told_before_a_query_starts(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    servers = broker.bootstrap_servers
+    make_topics(servers, four=1)
+
+    def start_with(*steps: Any) -> None:
+        policy = RetryLadder(delays=["1s"])
+        pipeline = Pipeline("four", source=topic("four"), steps=steps, sink=topic("four.clean"), on_failure=policy)
+        start(pipeline, spark, servers=servers)
+
+    with pytest.raises(PipelineError, match=r"keeps state over batches \(Aggregate\)"):
+        start_with(lambda rows: rows.groupBy("key").count().selectExpr("key", "cast(count as string) as value"))
+    with pytest.raises(PipelineError, match="drop the column '_record'"):
+        start_with(lambda rows: rows.select("value"), fail_when("value is null", "empty"))
+    with pytest.raises(PipelineError, match="needs a column `value`; there are key"):
+        start_with(lambda rows: rows.select("key"))

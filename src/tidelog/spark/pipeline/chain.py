@@ -50,18 +50,17 @@ def run_steps(
 ) -> Applied:
     """All steps. Before a function that does not know of failed rows, they are set aside with the columns `keep`.
 
-    With `on_failed` they are dealt with in place instead, and nothing is set aside.
+    With `on_failed` they are dealt with after the step that failed them, and nothing is set aside.
     """
     applied = Applied(rows)
     for step in steps:
         if ERROR in applied.rows.columns and not _passes_failed(step):
-            if on_failed is not None:
-                applied.rows = on_failed(applied.rows)
-            else:
-                _set_aside(applied, materialize, keep)
+            _set_aside(applied, materialize, keep)
         before = applied.rows
         applied.rows = _call(step, applied.rows, tables)
         _check_record(step, before, applied.rows)
+        if on_failed is not None and ERROR in applied.rows.columns:
+            applied.rows = on_failed(applied.rows)
     return applied
 
 

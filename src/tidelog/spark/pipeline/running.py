@@ -195,38 +195,56 @@ def _with_policy(
     servers: str,
     checkpoint: str,
 ) -> "DataStreamWriter":
-    from tidelog.spark.pipeline.chain import needs_setting_aside
     from tidelog.spark.pipeline.columns import restore, route
-    from tidelog.spark.pipeline.engine import BatchEngine, evaluate
+    from tidelog.spark.pipeline.engine import BatchEngine
     from tidelog.spark.pipeline.opening import open_tables
     from tidelog.spark.pipeline.sinks import routed_batches, routed_stream, topic_of
+    from tidelog.spark.pipeline.staged import StagedEngine
     from tidelog.spark.pipeline.steps import RECORD
 
     show_headers = isinstance(pipeline.source, Topic) and _asks_for_headers(pipeline.source)
     restored = restore(rows, ladder, pipeline.name, show_headers=show_headers)
-    others = [sink for sink in pipeline.sinks if not isinstance(sink, Topic)]
     sink = (topic_sinks(pipeline) or [Topic()])[0]
-    topic = topic_of(sink)
-    if not others and not ladder.keeps_order and not needs_setting_aside(pipeline.steps):
-        evaluated = evaluate(pipeline, restored, tables, topic, _refuse_to_materialize)
+    is_all = len(topic_sinks(pipeline)) == len(pipeline.sinks)
+    evaluated, needs_batches = _evaluated(pipeline, restored, tables, topic_of(sink))
+    if is_all and not ladder.keeps_order and not needs_batches:
         return routed_stream(route(evaluated, ladder, pipeline.name).drop(RECORD), sink, servers, checkpoint)
 
     def open_again(spark: "SparkSession") -> "Mapping[str, DataFrame]":
         return open_tables(spark, pipeline, servers)
 
-    order, gate = _order_keeper(pipeline, ladder, servers, checkpoint)
-    if others:
-        from tidelog.spark.pipeline.staged import StagedEngine
+    if not is_all:
+        process = StagedEngine(pipeline, ladder, open_again, sink, servers, checkpoint).process
+    else:
+        order, gate = _order_keeper(pipeline, ladder, servers, checkpoint)
+        write = routed_batches(sink, servers)
+        process = BatchEngine(pipeline, ladder, open_again, topic_of(sink), write, order, gate).process
+    return restored.writeStream.outputMode("append").foreachBatch(process)
 
-        staged = StagedEngine(pipeline, ladder, open_again, sink, servers, checkpoint)
-        return restored.writeStream.outputMode("append").foreachBatch(staged.process)
-    engine = BatchEngine(pipeline, ladder, open_again, topic, routed_batches(sink, servers), order, gate)
-    return restored.writeStream.outputMode("append").foreachBatch(engine.process)
 
+def _evaluated(
+    pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]", topic: str | None
+) -> "tuple[DataFrame, bool]":
+    """The whole stream after all steps, and whether failed rows must be set aside on the way, batch by batch.
 
-def _refuse_to_materialize(rows: "DataFrame") -> "DataFrame":
-    del rows
-    raise PipelineError("a function marks rows as failed and another comes after it: put a fail_when() between them")
+    Mistakes that only Spark can tell show here, before the query starts.
+    """
+    from tidelog.spark.pipeline.chain import run_steps
+    from tidelog.spark.pipeline.engine import evaluate
+    from tidelog.spark.pipeline.stateless import refuse_state
+
+    set_aside: list[DataFrame] = []
+
+    def note(computed: "DataFrame") -> "DataFrame":
+        set_aside.append(computed)
+        return computed
+
+    if topic_sinks(pipeline):
+        evaluated = evaluate(pipeline, rows, tables, topic, note)
+    else:
+        evaluated = run_steps(pipeline.steps, rows, tables, note).rows
+    refuse_state(evaluated)
+    return evaluated, bool(set_aside)
 
 
 def _order_keeper(pipeline: Pipeline, ladder: Ladder, servers: str, checkpoint: str) -> Any:
