@@ -1,6 +1,7 @@
 """`tidelog pipeline run`."""
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -130,6 +131,8 @@ def _log_file(verbose: bool) -> Iterator[Path | None]:
         return
     handle, name = tempfile.mkstemp(prefix="tidelog-pipeline-", suffix=".log")
     os.close(handle)
+    # Also what this process would say of a batch that failed or was cut off.
+    logging.basicConfig(filename=name, level=logging.WARNING)
     yield Path(name)
 
 
