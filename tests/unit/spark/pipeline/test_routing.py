@@ -1,6 +1,8 @@
 """Which topic a failed row goes to."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidelog.spark.pipeline import DeadLetters, Pipeline, RetryLadder, topic
 from tidelog.spark.pipeline.durations import DurationError
@@ -69,3 +71,18 @@ def test_a_bad_delay_is_named() -> None:
 
 def test_no_policy_is_no_ladder() -> None:
     assert ladder_of(Pipeline("p", source=topic("orders"), sink=topic("clean"))) is None
+
+
+@given(st.lists(st.integers(1, 10**6), max_size=6), st.none() | st.integers(1, 12))
+def test_whatever_the_numbers_a_row_that_always_fails_is_dead_after_its_attempts(
+    delays_ms: list[int], attempts: int | None
+) -> None:
+    ladder = _ladder(delays=[f"{delay}ms" for delay in delays_ms], attempts=attempts)
+    failures = 1
+    while not (rung := ladder.route(failures)).is_dead:
+        assert rung.topic in ladder.retry_topics
+        assert rung.delay_ms in delays_ms
+        failures += 1
+    expected = len(delays_ms) + 1 if attempts is None else attempts
+    assert failures == (expected if delays_ms else 1)
+    assert len(set(ladder.own_topics)) == len(ladder.own_topics)
