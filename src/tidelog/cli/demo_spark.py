@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas", "matplotlib", "plotext")
 _DELAYS: Final = ("2s", "3s")
 _DEAD_LETTERS: Final = "orders.dlq"
-_FIRST_RETRY: Final = "orders.retry.1"
 _OUTPUT: Final = "orders.enriched"
 _STUCK_S: Final = 90.0
 _SESSION: Final = {
@@ -102,13 +101,17 @@ class _Story:
         from tidelog.cli._demo_watch import OutputReader, Sampler
         from tidelog.spark.examples import data
         from tidelog.spark.examples.topics import make_topics, send_events
+        from tidelog.spark.pipeline.routing import ladder_of
 
         make_topics(self._servers, ["orders", "customers", _OUTPUT])
         send_events(self._servers, data.customers(CUSTOMERS))
         orders = OrderStream(self._servers, seconds, rate)
         sampler = Sampler(lambda: orders.sent, self._processed)
         self._start()
-        reader = OutputReader(self._servers, _OUTPUT, _DEAD_LETTERS, {_FIRST_RETRY: orders.on_retry})
+        ladder = ladder_of(self._pipeline)
+        assert ladder is not None, "the demo's pipeline has a policy"
+        first_retry = {ladder.retry_topics[0]: orders.on_retry}
+        reader = OutputReader(self._servers, _OUTPUT, _DEAD_LETTERS, first_retry)
         self.tally, self.samples, self.total = reader.tally, sampler.samples, orders.total
         try:
             with _waiting("first orders through the pipeline"):

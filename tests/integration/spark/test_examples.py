@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.client.types import TopicPartition
-from tidelog.spark.examples import account_balances, customer_changes, data, delta_append, enrich_orders, tide_windows
+from tidelog.spark.examples import account_balances, customer_changes, data, enrich_orders, tide_windows
 from tidelog.spark.examples.compacted import as_table
 from tidelog.spark.examples.topics import make_topics, send_events
-from tidelog.spark.pipeline import Pipeline, RetryLadder
+from tidelog.spark.pipeline import Pipeline, RetryLadder, delta_append
 from tidelog.spark.pipeline.loading import load_module
 from tidelog.spark.pipeline.running import start
 from tidelog.spark.source.progress import ProgressListener
@@ -199,7 +199,7 @@ def test_payments_reach_the_lake_once_over_a_crash_and_a_backfill(
     make_topics(servers, ["payments"])
     _empty(servers, "payments")
     monkeypatch.setenv("TIDELOG_LAKE", str(tmp_path / "lake"))
-    path = Path(delta_append.__file__).with_name("payments_lake.py")
+    path = Path(data.__file__).with_name("payments_lake.py")
     send_events(servers, data.payments(100))
     load_module(path).begin(servers)
     send_events(servers, data.payments(100, first=100))
@@ -207,7 +207,7 @@ def test_payments_reach_the_lake_once_over_a_crash_and_a_backfill(
     pipeline = replace(lake.delta_table, checkpoint=str(tmp_path / "delta"))
 
     with monkeypatch.context() as crashing:
-        crashing.setattr(delta_append, "_commit", _die)
+        crashing.setattr(delta_append, "commit_files", _die)
         with pytest.raises(Exception, match="the machine went down"):
             run_once(pipeline, spark, servers)
     assert list((tmp_path / "lake" / "payments-delta").rglob("*.parquet")), (

@@ -6,7 +6,7 @@
     python payments_lake.py backfill DIRECTORY              what was before, from the segment files of a broker
 
 Spark's file sink keeps a log of which files belong to which batch; whoever reads the directory with Spark sees each row
-once. The Delta table needs no such care, any reader of Delta sees each row once: `delta_append` tells how.
+once. The Delta table needs no such care, any reader of Delta sees each row once.
 
 Where the lake begins is kept in ./lake/begin.json, offsets by partition: the pipelines start there and a backfill ends
 there, so that together they have every payment once. Without `begin` the pipelines read everything. A backfill takes
@@ -18,8 +18,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from tidelog.spark.examples.delta_append import append_batch
-from tidelog.spark.pipeline import Pipeline, each_batch, parquet, parse_json, topic
+from tidelog.spark.pipeline import Pipeline, delta, parquet, parse_json, topic
+from tidelog.spark.pipeline.delta_append import append_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,12 +35,6 @@ def payments(records: "DataFrame") -> "DataFrame":
 
     at = F.timestamp_millis("at_ms").alias("at")
     return records.select("payment_id", "account", "amount_cents", "day", at, "partition", "offset")
-
-
-def append_to_table(rows: "DataFrame", batch_id: int) -> None:
-    """One batch into the Delta table. Spark may ask for a batch again: its number tells."""
-    query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-    append_batch(rows, table_path(), application=f"payments-{query_id}", version=batch_id, partition_by=["day"])
 
 
 def begin(bootstrap_servers: str) -> None:
@@ -94,7 +88,7 @@ delta_table = Pipeline(
     "payments-delta",
     source=topic(TOPIC, startingOffsets=begins_at()),
     steps=[parse_json(PAYMENT), payments],
-    sink=each_batch(append_to_table),
+    sink=delta(table_path(), partition_by=("day",)),
     trigger="10s",
     description="Payments as a Delta Lake table, by day.",
 )
