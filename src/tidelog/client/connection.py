@@ -172,16 +172,20 @@ class Connection:
             self._pending.append(_Pending(correlation_id, api_key, version))
 
     def _receive(self, count: int, deadline: float) -> bytearray:
-        # The buffer grows with what arrives, so that a wrong length costs nothing.
         sock = self._live_socket()
-        received = bytearray()
+        received = bytearray(min(count, _READ_BYTES))
+        filled = 0
         try:
-            while (missing := count - len(received)) > 0:
+            while filled < count:
+                if filled == len(received):
+                    # The buffer grows with what arrives, so that a wrong length costs little.
+                    received += bytes(min(filled, count - filled))
                 sock.settimeout(max(deadline - time.monotonic(), 0.001))
-                chunk = sock.recv(min(missing, _READ_BYTES))
-                if not chunk:
+                with memoryview(received) as view:
+                    arrived = sock.recv_into(view[filled:])
+                if not arrived:
                     raise ConnectionResetError("closed by the broker")
-                received += chunk
+                filled += arrived
         except OSError as error:
             self.close()
             raise ConnectionLost(self.address, _reason(error)) from error
