@@ -100,16 +100,16 @@ def written(kind: str, value_bytes: int) -> Measure:
     return run
 
 
-def stream_written(kind: str, options: dict[str, str], *, has_key: bool, is_placed: bool = False) -> Measure:
-    """Write a stream of files, the same for all."""
+def stream_written(kind: str, options: dict[str, str], *, has_key: bool, tasks: int | None = None) -> Measure:
+    """Write a stream of files, the same for all; with `tasks`, its rows are placed into so many of them."""
 
     def run(lab: SparkLab) -> float:
         topic = lab.new_topic()
         frame = lab.file_stream(has_key=has_key)
-        if is_placed:
+        if tasks is not None:
             from tidelog.spark import place_rows
 
-            frame = place_rows(frame, topic=topic, bootstrap_servers=lab.broker.bootstrap_servers)
+            frame = place_rows(frame, topic=topic, bootstrap_servers=lab.broker.bootstrap_servers, tasks=tasks)
         triggers = lab.run_to_end(frame, kind, {"topic": topic, **options})
         if options is EXACTLY_ONCE:
             _require_committed(lab, topic)
@@ -159,7 +159,8 @@ GROUPS: tuple[dict[str, Measure], ...] = (
     {"write-1k": written(OURS, 1000), "write-1k-jvm": written(THEIRS, 1000)},
     {
         "stream-keys": stream_written(OURS, AT_LEAST_ONCE, has_key=True),
-        "stream-keys-once": stream_written(OURS, EXACTLY_ONCE, has_key=True, is_placed=True),
+        "stream-keys-once": stream_written(OURS, EXACTLY_ONCE, has_key=True, tasks=1),
+        "stream-keys-once-shuffled": stream_written(OURS, EXACTLY_ONCE, has_key=True, tasks=2),
         "stream-keys-jvm": stream_written(THEIRS, {}, has_key=True),
     },
     {
@@ -193,10 +194,9 @@ COMPARISONS: tuple[Comparison, ...] = (
     Comparison("write 100 B values", "write-100", "write-100-jvm", JVM, aim=times(3)),
     Comparison("write 1 KB values", "write-1k", "write-1k-jvm", JVM, aim=times(3)),
     Comparison("write a stream with keys, at least once", "stream-keys", "stream-keys-jvm", JVM, aim=times(3)),
-    Comparison("write a stream with keys, exactly once (place_rows)", "stream-keys-once", "stream-keys-jvm", JVM),
-    Comparison(
-        "write a stream with keys, exactly once (place_rows)", "stream-keys-once", "stream-keys", SELF, aim=times(0.7)
-    ),
+    Comparison("write a stream with keys, exactly once", "stream-keys-once", "stream-keys-jvm", JVM),
+    Comparison("write a stream with keys, exactly once", "stream-keys-once", "stream-keys", SELF, aim=times(0.7)),
+    Comparison("the same, shuffled into two tasks", "stream-keys-once-shuffled", "stream-keys", SELF, aim=times(0.7)),
     Comparison(
         "write a stream without keys, exactly once", "stream-values-once", "stream-values", SELF, aim=times(0.7)
     ),

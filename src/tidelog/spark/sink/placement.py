@@ -34,8 +34,9 @@ def place_rows(
 
     Rows with a partition keep it, rows with a key get the one that Kafka's producers choose, all others are spread.
     `topic` is where the rows will go; without it the column `topic` tells. `tasks` is how many tasks will write, by
-    default one for each core but never more than partitions. `options` are `kafka.…` settings, as for the sink. Within
-    a task of `df`, rows of the same key keep their order.
+    default one for each core but never more than partitions. With one, nothing is shuffled and the sink itself chooses
+    partitions: where two or three cores do all the work, that is quicker. `options` are `kafka.…` settings, as for the
+    sink. Within a task of `df`, rows of the same key keep their order.
     """
     from pyspark.sql import functions
 
@@ -46,14 +47,13 @@ def place_rows(
     count = None if topic is None else partition_count(settings, topic)
     chosen_tasks = _task_count(df, tasks, count)
     given = functions.col(_PARTITION) if _PARTITION in names else functions.lit(None).cast("int")
-    if "key" not in names and _PARTITION not in names:
-        # The sink keeps the tasks apart by itself, if there are not more of them than partitions.
+    if chosen_tasks == 1 or ("key" not in names and _PARTITION not in names):
+        # One task owns everything. Several that are free to choose are kept apart by the sink, if there are not more of
+        # them than partitions. Either way the sink chooses, and keys need not come to Python twice.
         return df.withColumn(_PARTITION, given).coalesce(chosen_tasks)
     key = functions.col("key") if "key" in names else functions.lit(None).cast("binary")
     where = [] if topic is not None else [functions.col("topic")]
     placed = df.withColumn(_PARTITION, functions.coalesce(given, _chooser(settings, topic, count)(key, *where)))
-    if chosen_tasks == 1:
-        return placed.coalesce(1)
     owner: Column = functions.col(_PARTITION)
     if topic is None:
         owner = functions.pmod(functions.crc32(functions.col("topic").cast("binary")) + owner, functions.lit(1 << 30))
