@@ -148,8 +148,11 @@ def _check_progress(listener: ProgressListener, rows: int) -> None:
     assert progress.batch_ms > 0
 
 
-def test_balances_live_in_their_topic(spark: SparkSession, servers: str, tmp_path: Path) -> None:
+def test_balances_live_in_their_topic(
+    spark: SparkSession, servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also for a pipeline that knows nothing but the topic: a new checkpoint, and new payments only."""
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", servers)
     make_topics(servers, ["payments", "balances"])
     # Several batches in one run: each must see what the one before has written.
     limited = replace(account_balances.pipeline.source, options={"maxOffsetsPerTrigger": "120"})
