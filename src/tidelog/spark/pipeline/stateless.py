@@ -1,7 +1,8 @@
 """Refusing steps with state where batches are computed one by one. `running` asks before a query starts.
 
-Beside a policy a batch is computed by itself: an aggregate would be one of that batch alone, and look right. Spark's
-plan tells, without running it.
+Beside a policy a batch is computed by itself: windows with a watermark, say, would be those of that batch alone, and
+look right. Spark's plan tells, without running it. An aggregate without a watermark is let through: in append mode a
+stream has none, so whoever writes one means the rows of a batch, to be added to a table.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 _STATEFUL: Final = frozenset(
     {
-        "Aggregate",
         "Deduplicate",
         "DeduplicateWithinWatermark",
         "EventTimeWatermark",
