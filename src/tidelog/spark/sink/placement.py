@@ -7,6 +7,7 @@ Only keys travel to Python, where the producer's own murmur2 chooses partitions;
 partitions `topic` has is asked for once, here; for topics named in a column, it is asked for by the tasks.
 """
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,12 +24,19 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _PARTITION: Final = "partition"
+_NOT_HERE: Final = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
 _STICKY_BYTES: Final = 1024
 """Rows without key change partitions this often; since only keys are seen here, a row counts for a few bytes."""
 
 
 def place_rows(
-    df: "DataFrame", *, topic: str | None = None, bootstrap_servers: str, tasks: int | None = None, **options: Any
+    df: "DataFrame",
+    *,
+    topic: str | None = None,
+    bootstrap_servers: str,
+    tasks: int | None = None,
+    columns: Collection[str] | None = None,
+    **options: Any,
 ) -> "DataFrame":
     """Fill the column `partition` and move rows so that each task has partitions of its own.
 
@@ -37,11 +45,14 @@ def place_rows(
     default one for each core but never more than partitions. With one, nothing is shuffled and the sink itself chooses
     partitions: where two or three cores do all the work, that is quicker. `options` are `kafka.…` settings, as for the
     sink. Within a task of `df`, rows of the same key keep their order.
+
+    `columns` are those of `df`, to be named where it cannot be asked for them: in functions of Declarative Pipelines
+    that read other tables of the pipeline.
     """
     from pyspark.sql import functions
 
     settings = _settings(topic, bootstrap_servers, options)
-    names = df.columns
+    names = _columns(df) if columns is None else columns
     if topic is None and "topic" not in names:
         raise OptionError("place_rows needs topic=, or a column 'topic' that tells where each row goes")
     count = None if topic is None else partition_count(settings, topic)
@@ -58,6 +69,19 @@ def place_rows(
     if topic is None:
         owner = functions.pmod(functions.crc32(functions.col("topic").cast("binary")) + owner, functions.lit(1 << 30))
     return placed.repartitionById(chosen_tasks, owner.cast("int"))
+
+
+def _columns(df: "DataFrame") -> list[str]:
+    from pyspark.errors import AnalysisException
+
+    try:
+        return df.columns
+    except AnalysisException as error:
+        if error.getCondition() != _NOT_HERE:
+            raise
+        raise OptionError(
+            "place_rows cannot ask for the columns of a table of this pipeline: name them, as columns=['key', 'value']"
+        ) from error
 
 
 def _settings(topic: str | None, bootstrap_servers: str, options: dict[str, Any]) -> SinkSettings:

@@ -3,8 +3,10 @@
 import pyarrow as pa
 import pytest
 
+from pyspark.errors import AnalysisException
+
 from tidelog.client.partitioner import partition_for_key
-from tidelog.spark.options import Options
+from tidelog.spark.options import OptionError, Options
 from tidelog.spark.sink import placement
 from tidelog.spark.sink.settings import SinkSettings, read_batch_settings
 
@@ -40,3 +42,26 @@ def test_each_topic_has_its_own_count(settings: SinkSettings) -> None:
         None,
         partition_for_key(b"y", 7),
     ]
+
+
+class NotHereError(AnalysisException):
+    """What Declarative Pipelines answer to whoever asks a table for its columns."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self)
+
+    def getCondition(self) -> str:
+        return "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
+
+
+class TableOfPipeline:
+    """A DataFrame that must not be asked."""
+
+    @property
+    def columns(self) -> list[str]:
+        raise NotHereError
+
+
+def test_where_columns_cannot_be_asked_for_the_user_is_told_to_name_them() -> None:
+    with pytest.raises(OptionError, match=r"name them, as columns=\['key', 'value'\]"):
+        placement.place_rows(TableOfPipeline(), topic="a", bootstrap_servers="localhost:9092")  # type: ignore[arg-type]
