@@ -31,7 +31,7 @@ def register(application: typer.Typer) -> None:
 def demo(
     context: typer.Context,
     seconds: Annotated[int, typer.Option(help="How long to produce orders.", min=1)] = 25,
-    rate: Annotated[int, typer.Option(help="Orders a second.", min=1)] = 2000,
+    rate: Annotated[int, typer.Option(help="Orders a second.", min=5)] = 2000,
     picture: Annotated[str, typer.Option(help="Where to draw throughput and lag.")] = "tidelog-demo.png",
 ) -> None:
     """See the whole way: a broker, a producer, an exactly-once Spark pipeline, rows that fail, a plot."""

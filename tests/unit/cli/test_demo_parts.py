@@ -66,10 +66,11 @@ def test_a_tally_knows_what_came_twice():
     assert tally.dead[0][1:] == ("3", "no JSON")
 
 
-def test_only_a_few_orders_make_trouble():
-    orders = OrderStream("127.0.0.1:1", seconds=2, rate=50)
-    assert orders.total == 100
-    assert len(orders.expected) == 100 - DEAD
+@pytest.mark.parametrize(("seconds", "rate"), [(2, 50), (1, 5), (25, 2000)])
+def test_only_a_few_orders_make_trouble(seconds, rate):
+    orders = OrderStream("127.0.0.1:1", seconds, rate)
+    assert orders.total == seconds * rate
+    assert len(orders.expected) == orders.total - DEAD
 
 
 @pytest.mark.parametrize("kind", ["no JSON", "none", "stray", "new buyer"])
