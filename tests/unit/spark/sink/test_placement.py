@@ -2,7 +2,6 @@
 
 import pyarrow as pa
 import pytest
-
 from pyspark.errors import AnalysisException
 
 from tidelog.client.partitioner import partition_for_key
