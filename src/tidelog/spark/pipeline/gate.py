@@ -8,6 +8,8 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 
+from tidelog.spark.pipeline.checkpoints import is_local
+
 
 class Gate:
     """A file with one word."""
@@ -29,12 +31,15 @@ class Gate:
 
     def put(self, *, is_open: bool) -> None:
         """Say so. Written aside and renamed, so that the reader never sees half a word."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         draft = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         draft.write_bytes(b"open" if is_open else b"closed")
         draft.replace(self._path)
 
 
 def gate_for(checkpoint: str) -> Gate:
-    """The gate of the query with this checkpoint."""
-    name = sha256(os.path.abspath(checkpoint).encode()).hexdigest()[:16]
+    """The gate of the query with this checkpoint: beside it where that is on this machine, as the reader is."""
+    if is_local(checkpoint):
+        return Gate(Path(checkpoint.removeprefix("file://")).absolute() / "parked-gate")
+    name = sha256(checkpoint.encode()).hexdigest()[:16]
     return Gate(Path(tempfile.gettempdir()) / f"tidelog-gate-{os.getuid()}-{name}")
