@@ -82,9 +82,12 @@ def test_rows_of_a_compacted_topic(official: Connector, ours: Connector, servers
     topic = make_topic("compacted", 1, **settings)
     sent = [Sent(b"%060d" % number, b"key %d" % (number % 7 if number % 50 else number)) for number in range(400)]
     produce(servers, topic, sent, linger_ms=1, batch_num_messages=10)
-    left = wait_until_compacted(servers, topic, rows_max=100)
-    rows = assert_equal(official, ours, {"subscribe": topic})
-    assert [row.offset for row in rows] == [row.offset for row in left]
+    wait_until_compacted(servers, topic, rows_max=100)
+    before: list[Row] = []
+    # The cleaner may still be at work between two reads.
+    while before != (before := consumed(servers, topic, 1)):
+        theirs, mine = (connector.read({"subscribe": topic}) for connector in (official, ours))
+    assert mine == theirs == before
     middle = {"startingOffsets": {topic: {"0": 120}}, "endingOffsets": {topic: {"0": 333}}}
     assert_equal(official, ours, {"subscribe": topic, **middle})
 
@@ -141,12 +144,9 @@ def uneven(servers: str, make_topic: MakeTopic) -> str:
 @pytest.mark.parametrize(
     "options",
     [
-        {"minPartitions": 3},
-        {"minPartitions": 7},
-        {"minPartitions": 40},
+        {"minPartitions": 11},
         {"maxRecordsPerPartition": 9},
-        {"maxRecordsPerPartition": 30, "minPartitions": 11},
-        {"maxRecordsPerPartition": 1000, "minPartitions": 9},
+        {"maxRecordsPerPartition": 60, "minPartitions": 11},
     ],
     ids=str,
 )
@@ -161,12 +161,9 @@ def test_splits_of_uneven_partitions(
     )
 
 
-@pytest.mark.parametrize("limit", [25, 60])
-def test_admission_over_uneven_partitions(
-    official: Connector, ours: Connector, uneven: str, tmp_path: Path, limit: int
-) -> None:
+def test_admission_over_uneven_partitions(official: Connector, ours: Connector, uneven: str, tmp_path: Path) -> None:
     """Each micro-batch takes the same offsets of the same partitions."""
-    options = {"subscribe": uneven, "startingOffsets": "earliest", "maxOffsetsPerTrigger": limit}
+    options = {"subscribe": uneven, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 40}
     theirs = official.stream(options, tmp_path / "theirs")
     mine = ours.stream(options, tmp_path / "ours")
     assert mine.checkpoint == theirs.checkpoint
