@@ -67,10 +67,20 @@ def check_parts(messages: Sequence[WriterCommitMessage | None], batch_id: int | 
     for part in parts[1:]:
         if part.transaction != first.transaction or part.task.query_id != first.task.query_id:
             raise SinkError("tasks of different runs came together in one batch; start the query again")
-    if batch_id is not None and first.task.batch_id not in (None, batch_id):
-        raise SinkError(f"tasks wrote batch {first.task.batch_id}, but batch {batch_id} is to be committed")
+    if batch_id is not None:
+        _check_batch(first.task, batch_id)
     _check_disjoint(parts)
     return sorted(parts, key=lambda part: part.task.partition_id)
+
+
+def _check_batch(task: TaskFacts, batch_id: int) -> None:
+    if task.query_id is None or task.batch_id is None:
+        raise SinkError(
+            "Spark did not tell the tasks which query and batch they belong to, so a batch that is run again could not "
+            "be recognised: set delivery=at-least-once"
+        )
+    if task.batch_id != batch_id:
+        raise SinkError(f"tasks wrote batch {task.batch_id}, but batch {batch_id} is to be committed")
 
 
 def _check_disjoint(parts: Sequence[Written]) -> None:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Final
 
 from tidelog.client.errors import ClientError
 from tidelog.client.types import TopicPartition
@@ -13,6 +14,8 @@ from tidelog.spark.sink.messages import TaskFacts
 from tidelog.spark.sink.settings import SinkSettings
 from tidelog.spark.sink.transaction import Coordinator, OpenTransaction
 from tidelog.wire.errors import ApiError
+
+_GIVE_UP_MS: Final = 5000
 
 
 class Party:
@@ -59,8 +62,12 @@ class Party:
             raise explained(error, self._transactional_id, self.transaction.timeout_ms, open_ms) from error
 
     def give_up(self) -> None:
-        """Abort the transaction and bar those who still write in it."""
-        self.coordinator.fence(self.transaction)
+        """Abort the transaction and bar those who still write in it.
+
+        Not for long, if brokers are away: what has failed is to be told, and the next run aborts it in any case.
+        """
+        patience_ms = min(self._kafka.max_block_ms, _GIVE_UP_MS)
+        Coordinator(self._cluster, self._transactional_id, patience_ms=patience_ms).fence(self.transaction)
 
     def check_open(self, written: set[TopicPartition]) -> None:
         """Raise unless everything that tasks wrote is in the open transaction.

@@ -11,7 +11,7 @@ from tidelog.spark.sink.transaction import OpenTransaction
 TRANSACTION = OpenTransaction(TransactionHandle("id", 7, 3), 60_000, 0)
 
 
-def part(task: int, *partitions: int, batch_id: int | None = 5, epoch: int = 3, query: str = "q") -> Written:
+def part(task: int, *partitions: int, batch_id: int | None = 5, epoch: int = 3, query: str | None = "q") -> Written:
     transaction = TRANSACTION._replace(handle=TransactionHandle("id", 7, epoch))
     rows = tuple((TopicPartition("out", partition), 10) for partition in partitions)
     return Written(TaskFacts(task, 0, query, batch_id, "run"), transaction, rows)
@@ -38,6 +38,13 @@ def test_parts_of_different_runs_are_refused(other: Written) -> None:
 def test_parts_of_another_batch_are_refused() -> None:
     with pytest.raises(SinkError, match="tasks wrote batch 4, but batch 5 is to be committed"):
         check_parts([part(0, batch_id=4)], 5)
+
+
+@pytest.mark.parametrize("nameless", [part(0, query=None), part(0, batch_id=None)])
+def test_a_stream_whose_tasks_do_not_know_their_batch_is_refused(nameless: Written) -> None:
+    """Rather than to forget which batch it was, and to write it again after a crash."""
+    with pytest.raises(SinkError, match="could not be recognised"):
+        check_parts([nameless], 5)
 
 
 def test_a_task_that_told_nothing_is_missed() -> None:
