@@ -32,6 +32,8 @@ _NEEDED: Final = ("pyspark", "pyarrow", "pandas", "matplotlib", "plotext")
 _DELAYS: Final = ("2s", "3s")
 _DEAD_LETTERS: Final = "orders.dlq"
 _OUTPUT: Final = "orders.enriched"
+_PARTITIONS: Final = 2
+"""As many as there are cores: each partition is a task in every batch."""
 _STUCK_S: Final = 90.0
 _SESSION: Final = {
     "spark.driver.memory": "1g",
@@ -103,7 +105,7 @@ class _Story:
         from tidelog.spark.examples.topics import make_topics, send_events
         from tidelog.spark.pipeline.routing import ladder_of
 
-        make_topics(self._servers, ["orders", "customers", _OUTPUT])
+        make_topics(self._servers, ["orders", "customers", _OUTPUT], partitions=_PARTITIONS)
         send_events(self._servers, data.customers(CUSTOMERS))
         orders = OrderStream(self._servers, seconds, rate)
         sampler = Sampler(lambda: orders.sent, self._processed)

@@ -32,13 +32,13 @@ TOPICS: Final[Mapping[str, TopicShape]] = {
 }
 
 
-def make_topics(bootstrap_servers: str, names: Iterable[str]) -> None:
-    """Make topics as the examples want them; those that are there stay as they are."""
+def make_topics(bootstrap_servers: str, names: Iterable[str], *, partitions: int | None = None) -> None:
+    """Make topics as the examples want them, or with so many partitions; those that are there stay as they are."""
     with Admin({"bootstrap.servers": bootstrap_servers}) as admin:
         for name in names:
             shape = TOPICS[name]
             try:
-                admin.create_topics([NewTopic(name, shape.partitions, 1, configs=dict(shape.configs))])
+                admin.create_topics([NewTopic(name, partitions or shape.partitions, 1, configs=dict(shape.configs))])
             except ApiError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
