@@ -52,8 +52,8 @@ class Sizes:
     """Micro-batches of one row."""
 
 
-FULL = Sizes(1_000_000, 250_000, 500_000, 2, 30)
-QUICK = Sizes(100_000, 25_000, 50_000, 2, 12)
+FULL = Sizes(2_000_000, 250_000, 600_000, 2, 24)
+QUICK = Sizes(200_000, 25_000, 60_000, 2, 12)
 
 
 class SparkLab:
