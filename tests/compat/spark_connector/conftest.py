@@ -49,6 +49,7 @@ def spark() -> Iterator[SparkSession]:
     jars = spark_connector.spark_jars()
     settings = {
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "ERROR",
         "spark.jars": jars,

@@ -12,7 +12,13 @@ from tidelog.testing import Broker
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session of two local cores."""
-    settings = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
+    settings = {
+        "spark.driver.memory": "1g",
+        # Tests are over before the better compiler has earned what it costs.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.log.level": "ERROR",
+    }
     session = spark_session("tests", master="local[2]", settings=settings)
     yield session
     session.stop()
