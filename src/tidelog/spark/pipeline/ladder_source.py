@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql.types import StructType
 
@@ -19,13 +19,9 @@ from tidelog.spark.data_source import TidelogDataSource
 from tidelog.spark.pipeline.gate import Gate
 from tidelog.spark.pipeline.held_back import HeldBackView
 from tidelog.spark.pipeline.source_options import DELAYS, GATE, PARKED
+from tidelog.spark.source.cluster_view import ClusterView, View
 from tidelog.spark.source.offsets import ORIGIN
-from tidelog.spark.source.record_sizes import sample_bytes_per_offset
-from tidelog.spark.source.stream_plan import StreamPlan
 from tidelog.spark.source.stream_reader import StreamReader
-
-if TYPE_CHECKING:
-    from tidelog.spark.source.stream_reader import _Driver
 
 FORMAT: Final = "tidelog-ladder"
 
@@ -61,17 +57,9 @@ class LadderReader(StreamReader):
             shown[topic][str(partition)] = shown[ORIGIN][topic][str(partition)] = offset
         return shown
 
-    @property
-    def _here(self) -> "_Driver":
-        is_new = self._driver is None
-        driver = super()._here
-        if is_new:
-            view = driver.view
-            held_back = HeldBackView(view, self._delays_ms, self._parked_topic, self._gate.is_open, _wall_ms)
-            driver.plan = StreamPlan(
-                self._settings, held_back, lambda starts: sample_bytes_per_offset(view.cluster, starts)
-            )
-        return driver
+    def _view_for_planning(self, view: ClusterView) -> View:
+        """Records that must wait are not there yet."""
+        return HeldBackView(view, self._delays_ms, self._parked_topic, self._gate.is_open, _wall_ms)
 
 
 def _wall_ms() -> int:

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tidelog.spark.source.cluster_view import ClusterView
+from tidelog.spark.source.cluster_view import ClusterView, View
 from tidelog.spark.source.columns import make_projection
 from tidelog.spark.source.data_loss import LOG
 from tidelog.spark.source.group_offsets import GroupOffsets
@@ -38,7 +38,8 @@ class _Driver:
         for note in settings.notes:
             LOG.warning("%s", note)
         view = ClusterView(settings)
-        self.plan = StreamPlan(settings, view, lambda starts: sample_bytes_per_offset(view.cluster, starts))
+        planned = reader._view_for_planning(view)
+        self.plan = StreamPlan(settings, planned, lambda starts: sample_bytes_per_offset(view.cluster, starts))
         group_id = settings.commit_group_id
         self.group = None if group_id is None else GroupOffsets(view.cluster, group_id)
         self.view = view
@@ -55,6 +56,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         """Connections stay here."""
         return {**self.__dict__, "_driver": None}
+
+    def _view_for_planning(self, view: ClusterView) -> View:
+        """What the plan sees of the cluster: all of it, unless a subclass holds something back."""
+        return view
 
     @property
     def _here(self) -> _Driver:
