@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration import kill_loop
 
-KILLS = int(os.environ.get("TIDELOG_KILLS", "50"))
+KILLS = int(os.environ.get("TIDELOG_KILLS", "30"))
 
 
 @pytest.mark.timeout(60 + 4 * KILLS)

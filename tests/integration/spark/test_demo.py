@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -60,11 +59,9 @@ def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
     )
     assert running.stderr is not None
     assert "broker ready" in running.stderr.readline()
-    began = time.monotonic()
     os.killpg(running.pid, signal.SIGINT)
     out, err = running.communicate(timeout=100)
     assert running.returncode == 130, err
     assert "Traceback" not in err
     assert out == ""
-    assert time.monotonic() - began < 60
     assert not list(tmp_path.glob("tidelog*"))
