@@ -1,4 +1,4 @@
-"""Long files first: two processes share the tests file by file, and neither shall wait for the other's last long one."""
+"""Long files first: two processes share the tests file by file, and none shall wait for the other's last long one."""
 
 import pytest
 
