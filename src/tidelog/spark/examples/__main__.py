@@ -5,15 +5,18 @@ python -m tidelog.spark.examples fill enrich_orders    its topics made and fille
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tidelog.client.errors import ClientError
 from tidelog.spark.examples import data
 from tidelog.spark.examples.data import Event
 from tidelog.spark.examples.topics import make_topics, send_events
+from tidelog.wire.errors import ApiError
 
 
 class Example(NamedTuple):
@@ -55,15 +58,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fill.add_argument("example", choices=sorted(EXAMPLES))
     fill.add_argument("--records", type=int, default=1000, help="how many events (default: 1000)")
     fill.add_argument(
-        "--bootstrap-server", default="127.0.0.1:9092", help="where the cluster is (default: %(default)s)"
+        "--bootstrap-server",
+        default=os.environ.get("TIDELOG_BOOTSTRAP_SERVERS", "127.0.0.1:9092"),
+        help="where the cluster is (default: TIDELOG_BOOTSTRAP_SERVERS, else 127.0.0.1:9092)",
     )
     given = parser.parse_args(arguments)
     if given.verb is None:
         _list()
         return 0
     example = EXAMPLES[given.example]
-    make_topics(given.bootstrap_server, example.topics)
-    count = send_events(given.bootstrap_server, example.events(given.records))
+    try:
+        make_topics(given.bootstrap_server, example.topics)
+        count = send_events(given.bootstrap_server, example.events(given.records))
+    except (ClientError, ApiError) as error:
+        sys.stderr.write(f"tidelog: {error}\n")
+        return 1
     sys.stdout.write(f"{count:,} events sent\n")
     return 0
 

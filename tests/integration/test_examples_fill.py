@@ -1,0 +1,43 @@
+"""`python -m tidelog.spark.examples fill`, as the demo tells people to run it. No Spark is started."""
+
+import pytest
+
+from tidelog.client import ClusterClient
+from tidelog.client.offsets import LATEST, list_offsets
+from tidelog.spark.examples.__main__ import EXAMPLES, main
+from tidelog.testing import Broker
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_topics_of_an_example_are_made_and_filled(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Broker() as broker:
+        monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+        assert main(["fill", name, "--records", "50"]) == 0
+        sent = int(capsys.readouterr().out.split()[0].replace(",", ""))
+        with ClusterClient(broker.bootstrap_servers) as cluster:
+            stored = [
+                each.offset
+                for topic in EXAMPLES[name].topics
+                for each in list_offsets(cluster, topic, dict.fromkeys(cluster.partitions(topic), LATEST)).values()
+            ]
+    assert sent > 0
+    assert sum(stored) == sent
+
+
+def test_a_cluster_that_does_not_answer_is_said_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tidelog.spark.examples.topics.Admin", _refuse)
+    assert main(["fill", "payments_lake", "--bootstrap-server", "127.0.0.1:1"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("tidelog: no broker at 127.0.0.1:1")
+
+
+def _refuse(settings: dict[str, str]) -> None:
+    """What the client says after a minute of trying."""
+    from tidelog.client import BrokerUnavailable
+
+    raise BrokerUnavailable(settings["bootstrap.servers"], "Connection refused", "check bootstrap.servers")
