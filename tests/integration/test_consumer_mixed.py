@@ -1,59 +1,26 @@
 """Our consumer in one group with members of other clients: whoever leads, every record is read."""
 
-import contextlib
 import itertools
 from collections.abc import Iterator
 
 import pytest
 
 from tests.compat.groups.members import (
-    HEARTBEAT_MS,
-    POLL_S,
     AiokafkaMember,
     ConfluentMember,
     KafkaPythonMember,
     Member,
     Readings,
+    TidelogMember,
     running,
     share,
     wait_until,
 )
 from tests.integration.consumer_support import Cluster
-from tidelog.client import Consumer
-from tidelog.client.aio.consumer.errors import CommitFailed
 from tidelog.testing import Broker
 
 PARTITIONS = 6
 _numbers = itertools.count(1)
-
-
-class OurMember(Member):
-    """Tidelog's own consumer."""
-
-    client = "tidelog"
-    strategies = ("range", "roundrobin", "sticky", "cooperative-sticky")
-
-    def consume(self) -> None:
-        with Consumer(
-            bootstrap_servers=self.servers,
-            group_id=self.group,
-            client_id=self.name,
-            group_instance_id=self.instance_id,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=self.session_ms,
-            heartbeat_interval_ms=HEARTBEAT_MS,
-            max_poll_interval_ms=self.poll_interval_ms,
-            partition_assignment_strategy=[self.strategy],
-        ) as consumer:
-            consumer.subscribe([self.topic])
-            while not self.is_stopped:
-                records = consumer.poll(POLL_S)
-                self.note(partition.partition for partition in consumer.assignment)
-                self.read(record.value for record in records)
-                if records:
-                    with contextlib.suppress(CommitFailed):
-                        consumer.commit()
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +57,7 @@ def test_ours_and_theirs_share_whoever_leads(cluster: Cluster, kind: type[Member
             cluster.write(topic, some[partition * 10 : partition * 10 + 10], partition=partition)
         readings.wait_for(some)
 
-    theirs, ours, theirs_again = member(kind), member(OurMember), member(kind)
+    theirs, ours, theirs_again = member(kind), member(TidelogMember), member(kind)
     theirs.start()
     wait_until(lambda: share([theirs], PARTITIONS), "theirs has everything")
     with running(ours):
@@ -110,7 +77,7 @@ def test_ours_and_theirs_share_whoever_leads(cluster: Cluster, kind: type[Member
 def test_four_clients_in_one_group(cluster: Cluster) -> None:
     topic = cluster.topic(PARTITIONS)
     readings = Readings()
-    kinds = (OurMember, ConfluentMember, KafkaPythonMember, AiokafkaMember)
+    kinds = (TidelogMember, ConfluentMember, KafkaPythonMember, AiokafkaMember)
     members = [kind(cluster.bootstrap_servers, topic, topic, readings, kind.client) for kind in kinds]
     with running(*members):
         wait_until(lambda: share(members, PARTITIONS), "all four share")
