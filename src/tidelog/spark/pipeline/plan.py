@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidelog.spark.pipeline.checkpoints import Position, is_local
-from tidelog.spark.pipeline.definition import Pipeline, topic_sinks
+from tidelog.spark.pipeline.definition import Pipeline
 from tidelog.spark.pipeline.durations import spoken
 from tidelog.spark.pipeline.endpoints import Topic
 from tidelog.spark.pipeline.routing import Ladder, ladder_of
@@ -151,8 +151,3 @@ def policy_text(pipeline: Pipeline) -> str:
     delays = ", ".join(spoken(delay) for delay in ladder.delays_ms)
     order = "; rows of one key stay in order" if ladder.keeps_order else ""
     return f"{ladder.attempts_max} attempts, after {delays}, then {ladder.dead_letters}{order}"
-
-
-def reads_topics(pipeline: Pipeline) -> bool:
-    """Whether a plan needs the cluster."""
-    return isinstance(pipeline.source, Topic) or bool(topic_sinks(pipeline))

@@ -83,11 +83,6 @@ class OrderKeeper:
         """Whether the parked topic has a row whose turn it is."""
         return any_head_parked(self._known_keys())
 
-    @property
-    def blocked_keys(self) -> int:
-        """How many keys are blocked."""
-        return len(self._known_keys())
-
     def _known_keys(self) -> dict[bytes, Waiting]:
         if self._keys is None:
             self._keys, warnings = self._load()

@@ -5,7 +5,7 @@ A step here is a callable from DataFrame to DataFrame that also has a name, may 
 imported until one is called, so that a pipeline's file loads without it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -185,9 +185,3 @@ def name_of(step: object) -> str:
     if isinstance(step, RowStep | BatchStep | FailWhen | ParseJson | PackJson):
         return step.name
     return str(getattr(step, "__name__", step))
-
-
-def options_as_text(options: Mapping[str, str]) -> str:
-    """Options for a line of text; values of settings that look like secrets are not shown."""
-    shown = {name: "[hidden]" if "password" in name.lower() else value for name, value in options.items()}
-    return " ".join(f"{name}={value}" for name, value in shown.items())
