@@ -324,10 +324,6 @@ class ProducerStateManager:
         """The offsets of the snapshot files, ascending."""
         return list(self._snapshots)
 
-    def latest_snapshot_offset(self) -> int | None:
-        """The offset of the newest snapshot."""
-        return self._snapshots[-1] if self._snapshots else None
-
     def snapshot_path(self, offset: int) -> str:
         """The file of the snapshot at `offset`."""
         return segment_path(self.directory, offset, SNAPSHOT_SUFFIX)
