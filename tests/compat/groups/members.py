@@ -68,6 +68,22 @@ class Readings:
         wait_until(lambda: wanted <= self.values(), f"reading {len(wanted)} values")
 
 
+def wait_for_commits(servers: str, group: str, topic: str) -> None:
+    """Return when the group has committed all that is in the topic: who comes later reads none of it again."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    asking = Consumer({"bootstrap.servers": servers, "group.id": group, "log_level": 0})
+    try:
+        numbers = asking.list_topics(topic, DEADLINE_S).topics[topic].partitions
+        parts = [TopicPartition(topic, number) for number in numbers]
+        ends = [asking.get_watermark_offsets(part, DEADLINE_S)[1] for part in parts]
+        wait_until(
+            lambda: [part.offset for part in asking.committed(parts, DEADLINE_S)] == ends, f"{group} commits {ends}"
+        )
+    finally:
+        asking.close()
+
+
 class Member(ABC):
     """One consumer in a group."""
 
@@ -101,6 +117,8 @@ class Member(ABC):
         self.assignment: frozenset[int] = frozenset()
         self.assignments: list[frozenset[int]] = []
         """Every assignment it had, without repetition."""
+        self.uncommitted = False
+        """It read something and no commit has succeeded since: a rebalance refuses commits while it lasts."""
         self.error: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -133,6 +151,7 @@ class Member(ABC):
 
     def read(self, values: Iterable[bytes]) -> None:
         values = list(values)
+        self.uncommitted = self.uncommitted or bool(values)
         self.readings.add(self.name, values)
         if values:
             self.on_records()
@@ -182,9 +201,10 @@ class ConfluentMember(Member):
                 self.note(part.partition for part in consumer.assignment())
                 values = [message.value() for message in messages if message.error() is None]
                 self.read(values)
-                if values:
+                if self.uncommitted:
                     with contextlib.suppress(KafkaException):
                         consumer.commit(asynchronous=False)
+                        self.uncommitted = False
         finally:
             consumer.close()
 
@@ -225,9 +245,10 @@ class KafkaPythonMember(Member):
                 records = consumer.poll(timeout_ms=300)
                 self.note(part.partition for part in consumer.assignment())
                 self.read(record.value for part in records.values() for record in part)
-                if records:
+                if self.uncommitted:
                     with contextlib.suppress(kafka.errors.KafkaError):
                         consumer.commit()
+                        self.uncommitted = False
         finally:
             consumer.close()
 
@@ -272,9 +293,10 @@ class AiokafkaMember(Member):
                 records = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
                 self.note(part.partition for part in consumer.assignment())
                 self.read(record.value for part in records.values() for record in part)
-                if records:
+                if self.uncommitted:
                     with contextlib.suppress(KafkaError):
                         await consumer.commit()
+                        self.uncommitted = False
         finally:
             await consumer.stop()
 
@@ -307,9 +329,10 @@ class TidelogMember(Member):
                 records = consumer.poll(POLL_S)
                 self.note(part.partition for part in consumer.assignment)
                 self.read(record.value for record in records if record.value is not None)
-                if records:
+                if self.uncommitted:
                     with contextlib.suppress(ClientError):
                         consumer.commit()
+                        self.uncommitted = False
 
 
 class ConsumerProtocolMember(ConfluentMember):

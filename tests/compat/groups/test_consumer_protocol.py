@@ -9,7 +9,15 @@ import pytest
 from benchmarks import apache_kafka
 from tests.compat.groups.conftest import PARTITIONS, Produce, produce_to
 from tests.compat.groups.java import java_member
-from tests.compat.groups.members import ConfluentMember, ConsumerProtocolMember, Readings, running, share, wait_until
+from tests.compat.groups.members import (
+    ConfluentMember,
+    ConsumerProtocolMember,
+    Readings,
+    running,
+    share,
+    wait_for_commits,
+    wait_until,
+)
 from tidelog.testing import Broker
 
 SETTINGS = {"group.consumer.heartbeat.interval.ms": 100, "group.consumer.session.timeout.ms": 2_000}
@@ -78,6 +86,7 @@ def test_an_empty_group_changes_from_one_protocol_to_the_other(broker: Broker, t
         )
         with running(member):
             readings.wait_for(produce(60, number * 60))
+            wait_for_commits(broker.bootstrap_servers, topic, topic)
     assert readings.repeated() == 0, "offsets stay with the group"
 
 

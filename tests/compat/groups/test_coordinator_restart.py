@@ -15,6 +15,7 @@ from tests.compat.groups.members import (
     Readings,
     running,
     share,
+    wait_for_commits,
     wait_until,
 )
 from tidelog.testing import Broker
@@ -50,6 +51,7 @@ def test_groups_go_on_after_the_coordinator_was_gone(process: Broker, how: Calla
         how(process)
         readings.wait_for(produce_to(servers, "t", 120, 120))
         wait_until(lambda: share(members, PARTITIONS), "both share again")
+        wait_for_commits(servers, "g", "t")
     late = Readings()
     with running(ConfluentMember(servers, "g", "t", late, "late")):
         values = produce_to(servers, "t", 60, 240)
@@ -63,6 +65,7 @@ def test_what_was_committed_is_there_after_a_crash(process: Broker) -> None:
     before, after = Readings(), Readings()
     with running(KafkaPythonMember(servers, "g", "t", before, "before")):
         before.wait_for(produce_to(servers, "t", 120))
+        wait_for_commits(servers, "g", "t")
     crash(process)
     values = produce_to(servers, "t", 60, 120)
     with running(KafkaPythonMember(servers, "g", "t", after, "after")):

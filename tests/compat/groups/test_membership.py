@@ -20,6 +20,7 @@ from tests.compat.groups.members import (
     Readings,
     running,
     share,
+    wait_for_commits,
     wait_until,
 )
 from tidelog.testing import Broker
@@ -56,6 +57,7 @@ def test_a_new_member_goes_on_where_the_group_stopped(
     before = produce(60)
     with running(member_class(broker.bootstrap_servers, topic, topic, readings, "before")):
         readings.wait_for(before)
+        wait_for_commits(broker.bootstrap_servers, topic, topic)
     after = produce(60, 60)
     with running(member_class(broker.bootstrap_servers, topic, topic, readings, "after")):
         readings.wait_for(after)

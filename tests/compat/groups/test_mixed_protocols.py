@@ -19,6 +19,7 @@ from tests.compat.groups.members import (
     TidelogMember,
     running,
     share,
+    wait_for_commits,
     wait_until,
 )
 from tests.compat.groups.raw import Wire
@@ -127,6 +128,7 @@ class Seats:
         return kind(servers, self._topic, self._topic, self.readings, name, strategy=strategy).start()
 
     def clear(self) -> None:
+        wait_for_commits(self._broker.bootstrap_servers, self._topic, self._topic)
         for member in self.members:
             member.stop()
             assert member.error is None, f"{member.name} failed: {member.error}"
@@ -166,6 +168,7 @@ def test_a_mixed_group_goes_on_after_its_coordinator_was_killed() -> None:
             readings.wait_for(produce_to(servers, "t", 60, 60))
             wait_until(lambda: share(members, PARTITIONS), "both share again")
             assert kind_of(process, "g") == "consumer"
+            wait_for_commits(servers, "g", "t")
         late = Readings()
         with running(ConfluentMember(servers, "g", "t", late, "late")):
             values = produce_to(servers, "t", 30, 120)
