@@ -231,7 +231,7 @@ class TestRecords:
     def test_deserializers_make_of_bytes_what_they_mean(self, cluster: Cluster) -> None:
         topic = cluster.topic()
         cluster.write(topic, [b'{"a": 1}', b"{", b'{"a": 2}'], partition=0)
-        decode = {"value_deserializer": lambda _, data: json.loads(data)}
+        decode = {"value_deserializer": json.loads}
         with Consumer(**cluster.settings(**decode)) as consumer:
             consumer.assign([at(topic)])
             assert [record.value for record in consumer.poll(5)] == [{"a": 1}]

@@ -10,6 +10,9 @@ DEFAULT_PORT = 9092
 def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int]]:
     """The addresses in `servers`: a comma-separated text or a sequence; `[::1]:9092` for IPv6, port 9092 if none."""
     parts = servers.split(",") if isinstance(servers, str) else list(servers)
+    for part in parts:
+        if not isinstance(part, str):
+            raise ClientConfigError(f"bootstrap.servers has {part!r}, which is not host:port")
     addresses = [_parse_one(part.strip()) for part in parts if part.strip()]
     if not addresses:
         raise ClientConfigError(f"bootstrap.servers={servers!r} names no broker; give host:port[,host:port…]")

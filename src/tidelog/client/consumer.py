@@ -53,7 +53,11 @@ class Consumer:
         self._depth = 0
         self._is_closing = False
         self._is_closed = False
-        self._engine: ConsumerEngine = self._loop.run(self._make_engine())
+        try:
+            self._engine: ConsumerEngine = self._loop.run(self._make_engine())
+        except BaseException:
+            self._loop.close()
+            raise
 
     async def _make_engine(self) -> ConsumerEngine:
         return ConsumerEngine(self._settings, self._caller.invoke)

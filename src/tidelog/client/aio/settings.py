@@ -7,7 +7,7 @@ value is a Python value or the text that a properties file would hold. Unknown n
 that exists, because a misspelt setting that is silently ignored is found out in production.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from tidelog.client.addresses import parse_bootstrap_servers
@@ -30,6 +30,22 @@ def _import_object(path: str) -> Any:
         return getattr(import_module(module_name), name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"Cannot be imported: {error}") from error
+
+
+def make_objects(name: str, given: Iterable[Any], methods: tuple[str, ...]) -> tuple[Any, ...]:
+    """What a setting with a list of objects means: objects, classes to make them of, or paths to import either from."""
+    made: list[Any] = []
+    for each in given:
+        try:
+            found = _import_object(each) if isinstance(each, str) else each
+        except ValueError as error:
+            raise ClientConfigError(f"{name} has {each!r}: {error}") from error
+        found = found() if isinstance(found, type) else found
+        for method in methods:
+            if not callable(getattr(found, method, None)):
+                raise ClientConfigError(f"{name} has {each!r}, which has no method {method}")
+        made.append(found)
+    return tuple(made)
 
 
 OBJECT: Final = Kind("class", 8, _import_object, repr)
@@ -90,6 +106,8 @@ def read_values(
 ) -> dict[str, Any]:
     """What was given, typed and by field name; for those who must tell a given value from a default."""
     values: dict[str, Any] = {}
+    if properties is not None and not isinstance(properties, Mapping):
+        raise ClientConfigError(f"settings are given as a dict of names and values, not as {properties!r}")
     for name, value in [*(properties or {}).items(), *(keywords or {}).items()]:
         declared = _find(group, name)
         typed = _typed(declared, value)
@@ -100,6 +118,8 @@ def read_values(
 
 
 def _find(group: type[Settings], name: str) -> Setting:
+    if not isinstance(name, str):
+        raise ClientConfigError(f"{name!r} is not the name of a setting")
     declared = group.settings.get(name) or group.settings.get(name.replace("_", "."))
     if declared is not None:
         return declared
@@ -114,7 +134,7 @@ def _typed(declared: Setting, value: Any) -> Any:
     """The value of a setting, from text or as it is, checked either way."""
     try:
         if declared.kind is LIST:
-            value = _listed(value)
+            value = _listed(declared, value)
         elif isinstance(value, str):
             return declared.parse(value)
         elif value is None and declared.default is None:
@@ -127,8 +147,13 @@ def _typed(declared: Setting, value: Any) -> Any:
     return value
 
 
-def _listed(value: Any) -> tuple[Any, ...]:
-    return LIST.parse(value) if isinstance(value, str) else tuple(value)
+def _listed(declared: Setting, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        parsed: tuple[Any, ...] = LIST.parse(value)
+        return parsed
+    if not isinstance(value, Iterable):
+        raise ClientConfigError(f"{declared.name}={value!r} is not a list")
+    return tuple(value)
 
 
 def _fits(kind: Kind, value: Any) -> bool:

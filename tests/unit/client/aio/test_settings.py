@@ -1,7 +1,7 @@
 import pytest
 
 from tidelog.client.aio.producer.settings import ProducerSettings, load_producer_settings
-from tidelog.client.aio.settings import load_settings
+from tidelog.client.aio.settings import load_settings, make_objects
 from tidelog.client.errors import ClientConfigError
 from tidelog.records.compression import Codec
 
@@ -48,6 +48,10 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
         ("enable_idempotence", 1, "not of type boolean"),
         ("value_serializer", "nowhere.at.all", "Cannot be imported"),
         ("request_timeout_ms", 1 << 40, "not of type int"),
+        ("acks", 1.0, "all, -1, 0, 1"),
+        ("compression_gzip_level", 0, "between 1 and 9"),
+        ("transactional_id", "", "is not a name"),
+        ("interceptor_classes", 5, "is not a list"),
     ],
 )
 def test_a_bad_value_is_named_with_its_setting(name: str, value: object, problem: str) -> None:
@@ -97,3 +101,30 @@ def test_codecs_carry_their_own_level() -> None:
     assert load().codec is Codec.NONE
     assert (load(compression_type="zstd", compression_zstd_level=9).codec_level) == 9
     assert load(compression_type="snappy").codec_level is None
+
+
+def test_what_is_no_list_of_settings_is_refused() -> None:
+    with pytest.raises(ClientConfigError, match="'one:9092'"):
+        load_producer_settings("one:9092", {})  # type: ignore[arg-type]
+    with pytest.raises(ClientConfigError, match="5 is not the name of a setting"):
+        load_producer_settings({5: 6}, {})  # type: ignore[dict-item]
+    with pytest.raises(ClientConfigError, match=r"bootstrap\.servers has 7"):
+        load_producer_settings({"bootstrap.servers": ["one:9092", 7]}, {})
+
+
+class Listening:
+    """Something to hang into a client."""
+
+    def hear(self) -> None:
+        """Hear."""
+
+
+def test_objects_are_given_as_such_as_classes_or_by_path() -> None:
+    given = Listening()
+    made = make_objects("ears", [given, Listening, f"{__name__}.Listening"], ("hear",))
+    assert made[0] is given
+    assert [type(each).__name__ for each in made] == ["Listening"] * 3
+    with pytest.raises(ClientConfigError, match="ears has 5, which has no method hear"):
+        make_objects("ears", [5], ("hear",))
+    with pytest.raises(ClientConfigError, match=r"ears has 'nowhere\.Ear': Cannot be imported"):
+        make_objects("ears", ["nowhere.Ear"], ("hear",))

@@ -1,5 +1,6 @@
 import pytest
 
+from tidelog.client.aio.consumer.listeners import deserializer_of
 from tidelog.client.aio.consumer.settings import load_consumer_settings
 from tidelog.client.errors import ClientConfigError
 
@@ -53,3 +54,19 @@ def test_mistakes_are_named(settings, said):
 
 def test_strategies_may_be_text_names_or_objects():
     assert load(partition_assignment_strategy="sticky,range").partition_assignment_strategy == ("sticky", "range")
+
+
+class Upper:
+    def deserialize(self, topic, data):
+        return f"{topic}:{data}"
+
+
+def test_a_deserializer_is_a_function_an_object_or_a_class():
+    for given in (Upper, Upper()):
+        assert deserializer_of(given, "key")("t", None) == "t:None"
+    plain = deserializer_of(bytes.decode, "value")
+    assert plain("t", b"x") == "x"
+    assert plain("t", None) is None
+    assert deserializer_of(None, "value") is None
+    with pytest.raises(ClientConfigError, match=r"key\.deserializer=7"):
+        deserializer_of(7, "key")

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from tidelog.client.aio.consumer.aborted import AbortedFilter
 from tidelog.client.aio.consumer.errors import DeserializationFailed
-from tidelog.client.aio.consumer.listeners import Deserializer
+from tidelog.client.aio.consumer.listeners import Deserialize
 from tidelog.client.aio.consumer.types import ConsumerRecord, FetchedBatches
 from tidelog.client.types import TopicPartition
 from tidelog.records.batch import (
@@ -38,8 +38,8 @@ class Decoding(NamedTuple):
     """How records are made of bytes; the same for all fetches of a consumer."""
 
     check_crcs: bool = True
-    key: Deserializer | None = None
-    value: Deserializer | None = None
+    key: Deserialize | None = None
+    value: Deserialize | None = None
 
     @property
     def is_plain(self) -> bool:

@@ -20,7 +20,7 @@ from tidelog.client.aio.consumer.errors import NoOffset
 from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
 from tidelog.client.aio.consumer.fetcher import Fetcher
 from tidelog.client.aio.consumer.interceptors import Interceptors
-from tidelog.client.aio.consumer.listeners import RebalanceListener
+from tidelog.client.aio.consumer.listeners import RebalanceListener, deserializer_of
 from tidelog.client.aio.consumer.offset_lookup import OffsetLookup
 from tidelog.client.aio.consumer.offset_reset import OffsetReset, parse_offset_reset
 from tidelog.client.aio.consumer.partition_state import FetchState, Position
@@ -67,7 +67,11 @@ class ConsumerEngine:
         """Set while the application iterates: what it has not been given yet must not be committed."""
         self._interceptors = Interceptors(settings.interceptor_classes)
         self._invoke = invoke
-        decoding = Decoding(settings.check_crcs, settings.key_deserializer, settings.value_deserializer)
+        decoding = Decoding(
+            settings.check_crcs,
+            deserializer_of(settings.key_deserializer, "key"),
+            deserializer_of(settings.value_deserializer, "value"),
+        )
         self._fetcher = Fetcher(self.client, settings, self.subscription, self.buffer, decoding, self.signal.notify)
         self._async_commits: AsyncCommits | None = None
         if settings.group_id is not None:

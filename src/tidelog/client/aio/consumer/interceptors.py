@@ -7,6 +7,7 @@ from typing import Final
 from tidelog.client.aio.consumer.commits import Offsets
 from tidelog.client.aio.consumer.listeners import ConsumerInterceptor
 from tidelog.client.aio.consumer.types import ConsumerRecords
+from tidelog.client.aio.settings import make_objects
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
 
@@ -17,7 +18,9 @@ class Interceptors:
     __slots__ = ("_each",)
 
     def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
-        self._each = tuple(each() if isinstance(each, type) else each for each in interceptors)
+        self._each: tuple[ConsumerInterceptor, ...] = make_objects(
+            "interceptor.classes", interceptors, ("on_consume", "on_commit", "close")
+        )
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
         """What `poll` shall return."""

@@ -8,11 +8,29 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tidelog.client.aio.consumer.types import ConsumerRecords
+from tidelog.client.errors import ClientConfigError
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 
 Partitions = Sequence[TopicPartition]
-Deserializer = Callable[[str, bytes | None], Any]
+Deserialize = Callable[[str, bytes | None], Any]
 """Called with the topic and the bytes, None for null."""
+
+
+def deserializer_of(given: Any, what: str) -> Deserialize | None:
+    """The function behind `key.deserializer` or `value.deserializer`.
+
+    It may be a function of the bytes, which null is kept from, or an object (or class) with `deserialize(topic, data)`.
+    """
+    if given is None:
+        return None
+    if isinstance(given, type) and hasattr(given, "deserialize"):
+        given = given()
+    method: Deserialize | None = getattr(given, "deserialize", None)
+    if method is not None:
+        return method
+    if not callable(given):
+        raise ClientConfigError(f"{what}.deserializer={given!r} is no function and has no method deserialize")
+    return lambda _topic, data: None if data is None else given(data)
 
 
 class RebalanceListener:

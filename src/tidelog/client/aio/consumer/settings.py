@@ -55,9 +55,12 @@ class ConsumerSettings(CommonSettings):
         "max.partition.fetch.bytes", MIB, at_least=0, doc="The most one fetch brings of one partition."
     )
     check_crcs: bool = setting("check.crcs", True, doc="Whether the checksum of every batch is checked.")
-    key_deserializer: Any = setting("key.deserializer", None, type=OBJECT, doc="Called with topic and bytes of keys.")
+    key_deserializer: Any = setting("key.deserializer", None, type=OBJECT, doc="Makes keys of bytes.")
     value_deserializer: Any = setting(
-        "value.deserializer", None, type=OBJECT, doc="Called with topic and bytes of values."
+        "value.deserializer",
+        None,
+        type=OBJECT,
+        doc="Makes values of bytes: a function of them, or an object with deserialize(topic, data).",
     )
     interceptor_classes: tuple[Any, ...] = setting(
         "interceptor.classes", (), doc="Objects with on_consume, on_commit and close, called in this order."

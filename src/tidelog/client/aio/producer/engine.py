@@ -21,7 +21,7 @@ from tidelog.client.aio.producer.record import ProducerRecord
 from tidelog.client.aio.producer.sender import Sender
 from tidelog.client.aio.producer.sequences import SequenceBook
 from tidelog.client.aio.producer.settings import ProducerSettings
-from tidelog.client.aio.producer.sink import Missing, RecordSink
+from tidelog.client.aio.producer.sink import Missing, RecordSink, check_topic
 from tidelog.client.aio.producer.transaction_state import State, TransactionHandle
 from tidelog.client.aio.producer.transactions import Transactions
 from tidelog.client.aio.reactions import error_code_of, reaction_to
@@ -228,8 +228,8 @@ class ProducerEngine:
                 await asyncio.sleep(0)
                 had_turn = True
             elif delivery is Missing.METADATA:
-                known = f"{lane.topic!r} has {lane.partition_count} partitions"
-                await self._refresh(f"other metadata: {known}", deadline_ms, is_repeated=True)
+                known = f"topic {lane.topic!r} has only {lane.partition_count} partitions"
+                await self._refresh(known, deadline_ms, is_repeated=True)
             else:
                 await self._await_memory(deadline_ms)
 
@@ -248,6 +248,15 @@ class ProducerEngine:
         """The lane of a topic, once its partitions are known."""
         if deadline_ms is None:
             deadline_ms = self._client.now_ms() + self.settings.max_block_ms
+        try:
+            return await self._find_lane(topic, deadline_ms)
+        finally:
+            if topic not in self._accumulator.lanes:
+                # Or brokers would be asked for it until the producer is closed, and an old refusal be believed.
+                self._topics.pop(topic, None)
+                self._client.metadata.forget_topic(topic)
+
+    async def _find_lane(self, topic: str, deadline_ms: int) -> Lane:
         known = self._client.metadata.topic(topic)
         while True:
             lane = self._lane(topic)
@@ -256,11 +265,12 @@ class ProducerEngine:
             if known is not None and known.error_code and not reaction_to(known.error_code).is_retriable:
                 code = error_code_of(known.error_code)
                 raise ApiError(code, f"topic {topic!r}: {code.text}")
-            await self._refresh(f"metadata of topic {topic!r}", deadline_ms, is_repeated=known is not None)
+            await self._refresh(f"no metadata of topic {topic!r}", deadline_ms, is_repeated=known is not None)
             known = self._client.metadata.topic(topic)
 
     def _lane(self, topic: str) -> Lane | None:
         if topic not in self._topics:
+            check_topic(topic)
             self._topics[topic] = None
             if topic in self._accumulator.lanes:
                 self._client.request_refresh()  # it was forgotten for a while
@@ -274,14 +284,14 @@ class ProducerEngine:
                 lane.sticky = choose_sticky(lane, is_adaptive=False)
             self.sink.gate[lane.topic] = lane
 
-    async def _refresh(self, what: str, deadline_ms: int, *, is_repeated: bool) -> None:
+    async def _refresh(self, problem: str, deadline_ms: int, *, is_repeated: bool) -> None:
         left_ms = deadline_ms - self._client.now_ms()
         if is_repeated:
             pause_ms = max(min(self.settings.retry_backoff_ms, left_ms), 0)
             await asyncio.sleep(pause_ms / 1000)
             left_ms -= pause_ms
         if left_ms <= 0:
-            raise DeadlinePassed(f"no {what} within max.block.ms={self.settings.max_block_ms}")
+            raise DeadlinePassed(f"{problem} after max.block.ms={self.settings.max_block_ms}")
         await self._client.refresh(left_ms)
 
     def _learn(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from tidelog.client.aio.producer.batch import DeliveryCallback, RecordMetadata
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.producer.sink import GivenHeaders
+from tidelog.client.aio.settings import make_objects
 from tidelog.client.errors import ClientConfigError, SerializationFailed
 
 _log = logging.getLogger("tidelog.client.producer")
@@ -44,8 +45,8 @@ class Hooks:
     def __init__(self, settings: ProducerSettings) -> None:
         self._serialize_key = serializer_of(settings.key_serializer, "key")
         self._serialize_value = serializer_of(settings.value_serializer, "value")
-        self._interceptors: tuple[ProducerInterceptor, ...] = tuple(
-            each() if isinstance(each, type) else each for each in settings.interceptor_classes
+        self._interceptors: tuple[ProducerInterceptor, ...] = make_objects(
+            "interceptor.classes", settings.interceptor_classes, ("on_send", "on_acknowledgement")
         )
         self.is_active = bool(self._interceptors or self._serialize_key or self._serialize_value)
 
@@ -90,7 +91,7 @@ class Hooks:
 def serializer_of(given: Any, what: str) -> Serialize | None:
     """The function behind `key.serializer` or `value.serializer`.
 
-    It may be a function of the value, or an object (or class) with `serialize(topic, value)`.
+    It may be a function of the value, which None is kept from, or an object (or class) with `serialize(topic, value)`.
     """
     if given is None:
         return None
@@ -101,6 +102,8 @@ def serializer_of(given: Any, what: str) -> Serialize | None:
         raise ClientConfigError(f"{what}.serializer={given!r} is no function and has no method serialize")
 
     def serialize(topic: str, value: Any) -> bytes | None:
+        if method is None and value is None:
+            return None
         try:
             made: bytes | None = given(value) if method is None else method(topic, value)
         except Exception as error:

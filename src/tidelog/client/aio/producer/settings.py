@@ -27,7 +27,11 @@ _CODECS: Final = tuple(codec.name.lower() for codec in Codec)
 
 
 def _acks_problem(value: Any) -> str | None:
-    return None if value in (-1, 0, 1) and not isinstance(value, bool) else "Value must be one of: all, -1, 0, 1"
+    return None if value in (-1, 0, 1) and type(value) is int else "Value must be one of: all, -1, 0, 1"
+
+
+def _gzip_level_problem(value: Any) -> str | None:
+    return None if value == -1 or 1 <= value <= 9 else "Value must be between 1 and 9 or equal to -1"
 
 
 class ProducerSettings(CommonSettings):
@@ -58,7 +62,12 @@ class ProducerSettings(CommonSettings):
     compression_type: str = setting(
         "compression.type", "none", one_of=_CODECS, importance="high", doc="The codec of batches."
     )
-    compression_gzip_level: int = setting("compression.gzip.level", -1, at_least=-1, at_most=9, doc="Strength of gzip.")
+    compression_gzip_level: int = setting(
+        "compression.gzip.level",
+        -1,
+        validator=Check("1 to 9, or -1", _gzip_level_problem),
+        doc="Strength of gzip; -1: the default.",
+    )
     compression_lz4_level: int = setting("compression.lz4.level", 9, at_least=1, at_most=17, doc="Strength of lz4.")
     compression_zstd_level: int = setting("compression.zstd.level", 3, at_least=-131072, at_most=22, doc="… of zstd.")
     delivery_timeout_ms: int = setting(
@@ -71,7 +80,12 @@ class ProducerSettings(CommonSettings):
         "interceptor.classes", (), doc="Objects with on_send(record) and on_acknowledgement(metadata, error)."
     )
     key_serializer: Any = setting("key.serializer", None, type=OBJECT, doc="Turns keys into bytes.")
-    value_serializer: Any = setting("value.serializer", None, type=OBJECT, doc="Turns values into bytes.")
+    value_serializer: Any = setting(
+        "value.serializer",
+        None,
+        type=OBJECT,
+        doc="Turns values into bytes: a function of them, or an object with serialize(topic, value).",
+    )
     linger_ms: int = setting("linger.ms", 0, at_least=0, type=LONG, doc="Wait so long for a batch to fill.")
     max_block_ms: int = setting(
         "max.block.ms", MINUTE_MS, at_least=0, type=LONG, doc="How long send may wait for metadata and memory."
@@ -112,6 +126,8 @@ def load_producer_settings(
     """Read the settings and let them agree, as Kafka's producer does."""
     given = read_values(ProducerSettings, properties, keywords)
     settings = ProducerSettings(**given)
+    if settings.transactional_id == "":
+        raise ClientConfigError("transactional.id='' is not a name; leave it out for a producer without transactions")
     if settings.transactional_id is not None and not settings.enable_idempotence:
         raise ClientConfigError("transactional.id needs enable.idempotence=true")
     settings = _settle_idempotence(settings, given)

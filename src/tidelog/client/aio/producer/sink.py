@@ -11,7 +11,7 @@ What neither can do without waiting, `place` names as `Missing` for the caller t
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from time import time_ns
-from typing import Any
+from typing import Any, Final
 
 from tidelog.client.aio.producer.accumulator import Accumulator, Lane, PartitionQueue
 from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, estimated_bytes
@@ -26,6 +26,8 @@ from tidelog.records.bulk import RECORD_OVERHEAD_BYTES
 
 Headers = Sequence[tuple[str, bytes | None]]
 GivenHeaders = Headers | Mapping[str, bytes | None] | None
+
+_TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
 class Missing(Enum):
@@ -92,10 +94,14 @@ class RecordSink:
         size += batch.size_bytes
         if size > batch.limit_bytes:
             return None
+        if timestamp_ms is None:
+            timestamp_ms = time_ns() // 1_000_000
+        elif timestamp_ms.__class__ is not int or not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
+            return None
         batch.size_bytes = size
         records = batch.records
         index = len(records)
-        records.append((time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms, key, value, ()))
+        records.append((timestamp_ms, key, value, ()))
         return self._deliver(batch, index)
 
     def place(
@@ -168,8 +174,8 @@ class RecordSink:
                 partition = partition_for_key(key, lane.partition_count)
             else:
                 return self._sticky(lane, size)
-        if partition < 0:
-            raise ValueError(f"partition {partition} of {lane.topic!r} is negative")
+        if not isinstance(partition, int) or partition < 0:
+            raise ValueError(f"partition {partition!r} of {lane.topic!r} is not a number from 0 on")
         return lane.queues[partition] if partition < lane.partition_count else None
 
     def _sticky(self, lane: Lane, size: int) -> PartitionQueue:
@@ -200,11 +206,31 @@ def read_only_headers(given: GivenHeaders) -> tuple[tuple[str, bytes | None], ..
     if not given:
         return ()
     pairs = given.items() if isinstance(given, Mapping) else given
-    headers = tuple([(name, content) for name, content in pairs])
+    try:
+        headers = tuple([(name, content) for name, content in pairs])
+    except (TypeError, ValueError):
+        raise SerializationFailed(f"headers {given!r} are not pairs of text and bytes") from None
     for name, content in headers:
-        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
+        # Bytes that are no UTF-8 come out of a consumer as surrogates, and go back in as they were.
+        if not _is_text(name, "surrogateescape") or not (content is None or isinstance(content, bytes)):
             raise SerializationFailed(f"header {name!r}={content!r} is not a pair of text and bytes")
     return headers
+
+
+def check_topic(topic: str) -> None:
+    """Refuse what no request could carry; whether the name is a good one is for brokers to say."""
+    if not _is_text(topic):
+        raise ValueError(f"topic {topic!r} is not the name of a topic")
+
+
+def _is_text(given: Any, surrogates: str = "strict") -> bool:
+    if not isinstance(given, str):
+        return False
+    try:
+        given.encode("utf-8", surrogates)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _as_bytes(what: str, given: Any) -> bytes | None:
@@ -218,6 +244,6 @@ def _as_bytes(what: str, given: Any) -> bytes | None:
 
 
 def _checked_timestamp(timestamp_ms: int) -> int:
-    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms < 1 << 63:
+    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
         raise ValueError(f"timestamp {timestamp_ms!r} is not a number of milliseconds since 1970")
     return timestamp_ms

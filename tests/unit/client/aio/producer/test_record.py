@@ -21,6 +21,7 @@ def test_a_serializer_is_a_function_an_object_or_a_class() -> None:
     plain = serializer_of(str.encode, "value")
     assert plain is not None
     assert plain("t", "x") == b"x"
+    assert plain("t", None) is None, "null is not for functions to make something of"
     assert serializer_of(None, "value") is None
     with pytest.raises(ClientConfigError, match=r"key\.serializer=7"):
         serializer_of(7, "key")

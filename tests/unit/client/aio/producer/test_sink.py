@@ -2,7 +2,7 @@ import pytest
 
 from tests.unit.client.aio.producer.parts import Bench
 from tidelog.client.aio.producer.partitioners import choose_sticky
-from tidelog.client.aio.producer.sink import Missing, RecordSink, read_only_headers
+from tidelog.client.aio.producer.sink import Missing, RecordSink, check_topic, read_only_headers
 from tidelog.client.errors import RecordTooLarge, SerializationFailed
 from tidelog.client.partitioner import partition_for_key
 
@@ -179,3 +179,34 @@ def test_views_and_byte_arrays_are_copied() -> None:
     desk.place(given)
     given[:] = b"after!"
     assert desk.bench.queue().open.records[0][2] == b"before"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, 1.5, "now", 1 << 63])
+def test_a_timestamp_that_is_none_is_refused_on_either_way(timestamp_ms: object) -> None:
+    """One bad record in a batch would fail all others when the batch is encoded."""
+    desk = Desk(1)
+    desk.open_gate()
+    desk.place()
+    assert desk.append(timestamp_ms=5) is not None
+    assert desk.append(timestamp_ms=timestamp_ms) is None
+    with pytest.raises(ValueError, match="is not a number of milliseconds"):
+        desk.place(timestamp_ms=timestamp_ms)
+
+
+@pytest.mark.parametrize("headers", [[("\ud800", b"")], [(b"a", b"")], [("a",)], [("a", "b")], 5])
+def test_headers_that_cannot_be_encoded_are_refused(headers: object) -> None:
+    with pytest.raises(SerializationFailed, match="text and bytes"):
+        read_only_headers(headers)  # type: ignore[arg-type]
+    assert read_only_headers([("\udcff", b"")]) == (("\udcff", b""),), "a byte that is no UTF-8, as consumers return it"
+
+
+@pytest.mark.parametrize("partition", [-1, "0", 1.0])
+def test_a_partition_is_a_number(partition: object) -> None:
+    with pytest.raises(ValueError, match="is not a number from 0 on"):
+        Desk(1).place(partition=partition)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("topic", [None, 5, b"t", "\udcff"])
+def test_a_topic_that_no_request_can_carry_is_refused(topic: object) -> None:
+    with pytest.raises(ValueError, match="is not the name of a topic"):
+        check_topic(topic)  # type: ignore[arg-type]
