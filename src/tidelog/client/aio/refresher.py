@@ -31,6 +31,8 @@ class MetadataRefresher:
         self._failures = 0
         self._next_ms = 0
         self._wake = asyncio.Event()
+        self._is_requested = False
+        """Whether somebody has asked since the last question was put."""
         self._waiters: list[asyncio.Future[None]] = []
         self._last_error: ClientError | None = None
 
@@ -45,6 +47,7 @@ class MetadataRefresher:
     def request(self) -> None:
         """Mark the metadata as stale; it is asked for soon."""
         self._client.metadata.request_update()
+        self._is_requested = True
         self._wake.set()
 
     async def refresh(self, timeout_ms: int | None) -> None:
@@ -83,6 +86,7 @@ class MetadataRefresher:
     async def _ask(self) -> None:
         client = self._client
         waiters, self._waiters = self._waiters, []
+        self._is_requested = False
         wanted = self._topics_wanted()
         names = None if wanted is None else list(wanted)
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
@@ -104,6 +108,8 @@ class MetadataRefresher:
             self._failures = 0
             self._last_error = None
             client.metadata.update(reply, client.now_ms(), wanted=names)
+            if self._is_requested:
+                client.metadata.request_update()  # by somebody to whom this answer may be too old
             self._settle(waiters, None)
             for listener in self.listeners:
                 listener()

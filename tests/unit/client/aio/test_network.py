@@ -306,6 +306,27 @@ def test_concurrent_refreshes_share_their_questions() -> None:
     with_client(test)
 
 
+def test_who_asks_while_a_question_is_under_way_is_answered_by_the_next() -> None:
+    async def test(broker: FakeBroker, client: NetworkClient) -> None:
+        first = asyncio.ensure_future(client.refresh())
+        await asyncio.sleep(0)
+        asked = len(broker.asked(ApiKey.METADATA))
+        latecomers: list[asyncio.Future[None]] = []
+        answer = broker.metadata
+
+        def answer_and_ask(request: Any) -> MetadataResponse:
+            if not latecomers:
+                latecomers.append(asyncio.ensure_future(client.refresh()))
+            return answer(request)
+
+        broker.answers[ApiKey.METADATA] = answer_and_ask
+        await first
+        await latecomers[0]
+        assert len(broker.asked(ApiKey.METADATA)) == asked + 2
+
+    with_client(test)
+
+
 def test_stale_metadata_is_asked_for_until_a_leader_is_there() -> None:
     async def work() -> None:
         async with FakeBroker() as broker:
