@@ -40,6 +40,7 @@ class Admin:
         except BaseException:
             self._background.close()
             raise
+        self._background.end_with(self, self._async.close)
 
     def close(self) -> None:
         """Let go of the cluster."""

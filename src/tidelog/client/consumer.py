@@ -58,6 +58,7 @@ class Consumer:
         except BaseException:
             self._loop.close()
             raise
+        self._loop.end_with(self, self._engine.drop)
 
     async def _make_engine(self) -> ConsumerEngine:
         return ConsumerEngine(self._settings, self._caller.invoke)

@@ -8,19 +8,23 @@ The asyncio producer runs on a loop in a thread of its own. Records do not trave
 put into batches by the calling thread, under a lock that the sender takes once per turn.
 """
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from tidelog.client.aio.background import BackgroundLoop
+from tidelog.client.aio.background import FORKED, BackgroundLoop
 from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, RecordMetadata
 from tidelog.client.aio.producer.producer import AsyncProducer
 from tidelog.client.aio.producer.record import ProducerRecord
 from tidelog.client.aio.producer.sink import GivenHeaders
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.arrow import load
+from tidelog.client.errors import ClientClosed
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -80,6 +84,13 @@ class Producer:
             self._background.close()
             raise
         self._append = self._engine.sink.append
+        self._background.end_with(self, partial(self._async.close, 0))
+        _made.add(self)
+
+    def _forked(self) -> None:
+        """This is a child process: the thread that would send is not here, and a thread that held the lock neither."""
+        self._lock = threading.RLock()
+        self._engine.refuse(ClientClosed(FORKED))
 
     def close(self, timeout: float | None = None) -> None:
         """Send what waits, within `timeout` seconds, then let go; what is not stored by then fails."""
@@ -213,3 +224,15 @@ class Producer:
             if self._engine.can_abort:
                 self.abort()
             raise
+
+
+_made: "weakref.WeakSet[Producer]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for producer in _made:
+        producer._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,17 +1,27 @@
 """An event loop in a thread of its own: what the synchronous clients run their asyncio twins on.
 
-uvloop is used where it is installed. The thread is a daemon, so a program that forgets to close a client still ends.
+uvloop is used where it is installed. The thread is a daemon, so a program that forgets to close a client still ends. A
+client that is forgotten without being closed is let go of: its connections are dropped and its thread ends. One that
+was made before a fork does not work in the child, which has no such thread, and says so.
 """
 
 import asyncio
+import atexit
+import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tidelog.client.errors import ClientClosed, IllegalState
 
 Result = TypeVar("Result")
+
+FORKED: Final = "this client was made before a fork, in another process; make one in each process"
+
+_running: "weakref.WeakSet[BackgroundLoop]" = weakref.WeakSet()
+_EXIT_WAIT_S: Final = 1.0
 
 
 class BackgroundLoop:
@@ -19,8 +29,16 @@ class BackgroundLoop:
 
     def __init__(self, name: str) -> None:
         self._loop = _new_loop()
+        self._process_id = os.getpid()
+        self._drop: Callable[[], Coroutine[Any, Any, object]] | None = None
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
+        _running.add(self)
+
+    def end_with(self, owner: object, drop: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run `drop`, and end, when `owner` is forgotten; neither may refer to it."""
+        self._drop = drop
+        weakref.finalize(owner, self.abandon).atexit = False
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -48,7 +66,7 @@ class BackgroundLoop:
         """Run `work` there; the future is its outcome."""
         if not self._thread.is_alive():
             work.close()
-            raise ClientClosed("the client is closed")
+            raise ClientClosed("the client is closed" if self._process_id == os.getpid() else FORKED)
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call_soon(self, function: Callable[[], object]) -> None:
@@ -61,6 +79,25 @@ class BackgroundLoop:
             self._loop.call_soon_threadsafe(self._loop.stop)
             if threading.current_thread() is not self._thread:
                 self._thread.join()
+
+    def abandon(self) -> None:
+        """End soon, whatever is under way; `drop` comes first. The garbage collector calls this, in any thread."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._begin_end)
+
+    def wait_ended(self, timeout_s: float) -> None:
+        """Wait for the thread to end."""
+        self._thread.join(timeout_s)
+
+    def _begin_end(self) -> None:
+        self._ending = self._loop.create_task(self._end())
+
+    async def _end(self) -> None:
+        try:
+            if self._drop is not None:
+                await self._drop()
+        finally:
+            self._loop.stop()
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -78,3 +115,13 @@ def _new_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
+
+
+@atexit.register
+def _end_all() -> None:
+    """A thread that is still in its loop when the interpreter goes away may complain of what it finds missing."""
+    left = [loop for loop in _running if loop.is_alive]
+    for loop in left:
+        loop.abandon()
+    for loop in left:
+        loop.wait_ended(_EXIT_WAIT_S)

@@ -379,6 +379,11 @@ class ConsumerEngine:
         if error is not None:
             raise error
 
+    async def drop(self) -> None:
+        """End everything without a word to anybody: for a consumer that was forgotten."""
+        self._fetcher.close()
+        await self.client.close()
+
     async def _leave(self, coordinator: GroupCoordinator, until_ms: int) -> None:
         with_time = asyncio.timeout(max(0, until_ms - self.client.now_ms()) / 1000)
         try:

@@ -26,7 +26,10 @@ class Interceptors:
         """What `poll` shall return."""
         for interceptor in self._each:
             try:
-                records = interceptor.on_consume(records)
+                changed = interceptor.on_consume(records)
+                if not isinstance(changed, ConsumerRecords):
+                    raise TypeError(f"on_consume returned {changed!r}, not ConsumerRecords")
+                records = changed
             except Exception:
                 _LOG.exception("interceptor %r failed in on_consume", interceptor)
         return records

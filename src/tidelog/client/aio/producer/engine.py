@@ -51,6 +51,7 @@ class ProducerEngine:
     ) -> None:
         self.settings = settings
         self.is_closed = False
+        self._closed_reason: ClientClosed | None = None
         self._loop = asyncio.get_running_loop()
         self._lock = nullcontext() if lock is None else lock
         self._topics: dict[str, None] = {}
@@ -106,6 +107,12 @@ class ProducerEngine:
             self._sender.stop()
             self._memory_freed()
             await self._client.close()
+
+    def refuse(self, reason: ClientClosed) -> None:
+        """Take no more records; whatever is under way is left to itself."""
+        self.is_closed = True
+        self._closed_reason = reason
+        self.sink.gate = {}
 
     async def _finish(self) -> None:
         if self.can_abort:
@@ -236,7 +243,7 @@ class ProducerEngine:
     def check_may_send(self) -> None:
         """Raise unless records may be sent now."""
         if self.is_closed:
-            raise ClientClosed("the producer is closed")
+            raise self._closed_reason or ClientClosed("the producer is closed")
         if self._sender.fatal is not None:
             raise self._sender.fatal
         if self.transactions is not None:

@@ -56,7 +56,10 @@ class Hooks:
         """The record in bytes, and whom to tell about it."""
         for interceptor in self._interceptors:
             try:
-                record = interceptor.on_send(record)
+                changed = interceptor.on_send(record)
+                if not isinstance(changed, ProducerRecord):
+                    raise TypeError(f"on_send returned {changed!r}, not a ProducerRecord")
+                record = changed
             except Exception:
                 _log.exception("interceptor %r failed in on_send", interceptor)
         if self._interceptors:

@@ -58,6 +58,15 @@ def test_interceptors_run_in_order_and_their_errors_harm_nobody() -> None:
     assert good.acknowledged == bad.acknowledged == [metadata]
 
 
+def test_an_interceptor_that_returns_nothing_changes_nothing() -> None:
+    class Forgetful(Recorder):
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            return None  # type: ignore[return-value]
+
+    record, _ = Hooks(settings_with(interceptor_classes=[Forgetful()])).apply(ProducerRecord("t", b"v"), None)
+    assert record == ProducerRecord("t", b"v")
+
+
 def test_a_failed_serialization_is_told_to_interceptors_too() -> None:
     recorder = Recorder()
     hooks = Hooks(settings_with(interceptor_classes=[recorder], value_serializer=str.encode))
