@@ -21,7 +21,7 @@ from tidelog.client.aio.background import BackgroundLoop
 from tidelog.client.aio.consumer import queries
 from tidelog.client.aio.consumer.async_commits import CommitCallback
 from tidelog.client.aio.consumer.caller_thread import CallerThread
-from tidelog.client.aio.consumer.consumer import CLOSE_TIMEOUT_S, Places, as_place, as_places
+from tidelog.client.aio.consumer.consumer import CLOSE_TIMEOUT_S
 from tidelog.client.aio.consumer.cursor import Cursor
 from tidelog.client.aio.consumer.engine import ConsumerEngine
 from tidelog.client.aio.consumer.errors import ConcurrentAccess
@@ -32,7 +32,14 @@ from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, F
 from tidelog.client.aio.metadata import PartitionMetadata
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed
-from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from tidelog.client.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    Places,
+    TopicPartition,
+    as_place,
+    as_places,
+)
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -215,12 +222,12 @@ class Consumer:
     def commit(self, offsets: Places | None = None, timeout_s: float | None = None) -> None:
         """Commit and wait: `offsets`, or all that polls have returned."""
         with self._serving() as engine:
-            self._caller.run(engine.commit(as_places(offsets), self._within(timeout_s)))
+            self._caller.run(engine.commit(None if offsets is None else as_places(offsets), self._within(timeout_s)))
 
     def commit_async(self, offsets: Places | None = None, callback: CommitCallback | None = None) -> None:
         """Commit and go on. `callback(offsets, error)` is called inside a later call of this consumer."""
         with self._serving() as engine:
-            self._caller.call(engine.commit_async, as_places(offsets), callback)
+            self._caller.call(engine.commit_async, None if offsets is None else as_places(offsets), callback)
 
     def committed(
         self, *partitions: TopicPartition, timeout_s: float | None = None

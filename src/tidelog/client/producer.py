@@ -25,7 +25,7 @@ from tidelog.client.aio.producer.sink import GivenHeaders
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed
-from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from tidelog.client.types import ConsumerGroupMetadata, Places, TopicPartition
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
@@ -194,9 +194,7 @@ class Producer:
         """Undo the transaction."""
         self._background.run(self._async.abort())
 
-    def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata | str
-    ) -> None:
+    def send_offsets_to_transaction(self, offsets: Places, group: ConsumerGroupMetadata | str) -> None:
         """Commit consumed offsets with the transaction."""
         self._background.run(self._async.send_offsets_to_transaction(offsets, group))
 

@@ -1,5 +1,6 @@
 """Plain data that producers, consumers and admins share, and that callers hand in and get back."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -33,6 +34,20 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+
+
+Places = Mapping[TopicPartition, OffsetAndMetadata | int]
+"""Offsets to commit: the next one to read, with or without metadata."""
+
+
+def as_place(place: OffsetAndMetadata | int) -> OffsetAndMetadata:
+    """An offset as a place."""
+    return OffsetAndMetadata(place) if isinstance(place, int) else place
+
+
+def as_places(offsets: Places) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets as places."""
+    return {TopicPartition(*each): as_place(place) for each, place in offsets.items()}
 
 
 class ConsumerGroupMetadata(NamedTuple):

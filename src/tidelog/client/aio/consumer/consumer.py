@@ -32,13 +32,17 @@ from tidelog.client.aio.consumer.types import (
 from tidelog.client.aio.metadata import PartitionMetadata
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed
-from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from tidelog.client.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    Places,
+    TopicPartition,
+    as_place,
+    as_places,
+)
 
 if TYPE_CHECKING:
     from pyarrow import Table
-
-Places = Mapping[TopicPartition, OffsetAndMetadata | int]
-"""Offsets to commit: the next one to read, with or without metadata."""
 
 CLOSE_TIMEOUT_S = 30.0
 _ITERATION_POLL_MS = 60_000
@@ -205,12 +209,12 @@ class AsyncConsumer:
     async def commit(self, offsets: Places | None = None, timeout_s: float | None = None) -> None:
         """Commit and wait: `offsets`, or all that polls have returned."""
         with self._serving() as engine:
-            await engine.commit(as_places(offsets), self._within(timeout_s))
+            await engine.commit(None if offsets is None else as_places(offsets), self._within(timeout_s))
 
     def commit_async(self, offsets: Places | None = None, callback: CommitCallback | None = None) -> None:
         """Commit and go on. `callback(offsets, error)` is called inside a later call of this consumer."""
         with self._serving() as engine:
-            engine.commit_async(as_places(offsets), callback)
+            engine.commit_async(None if offsets is None else as_places(offsets), callback)
 
     async def committed(
         self, *partitions: TopicPartition, timeout_s: float | None = None
@@ -285,13 +289,3 @@ class AsyncConsumer:
 
     def _within(self, timeout_s: float | None) -> int:
         return self._settings.default_api_timeout_ms if timeout_s is None else int(timeout_s * 1000)
-
-
-def as_place(place: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    """An offset as a place."""
-    return OffsetAndMetadata(place) if isinstance(place, int) else place
-
-
-def as_places(offsets: Places | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
-    """Offsets as places; None stays None."""
-    return None if offsets is None else {TopicPartition(*each): as_place(place) for each, place in offsets.items()}

@@ -22,7 +22,7 @@ from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.aio.producer.transactions import Transactions
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed, ClientConfigError, IllegalState
-from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from tidelog.client.types import ConsumerGroupMetadata, Places, TopicPartition, as_places
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
@@ -216,12 +216,10 @@ class AsyncProducer:
         self._transactions()
         await self._running().abort()
 
-    async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata | str
-    ) -> None:
+    async def send_offsets_to_transaction(self, offsets: Places, group: ConsumerGroupMetadata | str) -> None:
         """Commit consumed offsets with the transaction: `group` is the consumer's `group_metadata()` or a group id."""
         metadata = ConsumerGroupMetadata(group) if isinstance(group, str) else group
-        await self._transactions().send_offsets(offsets, metadata)
+        await self._transactions().send_offsets(as_places(offsets), metadata)
 
     async def add_partitions_to_transaction(self, partitions: Iterable[TopicPartition]) -> None:
         """Bring in partitions that other processes will write to in this transaction; see `transaction_handle`."""

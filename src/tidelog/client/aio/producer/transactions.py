@@ -139,8 +139,8 @@ class Transactions:
 
     @property
     def can_abort(self) -> bool:
-        """Whether there is a transaction of ours that is not over."""
-        is_open = self.status.state in (State.OPEN, State.COMMITTING, State.ABORTING, State.FAILED)
+        """Whether there is a transaction of ours that can still be undone; a commit that was asked for cannot."""
+        is_open = self.status.state in (State.OPEN, State.ABORTING, State.FAILED)
         return is_open and self._is_owner
 
     @property

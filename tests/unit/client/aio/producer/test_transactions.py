@@ -254,6 +254,19 @@ def test_a_partition_that_lost_the_sequence_raises_the_epoch_at_the_abort() -> N
     with_producer(test)
 
 
+def test_a_commit_that_is_not_answered_is_told_as_such() -> None:
+    async def test(producer: AsyncProducer, coordination: Coordination) -> None:
+        coordination.refuse(ApiKey.END_TXN, *[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000)
+        with pytest.raises(DeadlinePassed):
+            async with producer.transaction():
+                await producer.send("topic", b"value", partition=0)
+        coordination.refuse(ApiKey.END_TXN)
+        await producer.commit()
+        assert {request.committed for request in coordination.asked(ApiKey.END_TXN)} == {True}
+
+    with_producer(test, max_block_ms=200)
+
+
 def test_offsets_go_to_the_groups_coordinator() -> None:
     async def test(producer: AsyncProducer, coordination: Coordination) -> None:
         coordination.refuse(ApiKey.TXN_OFFSET_COMMIT, ErrorCode.NOT_COORDINATOR)
@@ -261,11 +274,13 @@ def test_offsets_go_to_the_groups_coordinator() -> None:
         async with producer.transaction():
             await producer.send_offsets_to_transaction({}, "group")
             await producer.send_offsets_to_transaction({where: OffsetAndMetadata(5, "note", 3)}, "group")
-        (added,) = coordination.asked(ApiKey.ADD_OFFSETS_TO_TXN)
+            await producer.send_offsets_to_transaction({("topic", 0): 6}, "group")
+        added, _ = coordination.asked(ApiKey.ADD_OFFSETS_TO_TXN)
         assert added.group_id == "group"
-        _, commit = coordination.asked(ApiKey.TXN_OFFSET_COMMIT)
+        _, commit, plain = coordination.asked(ApiKey.TXN_OFFSET_COMMIT)
         (partition,) = commit.topics[0].partitions
         assert (partition.partition_index, partition.committed_offset, partition.committed_metadata) == (1, 5, "note")
+        assert plain.topics[0].partitions[0].committed_offset == 6
         keys = [request.coordinator_keys for request in coordination.asked(ApiKey.FIND_COORDINATOR)]
         assert keys == [["id"], ["group"], ["group"]]
         assert len(coordination.asked(ApiKey.END_TXN)) == 1
