@@ -58,18 +58,17 @@ def test_ours_and_theirs_share_whoever_leads(cluster: Cluster, kind: type[Member
         readings.wait_for(some)
 
     theirs, ours, theirs_again = member(kind), member(TidelogMember), member(kind)
-    theirs.start()
-    wait_until(lambda: share([theirs], PARTITIONS), "theirs has everything")
-    with running(ours):
-        wait_until(lambda: share([theirs, ours], PARTITIONS), "both share, theirs leading")
-        write_and_wait()
-        theirs.stop()
-        wait_until(lambda: share([ours], PARTITIONS), "ours has everything")
-        with running(theirs_again):
-            wait_until(lambda: share([ours, theirs_again], PARTITIONS), "both share, ours leading")
+    with running(theirs):
+        wait_until(lambda: share([theirs], PARTITIONS), "theirs has everything")
+        with running(ours):
+            wait_until(lambda: share([theirs, ours], PARTITIONS), "both share, theirs leading")
             write_and_wait()
-        wait_until(lambda: share([ours], PARTITIONS), "ours has everything again")
-    assert theirs.error is None
+            theirs.stop()
+            wait_until(lambda: share([ours], PARTITIONS), "ours has everything")
+            with running(theirs_again):
+                wait_until(lambda: share([ours, theirs_again], PARTITIONS), "both share, ours leading")
+                write_and_wait()
+            wait_until(lambda: share([ours], PARTITIONS), "ours has everything again")
     assert readings.by(ours.name)
     assert readings.by(theirs.name) | readings.by(theirs_again.name)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from typing import Self
 
 import pytest
 
@@ -99,25 +101,32 @@ def test_all_clients_share_one_group(broker: Broker, topic: str, produce: Produc
 
 
 class Seats:
-    """Three members, replaced one after the other while records keep coming."""
+    """Three members, replaced one after the other while records keep coming; who is left goes at the end."""
 
     def __init__(self, broker: Broker, topic: str, produce: Produce) -> None:
         self._broker = broker
         self._topic = topic
         self._produce = produce
         self._produced = 0
+        self._stack = contextlib.ExitStack()
         self.readings = Readings()
         self.members: list[Member] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stack.close()
 
     def fill(self, kind: type[Member], strategy: str) -> None:
         for number in range(3):
             if number < len(self.members):
-                self.members[number].stop()
-                del self.members[number]
+                self.members.pop(number).stop()
             self.members.insert(number, self._start(f"{kind.client} {number}", kind, strategy))
             values = self.produce()
             wait_until(lambda: share(self.members, PARTITIONS), f"{kind.client} {number} has its share")
             self.readings.wait_for(values)
+        wait_for_commits(self._broker.bootstrap_servers, self._topic, self._topic)
 
     def produce(self) -> list[bytes]:
         self._produced += 30
@@ -125,25 +134,20 @@ class Seats:
 
     def _start(self, name: str, kind: type[Member], strategy: str) -> Member:
         servers = self._broker.bootstrap_servers
-        return kind(servers, self._topic, self._topic, self.readings, name, strategy=strategy).start()
-
-    def clear(self) -> None:
-        wait_for_commits(self._broker.bootstrap_servers, self._topic, self._topic)
-        for member in self.members:
-            member.stop()
-            assert member.error is None, f"{member.name} failed: {member.error}"
+        member = kind(servers, self._topic, self._topic, self.readings, name, strategy=strategy)
+        self._stack.enter_context(running(member))
+        return member
 
 
 def test_a_group_is_upgraded_and_downgraded_member_by_member(broker: Broker, topic: str, produce: Produce) -> None:
     """As it is done in production: nothing is lost on the way, and all that was committed stays so."""
-    seats = Seats(broker, topic, produce)
-    seats.fill(ConfluentMember, "cooperative-sticky")
-    assert kind_of(broker, topic) == "classic"
-    seats.fill(ConsumerProtocolMember, "uniform")
-    assert kind_of(broker, topic) == "consumer"
-    seats.fill(TidelogMember, "cooperative-sticky")
-    assert kind_of(broker, topic) == "classic"
-    seats.clear()
+    with Seats(broker, topic, produce) as seats:
+        seats.fill(ConfluentMember, "cooperative-sticky")
+        assert kind_of(broker, topic) == "classic"
+        seats.fill(ConsumerProtocolMember, "uniform")
+        assert kind_of(broker, topic) == "consumer"
+        seats.fill(TidelogMember, "cooperative-sticky")
+        assert kind_of(broker, topic) == "classic"
     late = Readings()
     with running(ConsumerProtocolMember(broker.bootstrap_servers, topic, topic, late, "late", strategy="uniform")):
         values = seats.produce()
