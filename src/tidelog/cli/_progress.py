@@ -25,9 +25,10 @@ class _Silent:
 class _Lines:
     """A line at every quarter, for logs."""
 
-    def __init__(self, label: str, total: int) -> None:
+    def __init__(self, label: str, total: int, unit: str) -> None:
         self._label = label
         self._total = total
+        self._unit = f" {unit}" if unit else ""
         self._done = 0
         self._quarters = 0
         self._started = time.monotonic()
@@ -38,14 +39,16 @@ class _Lines:
         if quarters > self._quarters:
             self._quarters = quarters
             elapsed = time.monotonic() - self._started
-            sys.stderr.write(f"{self._label}: {self._done:,} of {self._total:,} after {elapsed:.1f} s\n")
+            sys.stderr.write(f"{self._label}: {self._done:,} of {self._total:,}{self._unit} after {elapsed:.1f} s\n")
 
 
 @contextmanager
-def progress(label: str, total: int | None, *, in_logs: bool = True, on_terminals: bool = True) -> Iterator[Progress]:
-    """Progress towards `total` (None: not known), where it is wanted."""
+def progress(
+    label: str, total: int | None, *, unit: str = "", in_logs: bool = True, on_terminals: bool = True
+) -> Iterator[Progress]:
+    """Progress towards `total` (None: not known), where it is wanted. `unit` says what is counted."""
     if not sys.stderr.isatty():
-        yield _Lines(label, total) if in_logs and total is not None else _Silent()
+        yield _Lines(label, total, unit) if in_logs and total is not None else _Silent()
         return
     if not on_terminals:
         yield _Silent()
@@ -54,8 +57,8 @@ def progress(label: str, total: int | None, *, in_logs: bool = True, on_terminal
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=Console(stderr=True)) as bars:
+    counted = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
+    with Bars(*counted, TimeElapsedColumn(), console=Console(stderr=True)) as bars:
         task = bars.add_task(label, total=total)
 
         class Bar:

@@ -1,9 +1,10 @@
 """The pipeline that a command's argument names, and the cluster it means."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,6 +12,7 @@ from tidelog.cli._errors import CommandError
 from tidelog.cli._options import connect
 from tidelog.client.cluster import ClusterClient
 from tidelog.config import parse_properties
+from tidelog.spark.pipeline.checks import Problem, check
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError
 from tidelog.spark.pipeline.loading import load_pipeline
 
@@ -22,10 +24,27 @@ PipelineFile = Annotated[
 ]
 
 
+INVALID: Final = 2
+
+
 def open_pipeline(spec: str) -> Pipeline:
-    """The pipeline of a file. Raises CommandError with a sentence."""
-    with as_command_errors():
-        return load_pipeline(spec)
+    """The pipeline of a file, if there are no mistakes in its definition; they end the program with code 2."""
+    try:
+        pipeline = load_pipeline(spec)
+    except PipelineError as error:
+        sys.stderr.write(f"tidelog: {error}\n")
+        raise typer.Exit(INVALID) from None
+    refuse_mistakes(pipeline, check(pipeline))
+    return pipeline
+
+
+def refuse_mistakes(pipeline: Pipeline, problems: Iterable[Problem]) -> None:
+    """Tell mistakes one a line, and end the program with code 2 if there are any. Warnings are passed over."""
+    mistakes = [problem for problem in problems if not problem.is_warning]
+    for mistake in mistakes:
+        sys.stderr.write(f"tidelog: {pipeline.name}: {mistake}\n")
+    if mistakes:
+        raise typer.Exit(INVALID)
 
 
 @contextmanager

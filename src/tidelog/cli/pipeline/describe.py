@@ -4,10 +4,10 @@ from typing import Any, Final
 
 from tidelog.cli._options import Format, OutputFormat
 from tidelog.cli._output import print_json, print_line
-from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, open_pipeline
-from tidelog.spark.pipeline.checkpoints import Position, read_position
-from tidelog.spark.pipeline.definition import Pipeline, PipelineError
-from tidelog.spark.pipeline.durations import DurationError
+from tidelog.cli.pipeline._files import PipelineFile, open_pipeline
+from tidelog.spark.pipeline.checkpoints import Position, read_positions
+from tidelog.spark.pipeline.definition import Pipeline
+from tidelog.spark.pipeline.durations import milliseconds, spoken
 from tidelog.spark.pipeline.plan import ladder_topics, policy_text, step_text
 from tidelog.spark.pipeline.routing import ladder_of
 
@@ -17,11 +17,7 @@ EXAMPLE: Final = "tidelog pipeline describe orders.py --format json"
 def describe(file: PipelineFile, output: OutputFormat = Format.TEXT) -> None:
     """Describe a pipeline: its parts, its policy and how far it has come. Asks no cluster and starts no Spark."""
     pipeline = open_pipeline(file)
-    with as_command_errors():
-        try:
-            described = _described(pipeline, read_position(pipeline.checkpoint_path))
-        except DurationError as error:
-            raise PipelineError(f"pipeline {pipeline.name!r}: on_failure: {error}") from None
+    described = _described(pipeline, read_positions(pipeline.checkpoint_paths))
     if output is Format.JSON:
         print_json(described)
         return
@@ -43,7 +39,7 @@ def _described(pipeline: Pipeline, position: Position | None) -> dict[str, Any]:
         "sinks": [str(sink) for sink in pipeline.sinks],
         "on_failure": policy_text(pipeline),
         "own_topics": [{"topic": name, "meaning": meaning} for name, meaning in topics],
-        "trigger": pipeline.trigger,
+        "trigger": spoken(milliseconds(pipeline.trigger)),
         "output_mode": pipeline.output_mode,
         "checkpoint": pipeline.checkpoint_path,
         "last_batch": None if position is None else position.batch_id,

@@ -5,9 +5,7 @@ from typing import Final
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli._output import print_json, print_line, print_table
 from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, cluster_of, open_pipeline
-from tidelog.spark.pipeline.checkpoints import read_position
-from tidelog.spark.pipeline.checks import check
-from tidelog.spark.pipeline.definition import PipelineError
+from tidelog.spark.pipeline.checkpoints import read_positions
 from tidelog.spark.pipeline.plan import Plan, make_plan, policy_text
 from tidelog.spark.pipeline.survey import survey
 
@@ -22,13 +20,9 @@ def plan(
 ) -> None:
     """Show what a pipeline would read and write, without running it."""
     pipeline = open_pipeline(file)
-    with as_command_errors():
-        problems = [problem for problem in check(pipeline) if not problem.is_warning]
-        if problems:
-            raise PipelineError(f"pipeline {pipeline.name!r} has mistakes: " + "; ".join(map(str, problems)))
-        with cluster_of(pipeline, bootstrap_server, command_config) as cluster:
-            found = survey(pipeline, cluster)
-    planned = make_plan(pipeline, found, read_position(pipeline.checkpoint_path))
+    with as_command_errors(), cluster_of(pipeline, bootstrap_server, command_config) as cluster:
+        found = survey(pipeline, cluster)
+    planned = make_plan(pipeline, found, read_positions(pipeline.checkpoint_paths))
     if output is Format.JSON:
         print_json(planned.as_json())
     else:

@@ -49,7 +49,7 @@ def replay(
     with as_command_errors():
         spans = asked.spans()
         total = sum(end - start for start, end in spans.values())
-        with progress(f"replay {asked.dead_letters}", total) as bar:
+        with progress(f"replay {asked.dead_letters}", total, unit="offsets") as bar:
             done = asked.look(spans, bar.advance) if dry_run else asked.send(spans, bar.advance)
     _tell(asked, done, dry_run, output)
 

@@ -6,10 +6,10 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -17,13 +17,14 @@ import typer
 
 from tidelog.cli._errors import CommandError, explain
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, parse_assignments
-from tidelog.cli.pipeline._files import PipelineFile, cluster_of, servers_of
+from tidelog.cli.pipeline._files import PipelineFile, cluster_of, open_pipeline, refuse_mistakes, servers_of
 from tidelog.cli.pipeline._views import JsonView, LineView, LiveView, View
 from tidelog.spark.pipeline.checks import check
 from tidelog.spark.pipeline.cluster_checks import check_cluster
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError
+from tidelog.spark.pipeline.draining import drained
+from tidelog.spark.pipeline.endpoints import Topic
 from tidelog.spark.pipeline.failures import in_a_sentence
-from tidelog.spark.pipeline.loading import load_pipeline
 from tidelog.spark.pipeline.survey import survey
 
 if TYPE_CHECKING:
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
 EXAMPLE: Final = "tidelog pipeline run orders.py --master 'local[4]'"
 
 FAILED: Final = 1
-INVALID: Final = 2
 INTERRUPTED: Final = 130
-_LOOK_EVERY_S: Final = 0.5
 
 
 def run(
@@ -72,6 +71,9 @@ def run(
     pipeline = _checked(file, checkpoint, conf or [], bootstrap_server, command_config)
     view = _view(output)
     servers = servers_of(pipeline, bootstrap_server, command_config)
+    if drain and not isinstance(pipeline.source, Topic):
+        # Only topics have rows that wait; of anything else, Spark alone knows what is left.
+        once, drain = True, False
     with _log_file(verbose) as log:
         try:
             code = _run(pipeline, servers, master, view, once=once, drain=drain, log=log)
@@ -95,25 +97,13 @@ def _why(error: Exception, log: Path | None) -> str:
 def _checked(
     file: str, checkpoint: str | None, conf: list[str], bootstrap_server: str | None, command_config: Path | None
 ) -> Pipeline:
-    """The pipeline, if it can run. Mistakes are told one a line, and end the program with code 2."""
-    from dataclasses import replace
-
-    try:
-        pipeline = load_pipeline(file)
-    except PipelineError as error:
-        sys.stderr.write(f"tidelog: {error}\n")
-        raise typer.Exit(INVALID) from None
+    """The pipeline as the options change it, if it can run."""
+    pipeline = open_pipeline(file)
     settings = {**pipeline.settings, **parse_assignments("--conf", conf)}
     pipeline = replace(pipeline, settings=settings, checkpoint=checkpoint or pipeline.checkpoint)
-    problems = [problem for problem in check(pipeline) if not problem.is_warning]
-    if not problems:
-        with cluster_of(pipeline, bootstrap_server, command_config) as cluster:
-            found = check_cluster(pipeline, survey(pipeline, cluster, with_offsets=False))
-        problems = [problem for problem in found if not problem.is_warning]
-    for problem in problems:
-        sys.stderr.write(f"tidelog: {pipeline.name}: {problem}\n")
-    if problems:
-        raise typer.Exit(INVALID)
+    refuse_mistakes(pipeline, check(pipeline))
+    with cluster_of(pipeline, bootstrap_server, command_config) as cluster:
+        refuse_mistakes(pipeline, check_cluster(pipeline, survey(pipeline, cluster, with_offsets=False)))
     return pipeline
 
 
@@ -185,7 +175,7 @@ def _run(
                 "checkpoint": pipeline.checkpoint_path,
             }
             view.started(pipeline.name, facts)
-            is_over = _drained(pipeline, servers) if drain else None
+            is_over = drained(pipeline, servers, lambda: all(map(_finds_nothing, running.queries))) if drain else None
             was_asked = running.wait(signals.asked, shown.tick_until(is_over))
             shown.rest(running.queries)
             view.ended("stopped" if was_asked else "done", None)
@@ -257,25 +247,6 @@ class _Shown:
             self._view.progress(progress)
 
 
-def _drained(pipeline: Pipeline, servers: str) -> Callable[[], bool]:
-    """Whether the last batch that is done ends where the topics end; asked now and then."""
-    from tidelog.client.cluster import ClusterClient
-    from tidelog.spark.pipeline.checkpoints import is_local, read_position
-    from tidelog.spark.pipeline.plan import make_plan
-
-    if not is_local(pipeline.checkpoint_path):
-        raise PipelineError(f"--drain needs a checkpoint on this machine, not {pipeline.checkpoint_path}")
-    look_at = time.monotonic()
-
-    def is_drained() -> bool:
-        nonlocal look_at
-        if time.monotonic() < look_at:
-            return False
-        look_at = time.monotonic() + _LOOK_EVERY_S
-        position = read_position(pipeline.checkpoint_path)
-        if position is None:
-            return False
-        with ClusterClient(servers) as cluster:
-            return make_plan(pipeline, survey(pipeline, cluster), position).lag == 0
-
-    return is_drained
+def _finds_nothing(query: "StreamingQuery") -> bool:
+    """Whether a query has looked for rows, and there were none."""
+    return not query.status["isTriggerActive"] and query.status["message"] == "Waiting for data to arrive"

@@ -8,29 +8,26 @@ rows twice, and a function of the user's must not be asked twice about one row (
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.checks import tables_wanted
 from tidelog.spark.pipeline.definition import PipelineError, Step
 from tidelog.spark.pipeline.steps import ERROR, RECORD, BatchStep, FailWhen, PackJson, ParseJson, RowStep, name_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-Materialize = Callable[["DataFrame"], "DataFrame"]
+Materialize = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(slots=True)
 class Applied:
     """Rows after all steps, and those that failed on the way and were set aside (columns `_record` and `_error`)."""
 
-    rows: "DataFrame"
-    set_aside: list["DataFrame"] = field(default_factory=list)
+    rows: DataFrame
+    set_aside: list[DataFrame] = field(default_factory=list)
 
 
-def apply_steps(steps: Sequence[Step], rows: "DataFrame", tables: Mapping[str, "DataFrame"]) -> "DataFrame":
+def apply_steps(steps: Sequence[Step], rows: DataFrame, tables: Mapping[str, DataFrame]) -> DataFrame:
     """All steps, for tests: failed rows are at the end with what columns they had."""
     applied = run_steps(steps, rows, tables, lambda computed: computed, keep=None)
     result = applied.rows
@@ -41,8 +38,8 @@ def apply_steps(steps: Sequence[Step], rows: "DataFrame", tables: Mapping[str, "
 
 def run_steps(
     steps: Sequence[Step],
-    rows: "DataFrame",
-    tables: Mapping[str, "DataFrame"],
+    rows: DataFrame,
+    tables: Mapping[str, DataFrame],
     materialize: Materialize,
     *,
     keep: Sequence[str] | None = (RECORD, ERROR),
@@ -85,17 +82,21 @@ def _passes_failed(step: Step) -> bool:
     return isinstance(step, RowStep | BatchStep | FailWhen | ParseJson | PackJson)
 
 
-def _call(step: Step, rows: "DataFrame", tables: Mapping[str, "DataFrame"]) -> "DataFrame":
-    if _passes_failed(step):
-        return step(rows)
-    wanted = {name: tables[name] for name in tables_wanted(step) or () if name in tables}
-    result = step(rows, **wanted)
-    if not hasattr(result, "columns"):
+def _call(step: Step, rows: DataFrame, tables: Mapping[str, DataFrame]) -> DataFrame:
+    try:
+        if _passes_failed(step):
+            return step(rows)
+        result = step(rows, **{name: tables[name] for name in tables_wanted(step) or () if name in tables})
+    except Exception as error:
+        # Kept as it is, for tests of steps that look for it; `failures` reads the note to people.
+        error.add_note(f"step {name_of(step)}")
+        raise
+    if not isinstance(result, DataFrame):
         raise PipelineError(f"step {name_of(step)} returned {type(result).__name__}, not a DataFrame")
     return result
 
 
-def _check_record(step: Step, before: "DataFrame", after: "DataFrame") -> None:
+def _check_record(step: Step, before: DataFrame, after: DataFrame) -> None:
     if ERROR in after.columns and RECORD in before.columns and RECORD not in after.columns:
         raise PipelineError(
             f"step {name_of(step)} marks rows as failed but drops the column {RECORD!r}, which must stay"

@@ -5,6 +5,7 @@ settings, then a line of JSON for each source.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,14 +23,46 @@ class Position:
 
 def is_local(path: str) -> bool:
     """Whether a checkpoint is in a directory of this machine."""
-    return "://" not in path or path.startswith("file://")
+    return local_path(path) is not None
+
+
+def local_path(path: str) -> Path | None:
+    """The directory of a checkpoint, given as a path or as Spark's `file:/…`; None if it is elsewhere."""
+    scheme, colon, rest = path.partition(":/")
+    if not colon or "/" in scheme:
+        return Path(path)
+    return Path("/" + rest.lstrip("/")) if scheme == "file" else None
+
+
+def read_positions(paths: Sequence[str]) -> Position | None:
+    """How far all queries with these checkpoints have come: the position of the last, in each partition."""
+    positions = [read_position(path) for path in paths]
+    behind: Position | None = None
+    for position in positions:
+        if position is None:
+            return None
+        behind = position if behind is None else _behind(behind, position)
+    return behind
+
+
+def _behind(one: Position, other: Position) -> Position:
+    offsets = {
+        topic: {
+            partition: min(offset, other.offsets[topic][partition])
+            for partition, offset in partitions.items()
+            if partition in other.offsets[topic]
+        }
+        for topic, partitions in one.offsets.items()
+        if topic in other.offsets
+    }
+    return Position(one.query_id, min(one.batch_id, other.batch_id), offsets)
 
 
 def read_position(path: str) -> Position | None:
     """The position of the query with this checkpoint; None if it has finished no batch or cannot be read from here."""
-    if not is_local(path):
+    root = local_path(path)
+    if root is None:
         return None
-    root = Path(path.removeprefix("file://"))
     done = _numbers(root / "commits")
     batch_id = max(done & _numbers(root / "offsets"), default=None)
     if batch_id is None:

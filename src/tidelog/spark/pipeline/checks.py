@@ -12,7 +12,8 @@ from tidelog.metadata.topic_names import check_topic_name
 from tidelog.spark.pipeline.definition import Pipeline, topic_sinks
 from tidelog.spark.pipeline.durations import DurationError, milliseconds
 from tidelog.spark.pipeline.endpoints import Delta, EachBatch, Files, Topic
-from tidelog.spark.pipeline.option_names import SINK_OPTIONS, SOURCE_OPTIONS, option_problems
+from tidelog.spark.pipeline.kinds import wrong_kinds
+from tidelog.spark.pipeline.option_names import SOURCE_OPTIONS, sink_problems, source_problems, table_problems
 from tidelog.spark.pipeline.policy import RetryLadder
 from tidelog.spark.pipeline.routing import Ladder, ladder_of
 from tidelog.spark.pipeline.steps import BatchStep, FailWhen, PackJson, ParseJson, RowStep, name_of
@@ -23,6 +24,9 @@ _COLUMN: Final = re.compile(r"\s*(?:`([^`]+)`|([^\s:,`]+))[^,]*(?:,|$)")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OWN_STEPS: Final = (RowStep, BatchStep, FailWhen, ParseJson, PackJson)
 _STARTS: Final = ("earliest", "latest")
+_START_OPTIONS: Final = frozenset(name.lower() for name in SOURCE_OPTIONS if name.startswith("starting"))
+LEFT_OUT: Final = frozenset({"value", "topic", "partition", "offset", "timestamp", "timestampType"})
+"""A record's own columns: `pack_json()` leaves them out unless it is told which columns to take."""
 _FILE_FORMATS: Final = frozenset({"parquet", "json", "csv", "text", "orc", "avro"})
 
 
@@ -42,12 +46,14 @@ Problems = Iterator[Problem]
 
 def check(pipeline: Pipeline) -> list[Problem]:
     """Every mistake that shows without asking the cluster."""
-    return [problem for looks_at in _CHECKS for problem in looks_at(pipeline)]
+    wrong = [Problem(setting, message) for setting, message in wrong_kinds(pipeline)]
+    return wrong or [problem for looks_at in _CHECKS for problem in looks_at(pipeline)]
 
 
 def _name(pipeline: Pipeline) -> Problems:
-    if not isinstance(pipeline.name, str) or _NAME.fullmatch(pipeline.name) is None:
-        yield Problem("name", f"{pipeline.name!r} must be 1 to 128 ASCII letters, digits, '.', '_' or '-'")
+    name = pipeline.name
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None or not name.strip("."):
+        yield Problem("name", f"{name!r} must be 1 to 128 ASCII letters, digits, '.', '_' or '-', not dots alone")
 
 
 def _source(pipeline: Pipeline) -> Problems:
@@ -75,7 +81,7 @@ def _source_topics(source: Topic) -> Problems:
             re.compile(source.pattern)
         except re.error as error:
             yield Problem("source", f"pattern {source.pattern!r} is no regular expression: {error}")
-    for sentence in option_problems(source.options, SOURCE_OPTIONS):
+    for sentence in source_problems(source):
         yield Problem("source", sentence)
 
 
@@ -103,7 +109,7 @@ def _sink_topic(pipeline: Pipeline, sink: Topic) -> Problems:
             yield Problem("sink", f"topic {name!r} is the source too: the pipeline would feed on its own output")
         if _matches(pipeline.source, name):
             yield Problem("sink", f"topic {name!r} matches the source's pattern: the pipeline would feed on its output")
-    for sentence in option_problems(sink.options, SINK_OPTIONS):
+    for sentence in sink_problems(sink):
         yield Problem("sink", sentence)
 
 
@@ -122,8 +128,11 @@ def _steps(pipeline: Pipeline) -> Problems:
                     there = ", ".join(pipeline.tables) or "none"
                     yield Problem(setting, f"{name_of(step)}() asks for {name!r}, which is not in `tables` ({there})")
             used.update(wanted or ())
-    for name in pipeline.tables.keys() - used:
-        yield Problem("tables", f"{name!r} is used by no step: name a step's parameter so", is_warning=True)
+    for name, table in pipeline.tables.items():
+        for sentence in table_problems(table) if isinstance(table, Topic) else ():
+            yield Problem(f"tables[{name}]", sentence)
+        if name not in used:
+            yield Problem("tables", f"{name!r} is used by no step: name a step's parameter so", is_warning=True)
 
 
 def tables_wanted(step: Callable[..., object]) -> list[str] | None:
@@ -180,7 +189,7 @@ def _policy(pipeline: Pipeline) -> Problems:
 def _policy_start(source: Topic) -> Problems:
     for name, value in source.options.items():
         where = name.lower()
-        if where.startswith("starting") and (where != "startingoffsets" or value.strip().lower() not in _STARTS):
+        if where in _START_OPTIONS and (where != "startingoffsets" or value.strip().lower() not in _STARTS):
             message = f"option {name!r} cannot be used beside a policy: use startingOffsets=earliest or latest"
             yield Problem("source", message)
 
@@ -244,10 +253,23 @@ def _value_column(pipeline: Pipeline) -> Problems:
             yield Problem("sink", f"{sink} needs a column `value`; there are {there}: end the steps with pack_json()")
 
 
+def _packed_columns(pipeline: Pipeline) -> Problems:
+    """Columns that steps make and that `pack_json()` would leave out, because a record has some of that name too."""
+    made: set[str] = set()
+    for number, step in enumerate(pipeline.steps, start=1):
+        if isinstance(step, RowStep | BatchStep | ParseJson):
+            made |= column_names(step.schema) & LEFT_OUT
+        elif isinstance(step, PackJson):
+            if step.columns is None and made:
+                message = f"pack_json() leaves out {', '.join(sorted(made))}, which a record has too: name the columns"
+                yield Problem(f"steps[{number}]", message)
+            made = set()
+
+
 def _source_columns(pipeline: Pipeline) -> set[str] | None:
     source = pipeline.source
     if isinstance(source, Topic):
-        return {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType"}
+        return {"key", *LEFT_OUT}
     if isinstance(source, Files) and source.schema is not None:
         return column_names(source.schema)
     return None
@@ -277,4 +299,4 @@ def _matches(source: object, name: str) -> bool:
         return False
 
 
-_CHECKS: Final = (_name, _source, _sinks, _steps, _schedule, _policy, _value_column)
+_CHECKS: Final = (_name, _source, _sinks, _steps, _schedule, _policy, _value_column, _packed_columns)

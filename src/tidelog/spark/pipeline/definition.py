@@ -17,8 +17,9 @@ Importing such a file starts nothing and needs no Spark: `tidelog pipeline` chec
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.spark.pipeline.durations import Duration
 from tidelog.spark.pipeline.endpoints import Sink, Source, Topic
 from tidelog.spark.pipeline.policy import Policy
 
@@ -52,11 +53,11 @@ class Pipeline:
     steps: Sequence[Step] = ()
     tables: Mapping[str, Source] = field(default_factory=dict)
     on_failure: Policy | None = None
-    trigger: str = "500ms"
+    trigger: Duration = "500ms"
     output_mode: str = "append"
-    checkpoint: str | None = None
+    checkpoint: str | os.PathLike[str] | None = None
     bootstrap_servers: str | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     description: str = ""
 
     @property
@@ -68,8 +69,15 @@ class Pipeline:
     def checkpoint_path(self) -> str:
         """Where the pipeline remembers what it has read."""
         if self.checkpoint is not None:
-            return self.checkpoint
+            return os.fspath(self.checkpoint)
         return os.path.join(os.environ.get("TIDELOG_CHECKPOINTS") or DEFAULT_CHECKPOINTS, self.name)
+
+    @property
+    def checkpoint_paths(self) -> list[str]:
+        """One for each query: without a policy, every sink of several has a query of its own."""
+        if self.on_failure is not None or len(self.sinks) == 1:
+            return [self.checkpoint_path]
+        return [os.path.join(self.checkpoint_path, f"sink-{number}") for number in range(1, len(self.sinks) + 1)]
 
     def servers(self, override: str | None = None) -> str:
         """The brokers to start from: `override`, the definition, TIDELOG_BOOTSTRAP_SERVERS, this machine."""

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MAX_MS: Final = 100 * 365 * 86_400_000
 _PART: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)", re.ASCII)
 _WHOLE: Final = re.compile(r"(?:\d{1,12}(?:ms|s|m|h|d))+", re.ASCII)
 
@@ -17,6 +18,13 @@ class DurationError(ValueError):
 
 def milliseconds(duration: Duration) -> int:
     """A length of time in milliseconds. Raises DurationError and nothing else, whatever it is given."""
+    found = _milliseconds(duration)
+    if found > _MAX_MS:
+        raise DurationError(f"{duration!r} is more than a hundred years")
+    return found
+
+
+def _milliseconds(duration: Duration) -> int:
     if isinstance(duration, timedelta):
         if duration < timedelta(0):
             raise DurationError(f"{duration} is less than nothing")

@@ -4,6 +4,7 @@ A place is described, not opened: `running` opens it. One description serves as 
 sense (`topic`, `parquet`, `delta`, `spark_format`): one pipeline's output is named like the next one's input.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Options = Mapping[str, str]
+Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +74,29 @@ def topic(*names: str, pattern: str | None = None, options: Mapping[str, Any] | 
 
     Options are the connector's, as keywords (`startingOffsets="earliest"`) or, where they have dots, in `options`.
     """
-    return Topic(tuple(names), pattern, _texts({**(options or {}), **more}))
+    return Topic(tuple(names), pattern, texts({**(options or {}), **more}))
 
 
-def parquet(path: str, *, schema: str | None = None, partition_by: tuple[str, ...] = (), **options: Any) -> Files:
+def parquet(path: Path, *, schema: str | None = None, partition_by: tuple[str, ...] = (), **options: Any) -> Files:
     """Parquet files in a directory."""
     return spark_format("parquet", path, schema=schema, partition_by=partition_by, **options)
 
 
-def delta(path: str, *, partition_by: tuple[str, ...] = ()) -> Delta:
+def delta(path: Path, *, partition_by: tuple[str, ...] = ()) -> Delta:
     """A Delta Lake table; made by the first batch if it is not there."""
-    return Delta(path, tuple(partition_by))
+    return Delta(os.fspath(path), tuple(partition_by))
 
 
 def spark_format(
     format: str,  # noqa: A002 - Spark's word
-    path: str | None = None,
+    path: Path | None = None,
     *,
     schema: str | None = None,
     partition_by: tuple[str, ...] = (),
     **options: Any,
 ) -> Files:
     """Anything that `spark.readStream.format(...)`, `spark.read` or `writeStream` knows by name."""
-    return Files(format, path, schema, _texts(options), tuple(partition_by))
+    return Files(format, None if path is None else os.fspath(path), schema, texts(options), tuple(partition_by))
 
 
 def each_batch(function: "Callable[[DataFrame, int], object]") -> EachBatch:
@@ -102,5 +104,6 @@ def each_batch(function: "Callable[[DataFrame, int], object]") -> EachBatch:
     return EachBatch(function)
 
 
-def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+def texts(options: Mapping[str, Any]) -> dict[str, str]:
+    """Options and settings as Spark takes them."""
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}

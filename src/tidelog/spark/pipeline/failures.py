@@ -11,7 +11,15 @@ _CHARACTERS_MAX: Final = 600
 
 
 def in_a_sentence(error: BaseException | str) -> str:
-    """The part of an error's text that says what went wrong."""
+    """The part of an error's text that says what went wrong, behind the place it is noted to be from."""
+    notes = [*getattr(error, "__notes__", ())]
+    if not notes:
+        return _sentence(error)
+    is_plain = type(error).__module__ == "builtins"
+    return ": ".join([*notes, *([type(error).__name__] if is_plain else []), _sentence(error)])
+
+
+def _sentence(error: BaseException | str) -> str:
     text = str(error)
     raised = _USER_ERROR.search(text)
     if raised is not None:

@@ -8,7 +8,7 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 
-from tidelog.spark.pipeline.checkpoints import is_local
+from tidelog.spark.pipeline.checkpoints import local_path
 
 
 class Gate:
@@ -39,7 +39,8 @@ class Gate:
 
 def gate_for(checkpoint: str) -> Gate:
     """The gate of the query with this checkpoint: beside it where that is on this machine, as the reader is."""
-    if is_local(checkpoint):
-        return Gate(Path(checkpoint.removeprefix("file://")).absolute() / "parked-gate")
+    local = local_path(checkpoint)
+    if local is not None:
+        return Gate(local.absolute() / "parked-gate")
     name = sha256(checkpoint.encode()).hexdigest()[:16]
     return Gate(Path(tempfile.gettempdir()) / f"tidelog-gate-{os.getuid()}-{name}")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
+from tidelog.spark.pipeline.definition import PipelineError
 from tidelog.spark.pipeline.row_functions import run_batches, run_rows
-from tidelog.spark.pipeline.steps import ERROR, BatchStep, RowStep
+from tidelog.spark.pipeline.steps import ERROR, RECORD, BatchStep, RowStep
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +29,7 @@ def mark_failed(
 ) -> "DataFrame":
     """`rows`, those for which `condition` is true having failed with `message`. A row keeps its first failure."""
     condition = F.expr(condition) if isinstance(condition, str) else condition
-    text = F.lit(message) if isinstance(message, str) else message
+    text = F.lit(message) if isinstance(message, str) else F.coalesce(message.cast("string"), F.lit("no message"))
     failure = F.struct(F.lit("RowRejected").alias("type"), text.alias("message"), F.lit(retry).alias("retry"))
     error = F.when(F.coalesce(condition, F.lit(False)), failure).cast(ERROR_TYPE)
     return rows.withColumn(ERROR, F.coalesce(F.col(ERROR), error) if ERROR in rows.columns else error)
@@ -36,12 +37,12 @@ def mark_failed(
 
 def run_row_step(step: RowStep, rows: "DataFrame") -> "DataFrame":
     """`step` over `rows`."""
-    return _mapped(rows, step.schema, partial(_over, run_rows, step.function, step.columns))
+    return _mapped(rows, step, partial(_over, run_rows, step.function, step.columns))
 
 
 def run_batch_step(step: BatchStep, rows: "DataFrame") -> "DataFrame":
     """`step` over `rows`."""
-    return _mapped(rows, step.schema, partial(_over, run_batches, step.function, step.columns))
+    return _mapped(rows, step, partial(_over, run_batches, step.function, step.columns))
 
 
 def struct_of(schema: str) -> StructType:
@@ -52,16 +53,22 @@ def struct_of(schema: str) -> StructType:
 
 
 def _mapped(
-    rows: "DataFrame", schema: str, over: "Callable[[pa.Schema, pa.Schema], Callable[..., Any]]"
+    rows: "DataFrame", step: RowStep | BatchStep, over: "Callable[[pa.Schema, pa.Schema], Callable[..., Any]]"
 ) -> "DataFrame":
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    new = struct_of(schema)
+    for name in step.columns or ():
+        if name not in rows.columns:
+            columns = ", ".join(each for each in rows.columns if each not in (RECORD, ERROR))
+            raise PipelineError(f"it asks for column {name!r}; there are {columns}")
+    # Spark hands timestamps over in the session's zone, and an Arrow type names its zone.
+    zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
+    new = struct_of(step.schema)
     made = {field.name: field for field in new}
     there = [made.get(field.name, field) for field in rows.schema if field.name != ERROR]
     added = [field for field in new if field.name not in rows.columns]
     out = StructType([*there, *added, StructField(ERROR, ERROR_TYPE)])
-    return rows.mapInArrow(over(to_arrow_schema(new), to_arrow_schema(out, timezone="UTC")), out)
+    return rows.mapInArrow(over(to_arrow_schema(new, timezone=zone), to_arrow_schema(out, timezone=zone)), out)
 
 
 def _over(

@@ -16,13 +16,14 @@ RECORD_COLUMNS: Final = frozenset(
 )
 _PARSED: Final = "_tidelog_parsed"
 _CORRUPT: Final = "_tidelog_corrupt"
+_STRICT: Final = {"columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
 
 
 def parse(rows: "DataFrame", schema: str, column: str) -> "DataFrame":
     """The JSON object in `column` as the columns of `schema`; what is no such object has failed."""
     fields = struct_of(schema).fieldNames()
     text = F.col(column).cast("string")
-    parsed = F.from_json(text, f"{schema}, {_CORRUPT} string", {"columnNameOfCorruptRecord": _CORRUPT})
+    parsed = F.from_json(text, f"{schema}, {_CORRUPT} string", _STRICT)
     rows = rows.withColumn(_PARSED, parsed)
     is_bad = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
     shown = F.coalesce(F.substring(text, 1, 200), F.lit("null"))

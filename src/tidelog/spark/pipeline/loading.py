@@ -71,5 +71,6 @@ def load_module(path: Path) -> ModuleType:
 
 def _line_in(path: Path, error: BaseException) -> str:
     """The last line of the file that led to the error."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    file = str(path.absolute())
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f", line {lines[-1]}" if lines else ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidelog.spark.pipeline.checkpoints import Position, is_local
 from tidelog.spark.pipeline.definition import Pipeline
-from tidelog.spark.pipeline.durations import spoken
+from tidelog.spark.pipeline.durations import milliseconds, spoken
 from tidelog.spark.pipeline.endpoints import Topic
 from tidelog.spark.pipeline.routing import Ladder, ladder_of
 from tidelog.spark.pipeline.source_options import READ_DEFAULTS
@@ -74,7 +74,8 @@ def make_plan(pipeline: Pipeline, survey: Survey, position: Position | None) -> 
         for topic in (*survey.source_topics, *read_back)
         for partition, span in survey.there.get(topic, {}).items()
     ]
-    others = [] if isinstance(pipeline.source, Topic) else [str(pipeline.source)]
+    others = [f"topic {name} (does not exist)" for name in survey.source_topics if not survey.has(name)]
+    others += [] if isinstance(pipeline.source, Topic) and survey.source_topics else [str(pipeline.source)]
     others += [f"{name} = {source}" for name, source in pipeline.tables.items()]
     is_new = position is None and not is_local(pipeline.checkpoint_path)
     return Plan(
@@ -87,7 +88,7 @@ def make_plan(pipeline: Pipeline, survey: Survey, position: Position | None) -> 
         checkpoint=pipeline.checkpoint_path,
         last_batch=None if position is None else position.batch_id,
         checkpoint_note="not on this machine: offsets are those of a new query" if is_new else None,
-        trigger=pipeline.trigger,
+        trigger=spoken(milliseconds(pipeline.trigger)),
         output_mode=pipeline.output_mode,
     )
 

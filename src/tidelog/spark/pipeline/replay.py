@@ -63,27 +63,33 @@ class Replay:
         return {each: (starts[each], ends[each].offset) for each in partitions if starts[each] < ends[each].offset}
 
     def look(self, spans: dict[int, tuple[int, int]], advance: Callable[[int], object]) -> Replayed:
-        """What `send` would do, without doing it."""
+        """What `send` would do, without doing it. `advance` is told the offsets passed, which not all hold letters."""
         done = Replayed({})
+        passed = _Passed(spans, advance)
         for fetched, letter in self._letters(spans):
             self._target(letter, done)
-            del fetched
-            advance(1)
+            passed.reach(fetched.partition, fetched.record.offset + 1)
+        passed.end()
         return done
 
     def send(self, spans: dict[int, tuple[int, int]], advance: Callable[[int], object]) -> Replayed:
-        """Send letters back. Raises what the cluster refuses; what was committed by then stays sent."""
+        """Send letters back. Raises what the cluster refuses; what was committed by then stays sent.
+
+        `advance` is told the offsets passed, as by `look`.
+        """
         done = Replayed({})
         settings = {"bootstrap.servers": self.servers, "transactional.id": self.group_id, "enable.idempotence": "true"}
         with Producer(settings) as producer:
             producer.init_transactions()
             # The former holder of the id may have committed more, once it was settled: only now ask how far it came.
-            spans = self._still_unsent(spans)
-            letters = self._letters(spans)
+            passed = _Passed(spans, advance)
+            letters = self._letters(self._still_unsent(spans))
             while chunk := _take(letters, LETTERS_PER_TRANSACTION):
                 with producer.transaction():
                     self._send_chunk(producer, chunk, done)
-                advance(len(chunk))
+                for fetched, _ in chunk:
+                    passed.reach(fetched.partition, fetched.record.offset + 1)
+            passed.end()
         return done
 
     def _still_unsent(self, spans: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
@@ -134,6 +140,23 @@ class Replay:
             unread = [each for each, end in ends.items() if reader.positions[each] < end]
             if unread:
                 raise PipelineError(f"partition {unread[0]} of topic {self.dead_letters!r} does not answer")
+
+
+class _Passed:
+    """How far a replay is. Offsets of transaction markers and of aborted records lie between the letters."""
+
+    def __init__(self, spans: dict[int, tuple[int, int]], advance: Callable[[int], object]) -> None:
+        self._reached = {each: start for each, (start, _) in spans.items()}
+        self._ends = {each: end for each, (_, end) in spans.items()}
+        self._advance = advance
+
+    def reach(self, partition: int, offset: int) -> None:
+        self._advance(offset - self._reached[partition])
+        self._reached[partition] = offset
+
+    def end(self) -> None:
+        for partition, end in self._ends.items():
+            self.reach(partition, end)
 
 
 def _take(letters: Iterator[tuple[Fetched, DeadLetter]], most: int) -> list[tuple[Fetched, DeadLetter]]:

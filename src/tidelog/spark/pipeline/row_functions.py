@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.spark.pipeline.headers import MESSAGE_CHARACTERS_MAX
-from tidelog.spark.pipeline.steps import DROP, ERROR
+from tidelog.spark.pipeline.steps import DROP, ERROR, RECORD
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,9 +21,15 @@ _WORTH_HALVING: Final = 1
 
 
 def error_of(error: BaseException) -> Error:
-    """An exception as a value of the column `_error`."""
-    message = (str(error) or type(error).__name__)[:MESSAGE_CHARACTERS_MAX]
-    return {"type": type(error).__name__, "message": message, "retry": getattr(error, "retry", True) is not False}
+    """An exception as a value of the column `_error`, whatever its text is made of."""
+    name = type(error).__name__
+    try:
+        message = str(error) or name
+    except Exception:
+        message = f"{name}, which cannot be shown as text"
+    # Text of broken input may hold lone surrogates, which no column of strings takes.
+    message = message[:MESSAGE_CHARACTERS_MAX].encode("utf-8", "replace").decode()
+    return {"type": name, "message": message, "retry": getattr(error, "retry", True) is not False}
 
 
 def run_rows(
@@ -38,7 +44,7 @@ def run_rows(
         if errors[index] is None:
             try:
                 results[index] = _checked(function(row), fields)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 errors[index] = error_of(error)
             kept[index] = results[index] is not DROP
     made = {
@@ -85,7 +91,7 @@ def _in_parts(
         part = waiting.pop()
         try:
             yield part, _checked_batch(function(inputs.take(part)), fields, len(part))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if len(part) == _WORTH_HALVING:
                 errors[part[0]] = error_of(error)
             else:
@@ -94,10 +100,14 @@ def _in_parts(
 
 
 def _checked_batch(result: Any, fields: "pa.Schema", rows: int) -> "pa.RecordBatch":
-    if result is None or result.num_rows != rows:
-        came = "nothing" if result is None else f"{result.num_rows} rows"
-        raise ValueError(f"the function returned {came} for {rows} rows")
-    return result.select(fields.names).cast(fields)
+    import pyarrow as pa
+
+    if not isinstance(result, pa.RecordBatch | pa.Table):
+        raise TypeError(f"the function returned {type(result).__name__}, not a pyarrow.RecordBatch")
+    if result.num_rows != rows:
+        raise ValueError(f"the function returned {result.num_rows} rows for {rows} rows")
+    chosen = result.select(fields.names).cast(fields)
+    return chosen if isinstance(chosen, pa.RecordBatch) else chosen.combine_chunks().to_batches()[0]
 
 
 def _checked(result: Any, fields: "pa.Schema") -> Any:
@@ -118,7 +128,7 @@ def _errors_before(batch: "pa.RecordBatch") -> list[Error | None]:
 
 
 def _visible(batch: "pa.RecordBatch") -> list[str]:
-    return [name for name in batch.schema.names if not name.startswith("_")]
+    return [name for name in batch.schema.names if name not in (RECORD, ERROR)]
 
 
 def _column(values: list[Any], field: "pa.Field", errors: list[Error | None]) -> "pa.Array":

@@ -22,7 +22,7 @@ from tidelog.client.cluster import ClusterClient
 from tidelog.spark.pipeline.checks import check
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.durations import milliseconds
-from tidelog.spark.pipeline.endpoints import Topic
+from tidelog.spark.pipeline.endpoints import Topic, texts
 from tidelog.spark.pipeline.loading import MODULE_PREFIX
 from tidelog.spark.pipeline.routing import Ladder, ladder_of
 from tidelog.spark.session import spark_session
@@ -99,7 +99,7 @@ def _submitted(pipeline: Pipeline) -> "SparkSession | None":
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(pipeline.name).config("spark.speculation", "false")
-    for name, value in pipeline.settings.items():
+    for name, value in texts(pipeline.settings).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -108,7 +108,7 @@ def session_settings(pipeline: Pipeline, master: str | None) -> dict[str, str]:
     """The pipeline's settings of Spark. On one machine a shuffle has as many parts as there are cores, not 200."""
     chosen = master or os.environ.get("SPARK_MASTER") or "local[*]"
     local = {"spark.sql.shuffle.partitions": str(_cores(chosen))} if chosen.startswith("local") else {}
-    return {**local, **pipeline.settings}
+    return {**local, **texts(pipeline.settings)}
 
 
 def _cores(master: str) -> int:
@@ -166,24 +166,22 @@ def _writers(pipeline: Pipeline, spark: "SparkSession", servers: str) -> "list[t
     tables = open_tables(spark, pipeline, servers)
     checkpoint = pipeline.checkpoint_path
     if ladder is None:
-        return _plain(pipeline, rows, tables, servers, checkpoint)
+        return _plain(pipeline, rows, tables, servers)
     return [(pipeline.name, checkpoint, _with_policy(pipeline, ladder, rows, tables, servers, checkpoint))]
 
 
 def _plain(
-    pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]", servers: str, checkpoint: str
+    pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]", servers: str
 ) -> "list[tuple[str, str, DataStreamWriter]]":
     from tidelog.spark.pipeline.chain import run_steps
     from tidelog.spark.pipeline.sinks import stop_at_failed, stream_writer
 
     result = run_steps(pipeline.steps, rows, tables, lambda computed: computed, on_failed=stop_at_failed).rows
-    sinks = pipeline.sinks
-    if len(sinks) == 1:
-        return [(pipeline.name, checkpoint, stream_writer(result, sinks[0], servers, checkpoint, pipeline.output_mode))]
+    places = pipeline.checkpoint_paths
+    names = [pipeline.name if len(places) == 1 else f"{pipeline.name}-{number + 1}" for number in range(len(places))]
     return [
-        (f"{pipeline.name}-{number}", place, stream_writer(result, sink, servers, place, pipeline.output_mode))
-        for number, sink in enumerate(sinks, start=1)
-        for place in [os.path.join(checkpoint, f"sink-{number}")]
+        (name, place, stream_writer(result, sink, servers, place, pipeline.output_mode))
+        for name, place, sink in zip(names, places, pipeline.sinks, strict=True)
     ]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.spark.pipeline.checkpoints import parse_offsets, read_position
+from tidelog.spark.pipeline.checkpoints import local_path, parse_offsets, read_position, read_positions
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"$from": {"orders": {"0": 0}}, "orders": {"0": 7, "1": 9}}'
 
@@ -37,6 +37,23 @@ def test_a_new_query_has_no_position(tmp_path: Path) -> None:
 
 def test_a_checkpoint_elsewhere_cannot_be_looked_into() -> None:
     assert read_position("s3://bucket/checkpoint") is None
+
+
+def test_paths_are_told_as_spark_tells_them() -> None:
+    assert local_path("a/b") == Path("a/b")
+    assert local_path("file:/a/b") == local_path("file:///a/b") == local_path("/a/b") == Path("/a/b")
+    assert local_path("hdfs:/a/b") is None
+
+
+def test_of_several_queries_the_one_that_is_behind_counts(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one = _checkpoint(tmp_path / "one", {0: OFFSETS, 1: OFFSETS}, [0, 1])
+    two = _checkpoint(tmp_path / "two", {0: OFFSETS.replace("7", "5")}, [0])
+    position = read_positions([one, two])
+    assert position is not None
+    assert (position.batch_id, position.offsets) == (0, {"orders": {0: 5, 1: 9}})
+    assert read_positions([one, str(tmp_path / "three")]) is None
 
 
 @given(st.text())

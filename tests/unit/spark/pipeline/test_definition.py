@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tidelog.spark.pipeline import Pipeline, delta, each_batch, parquet, spark_format, topic
+from tidelog.spark.pipeline import DeadLetters, Pipeline, delta, each_batch, parquet, spark_format, topic
 from tidelog.spark.pipeline.endpoints import Topic
 from tidelog.spark.pipeline.gate import Gate, gate_for
 from tidelog.spark.pipeline.routing import Ladder
@@ -39,6 +40,13 @@ def test_places_are_told_in_a_few_words() -> None:
 def test_options_are_texts_as_spark_wants_them() -> None:
     made = topic("a", includeHeaders=True, maxOffsetsPerTrigger=5, options={"kafka.client.id": "me"})
     assert made.options == {"includeHeaders": "true", "maxOffsetsPerTrigger": "5", "kafka.client.id": "me"}
+
+
+def test_without_a_policy_each_sink_of_several_has_a_checkpoint_of_its_own() -> None:
+    both = Pipeline("p", source=topic("a"), sink=[topic("b"), delta(Path("/d"))], checkpoint=Path("/c"))
+    assert both.checkpoint_paths == ["/c/sink-1", "/c/sink-2"]
+    assert replace(both, sink=topic("b")).checkpoint_paths == ["/c"]
+    assert replace(both, on_failure=DeadLetters()).checkpoint_paths == ["/c"]
 
 
 def test_the_cluster_is_the_commands_then_the_pipelines_then_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:

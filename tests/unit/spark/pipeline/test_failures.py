@@ -35,6 +35,12 @@ def test_an_error_without_text_is_its_type() -> None:
     assert in_a_sentence(ValueError()) == "ValueError"
 
 
+def test_an_error_of_a_step_names_the_step() -> None:
+    error = ZeroDivisionError("division by zero")
+    error.add_note("step add_tax")
+    assert in_a_sentence(error) == "step add_tax: ZeroDivisionError: division by zero"
+
+
 @given(st.text())
 def test_any_text_makes_a_short_line(text: str) -> None:
     line = in_a_sentence(ValueError(text))

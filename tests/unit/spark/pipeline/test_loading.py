@@ -57,6 +57,13 @@ def test_a_file_that_cannot_be_used_is_told_in_a_sentence(tmp_path: Path, text: 
         load_pipelines(_file(tmp_path, text))
 
 
+def test_the_line_is_told_also_if_the_path_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _file(tmp_path, "\nraise ValueError('no')\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PipelineError, match=r"^pipe.py, line 2: ValueError: no$"):
+        load_pipelines(Path("pipe.py"))
+
+
 def test_a_file_that_is_not_there_or_no_python_is_named(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="no such file"):
         load_pipeline(str(tmp_path / "none.py"))

@@ -1,5 +1,8 @@
 """What would be read and written."""
 
+import json
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from tidelog.spark.pipeline import Pipeline, RetryLadder, pack_json, parse_json, topic
@@ -59,6 +62,21 @@ def test_a_query_goes_on_where_its_checkpoint_ends_and_finds_new_partitions() ->
 
 def test_latest_has_no_lag_but_the_ladder_is_read_from_its_beginning() -> None:
     assert _plan(startingOffsets="latest").lag == 3
+
+
+def test_a_source_that_is_not_there_is_named() -> None:
+    plan = make_plan(_pipeline(), Survey(("orders",), {}), None)
+    assert plan.other_sources == ("topic orders (does not exist)",)
+    none_yet = Pipeline("p", source=topic(pattern="o.*"), sink=topic("clean"))
+    assert make_plan(none_yet, Survey((), {}), None).other_sources == ("topics matching o.*",)
+
+
+def test_a_plan_is_json_whatever_the_definition_was_written_with() -> None:
+    pipeline = Pipeline(
+        "p", source=topic("orders"), sink=topic("clean"), trigger=timedelta(seconds=90), checkpoint=Path("/tmp/c")
+    )
+    shown = json.loads(json.dumps(make_plan(pipeline, SURVEY, None).as_json()))
+    assert (shown["trigger"], shown["checkpoint"]) == ("1m30s", "/tmp/c")
 
 
 def test_where_only_a_run_can_tell_nothing_is_guessed() -> None:

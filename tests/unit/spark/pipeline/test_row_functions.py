@@ -58,6 +58,36 @@ def test_a_result_of_another_type_fails_its_row() -> None:
     assert rows[1] == {"number": 2, "half": 0.5, "_error": None}
 
 
+class _Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("bad \udc80 byte"), "bad ? byte"),
+        (_Silent(), "_Silent, which cannot be shown as text"),
+        (SystemExit("enough"), "enough"),
+        (MemoryError(), "MemoryError"),
+    ],
+)
+def test_whatever_a_function_raises_is_the_failure_of_its_row(error: BaseException, message: str) -> None:
+    def fail(row: Any) -> Any:
+        raise error
+
+    assert [row["_error"]["message"] for row in _rows(fail, _batch(1, 2))] == [message, message]
+    rows = run_batches(_batch(1), fail, None, FIELDS, OUT).to_pylist()
+    assert rows[0]["_error"]["message"] == message
+
+
+def test_columns_of_the_users_own_are_seen_whatever_their_names() -> None:
+    batch = _batch(1).append_column("_id", pa.array(["x"])).append_column("_record", pa.array(["hidden"]))
+    given_columns: list[list[str]] = []
+    run_rows(batch, lambda row: given_columns.append(list(row)), None, FIELDS, OUT)
+    assert given_columns == [["number", "_id"]]
+
+
 @pytest.mark.parametrize("result", [{}, {"half": 1.0, "quarter": 0.5}])
 def test_a_result_of_other_columns_fails_its_row(result: dict[str, float]) -> None:
     (row,) = _rows(lambda row: result, _batch(1))
@@ -124,3 +154,10 @@ def test_a_good_batch_is_one_call() -> None:
 def test_a_batch_function_must_answer_for_every_row() -> None:
     rows = run_batches(_batch(1, 2), lambda batch: _halves(batch.slice(1)), None, FIELDS, OUT).to_pylist()
     assert rows[0]["_error"]["message"] == "the function returned 0 rows for 1 rows"
+
+
+def test_a_batch_function_may_return_a_table_and_nothing_else() -> None:
+    table = run_batches(_batch(4, 6), lambda batch: pa.table(_halves(batch)), None, FIELDS, OUT).to_pylist()
+    assert [row["half"] for row in table] == [2.0, 3.0]
+    (row,) = run_batches(_batch(1), lambda batch: batch.to_pydict(), None, FIELDS, OUT).to_pylist()
+    assert row["_error"]["message"] == "the function returned dict, not a pyarrow.RecordBatch"

@@ -1,0 +1,36 @@
+"""Whether nothing is left for a pipeline, rows that wait to be tried again included. No Spark.
+
+`tidelog pipeline run --drain` asks now and then, and stops the pipeline.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.client.cluster import ClusterClient
+from tidelog.spark.pipeline.checkpoints import is_local, read_positions
+from tidelog.spark.pipeline.definition import Pipeline, PipelineError
+from tidelog.spark.pipeline.plan import make_plan
+from tidelog.spark.pipeline.survey import survey
+
+_LOOK_EVERY_S: Final = 0.5
+
+
+def drained(pipeline: Pipeline, servers: str, finds_nothing: Callable[[], bool]) -> Callable[[], bool]:
+    """A function that tells whether every query has done all there is. `finds_nothing` asks the queries themselves."""
+    if not is_local(pipeline.checkpoint_path):
+        raise PipelineError(f"--drain needs a checkpoint on this machine, not {pipeline.checkpoint_path}")
+    look_at = time.monotonic()
+
+    def is_drained() -> bool:
+        nonlocal look_at
+        if time.monotonic() < look_at:
+            return False
+        look_at = time.monotonic() + _LOOK_EVERY_S
+        position = read_positions(pipeline.checkpoint_paths)
+        with ClusterClient(servers) as cluster:
+            lag = make_plan(pipeline, survey(pipeline, cluster), position).lag
+        # A query that starts at a time has no lag before its first batch, which never comes if there is no such record.
+        return lag == 0 if lag is not None else finds_nothing()
+
+    return is_drained

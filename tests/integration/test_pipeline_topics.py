@@ -1,0 +1,112 @@
+"""What pipelines do with topics, without Spark: dead letters sent back, and whether anything is left."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.integration.spark.pipeline_support import committed
+from tidelog.client.producer import Producer
+from tidelog.spark.pipeline import Pipeline, RetryLadder, topic
+from tidelog.spark.pipeline import replay as replays
+from tidelog.spark.pipeline.dead_letters import parse_filter
+from tidelog.spark.pipeline.draining import drained
+from tidelog.spark.pipeline.headers import Origin, Trail, encode
+from tidelog.spark.pipeline.replay import Replay
+from tidelog.testing import Broker
+
+LETTERS = [(None, b"\xff\xfe"), (b"\x80", None), (b"k", b""), (b"k", b"text"), (b"k", b"late")]
+
+
+@pytest.fixture
+def servers() -> Iterator[str]:
+    with Broker() as broker:
+        broker.create_topic("orders", partitions=2)
+        broker.create_topic("orders.dlq", partitions=2)
+        yield broker.bootstrap_servers
+
+
+def _bury(servers: str) -> None:
+    """Dead letters in two transactions and one that was aborted, so that offsets lie between them."""
+    settings = {"bootstrap.servers": servers, "transactional.id": "pipeline"}
+    with Producer(settings) as producer:
+        producer.init_transactions()
+        for part in (LETTERS[:2], LETTERS[2:]):
+            with producer.transaction():
+                for number, (key, value) in enumerate(part):
+                    error = "TimeoutError" if value == b"late" else "ValueError"
+                    trail = Trail("clean", 1, error, "no", 1, Origin("orders", 0, number, 5))
+                    producer.send("orders.dlq", value, key, headers=[("own", b"1"), *encode(trail)])
+        with suppress(ZeroDivisionError), producer.transaction():
+            producer.send("orders.dlq", b"aborted", b"k")
+            producer.flush()
+            raise ZeroDivisionError
+
+
+def _sent(servers: str) -> Counter[tuple[bytes | None, bytes | None]]:
+    return Counter((record.key, record.value) for record in committed(servers, "orders"))
+
+
+def test_dead_letters_go_back_once_as_they_were_and_every_offset_is_counted(servers: str) -> None:
+    _bury(servers)
+    asked = Replay(servers, "orders.dlq")
+    spans = asked.spans()
+    total = sum(end - start for start, end in spans.values())
+    for act in (asked.look, asked.send):
+        passed: list[int] = []
+        assert act(spans, passed.append).sent == {"orders": len(LETTERS)}
+        assert sum(passed) == total > len(LETTERS)
+    assert _sent(servers) == Counter(LETTERS)
+    assert all(record.headers == (("own", b"1"),) for record in committed(servers, "orders"))
+    again = asked.spans()
+    assert asked.send(again, passed.append).total == 0, "each once, also over several replays"
+    assert Replay(servers, "orders.dlq", from_beginning=True).look(spans, passed.append).total == len(LETTERS)
+
+
+def test_letters_that_a_filter_leaves_out_stay_for_the_next_replay(servers: str) -> None:
+    _bury(servers)
+    late = Replay(servers, "orders.dlq", filters=[parse_filter("error.type=TimeoutError")])
+    done = late.send(late.spans(), lambda count: None)
+    assert (done.sent, done.kept) == ({"orders": 1}, len(LETTERS) - 1)
+    rest = Replay(servers, "orders.dlq")
+    assert rest.send(rest.spans(), lambda count: None).total == len(LETTERS) - 1
+    assert _sent(servers) == Counter(LETTERS)
+
+
+def test_a_replay_that_was_interrupted_is_taken_up_where_it_was(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _bury(servers)
+    monkeypatch.setattr(replays, "LETTERS_PER_TRANSACTION", 2)
+    asked = Replay(servers, "orders.dlq")
+
+    def interrupt(count: int) -> None:
+        raise KeyboardInterrupt
+
+    spans = asked.spans()
+    with pytest.raises(KeyboardInterrupt):
+        asked.send(spans, interrupt)
+    assert _sent(servers).total() == 2
+    asked.send(spans, lambda count: None)
+    assert _sent(servers) == Counter(LETTERS)
+
+
+def test_a_pipeline_is_drained_when_no_topic_of_its_own_has_a_row_left(servers: str, tmp_path: Path) -> None:
+    pipeline = Pipeline(
+        "clean", source=topic("orders"), sink=topic("x"), on_failure=RetryLadder(["1s"]), checkpoint=tmp_path
+    )
+    assert drained(pipeline, servers, lambda: False)(), "an empty topic leads to no batch, and is done"
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send("orders", b"1", partition=0)
+        producer.flush()
+    assert not drained(pipeline, servers, lambda: True)()
+    for directory, text in (("offsets", 'v1\n{}\n{"orders": {"0": 1, "1": 0}}'), ("commits", "v1\n{}")):
+        (tmp_path / directory).mkdir()
+        (tmp_path / directory / "0").write_text(text)
+    assert drained(pipeline, servers, lambda: False)()
+
+
+def test_a_pipeline_that_starts_at_a_time_is_drained_when_it_finds_nothing(servers: str, tmp_path: Path) -> None:
+    late = Pipeline("late", source=topic("orders", startingTimestamp=1), sink=topic("x"), checkpoint=tmp_path)
+    assert not drained(late, servers, lambda: False)()
+    assert drained(late, servers, lambda: True)()
