@@ -127,7 +127,7 @@ class Connection:
         self._position = 0
         self._filled = 0
         self._slots: deque[Slot] = deque()
-        self._out = SendQueue(client)
+        self._out = SendQueue(client, server.scratch_view)
         self._paused = 0
         # Set while frames are being handed over, when no more of them may be: closed, or enough to say for now.
         self._must_stop = False

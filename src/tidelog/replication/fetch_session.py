@@ -166,10 +166,37 @@ class FetchSessionCache:
         if not session.partitions:
             del self._sessions[session.session_id]
             return FetchContext([])
+        self._use(session, now_ms)
+        return FetchContext(_wanted_of(session, resolve), session, is_incremental=True)
+
+    def _use(self, session: FetchSession, now_ms: int) -> None:
+        """One more request of a session."""
         session.epoch = session.epoch + 1 if session.epoch < _MAX_EPOCH else 1
         session.last_used_ms = now_ms
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
-        return FetchContext(_wanted_of(session, resolve), session, is_incremental=True)
+
+    def find_single(self, session_id: int, epoch: int, topic_id: bytes, index: int) -> FetchSession | None:
+        """The session whose request number `epoch` is the next one, if it holds this partition alone."""
+        session = self._sessions.get(session_id)
+        if (
+            session is None
+            or session.epoch != epoch
+            or not session.uses_topic_ids
+            or len(session.partitions) != 1
+            or (topic_id, index) not in session.partitions
+        ):
+            return None
+        return session
+
+    def answer_single(
+        self, session: FetchSession, fetch: FetchPartition, high_watermark: int, log_start_offset: int, now_ms: int
+    ) -> None:
+        """The next request of a session with one partition asked for `fetch` and is answered with records."""
+        (cached,) = session.partitions.values()
+        cached.fetch = fetch
+        cached.high_watermark = high_watermark
+        cached.log_start_offset = log_start_offset
+        self._use(session, now_ms)
 
     def _create(
         self, spans: FetchSpans, uses_topic_ids: bool, resolve: ResolveTopic, size: int, now_ms: int

@@ -90,8 +90,8 @@ class ReplicaManager:
         """A partition of this broker whose log is in a directory that could not even be opened."""
         self._without_log.add((topic, index))
 
-    def find(self, topic: str, index: int) -> Partition | None:
-        return self._partitions.get((topic, index))
+    def find(self, topic: str | None, index: int) -> Partition | None:
+        return self._partitions.get((topic, index))  # type: ignore[arg-type]
 
     def find_on_wire(self, topic: bytes, index: int) -> Partition | None:
         """The same by the name's bytes, as they stand in a request: decoding them costs more than the search."""

@@ -26,6 +26,7 @@ TOPIC_IDS_FROM = 13
 
 _unpack_short = Struct(">h").unpack_from
 _unpack_int = Struct(">i").unpack_from
+_new = tuple.__new__
 
 
 class FetchPartition(NamedTuple):
@@ -142,6 +143,31 @@ def _decode(data: Buffer, position: int, end: int, version: int) -> FetchSpans:
 
 
 _unpack_two = Struct(">ii").unpack_from
+
+Single = tuple[int, int, int, int, int, int, bytes, FetchPartition]
+"""Wait, smallest and largest size, isolation level, session, its epoch, topic id, and what is asked."""
+
+_SINGLE = Struct(">iiiBiiB16sBiiqiqi5s")
+_SINGLE_END = b"\x00\x00\x01\x01\x00"
+"""No tags for partition and topic, nothing forgotten, no rack, and no tags for the request."""
+
+
+def decode_single(data: Buffer, position: int, end: int, version: int) -> Single | None:
+    """A consumer's request of version 13 or newer for one partition in its usual shape; None for `decode_request`."""
+    if version <= 14 and position < end:
+        if data[position] < 0x80:
+            return None  # a follower's id; a consumer's is negative
+        position += 4
+    if end - position != _SINGLE.size:
+        return None
+    wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch, *asked, rest = _SINGLE.unpack_from(
+        data, position
+    )
+    topics, topic_id, partitions, index, epoch, offset, last_epoch, start_offset, partition_bytes = asked
+    if topics != 2 or partitions != 2 or last_epoch >= 0 or rest != _SINGLE_END:
+        return None
+    fetch = _new(FetchPartition, (index, offset, partition_bytes, epoch, last_epoch, start_offset))
+    return wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch, topic_id, fetch
 
 
 def _decode_topics(
@@ -295,6 +321,28 @@ def encode_response(
     assert isinstance(first, bytes), "a response opens with its own fields"
     out[0] = _pack_head(size, correlation_id) + first
     return out
+
+
+def encode_single(
+    correlation_id: int,
+    session_id: int,
+    topic_id: bytes,
+    partition_index: int,
+    offsets: tuple[int, int, int],
+    aborted: Sequence[tuple[int, int]] | None,
+    records: Slice,
+) -> list[Chunk]:
+    """The same for records of one partition, in version 13 or newer. `offsets`: high watermark, stable, log start."""
+    length = records.length
+    rest = _encode_aborted(aborted, True) + _NO_PREFERRED_REPLICA + encode_uvarint(length + 1)
+    size = _SINGLE_REPLY.size - 4 + len(rest) + length + 3
+    head = _SINGLE_REPLY.pack(size, correlation_id, 0, 0, 0, session_id, 2, topic_id, 2, partition_index, 0, *offsets)
+    return [head + rest, records, b"\x00\x00\x00"]
+
+
+_SINGLE_REPLY = Struct(">iiBihiB16sBihqqq")
+"""Length, correlation id, tags; throttle time, error, session; one topic, its id, one partition, its first fields."""
+_NO_PREFERRED_REPLICA = b"\xff\xff\xff\xff"
 
 
 def _encode_topic_key(key: TopicKey, is_flexible: bool) -> bytes:

@@ -242,6 +242,48 @@ def test_a_fetch_request_is_read_as_its_message_says(
     assert spans.forgotten == [(key(topic), list(topic.partitions)) for topic in plain.forgotten_topics_data]
 
 
+@pytest.mark.parametrize("version", range(13, 18))
+@given(request=fetch_requests, tail=st.binary(max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_the_short_way_in_of_a_fetch_agrees_with_the_long_one_or_leaves_it_the_request(
+    version: int, request: FetchRequest, tail: bytes
+) -> None:
+    body = request.encode(version)
+    single = hot_fetch.decode_single(bytearray(body + tail), 0, len(body), version)
+    if single is not None:
+        *head, topic_id, fetch = single
+        spans = hot_fetch.decode_request(bytearray(body), 0, len(body), version)
+        assert spans[1:] == (*head, [(topic_id, [fetch])], [], "")
+        assert spans.replica_id < 0
+
+
+@pytest.mark.parametrize("version", range(13, 18))
+@given(numbers=st.tuples(int32s, int32s, int32s), index=int32s, offset=int64s, session=st.tuples(int32s, int32s))
+@settings(max_examples=20, deadline=None)
+def test_a_fetch_of_one_partition_takes_the_short_way_in(
+    version: int, numbers: tuple[int, int, int], index: int, offset: int, session: tuple[int, int]
+) -> None:
+    partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=5)
+    max_wait_ms, min_bytes, max_bytes = numbers
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[FetchTopic(topic_id=b"t" * 16, partitions=[partition])],
+    )
+    body = request.encode(version)
+    single = hot_fetch.decode_single(bytearray(b"before" + body), 6, 6 + len(body), version)
+    assert single == (*numbers, 0, *session, b"t" * 16, (index, offset, 5, -1, -1, -1))
+
+
+@given(data=st.binary(max_size=100), version=st.integers(13, 17))
+@settings(max_examples=300, deadline=None)
+def test_the_short_way_in_of_a_fetch_never_raises(data: bytes, version: int) -> None:
+    hot_fetch.decode_single(bytearray(data), 0, len(data), version)
+
+
 fetch_replies = st.builds(
     hot_fetch.PartitionReply,
     partition_index=int32s,
@@ -297,6 +339,34 @@ def test_a_fetch_response_is_written_as_its_message_says(
             assert (None if aborted is None else [(a.producer_id, a.first_offset) for a in aborted]) == (
                 reply.aborted_transactions
             )
+
+
+@given(
+    correlation_id=int32s,
+    version=st.integers(13, 17),
+    session_id=int32s,
+    topic_id=st.binary(min_size=16, max_size=16),
+    index=int32s,
+    offsets=st.tuples(int64s, int64s, int64s),
+    aborted=st.none() | lists_of(st.tuples(int64s, int64s)),
+    length=st.integers(1, 100_000),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_answer_with_records_of_one_partition_is_the_general_answer(
+    correlation_id: int,
+    version: int,
+    session_id: int,
+    topic_id: bytes,
+    index: int,
+    offsets: tuple[int, int, int],
+    aborted: list[tuple[int, int]] | None,
+    length: int,
+) -> None:
+    records = _Slice(bytes(length))
+    reply = hot_fetch.PartitionReply(index, 0, *offsets, aborted, -1, records)
+    general = hot_fetch.encode_response(correlation_id, version, [(topic_id, [reply])], session_id=session_id)
+    single = hot_fetch.encode_single(correlation_id, session_id, topic_id, index, offsets, aborted, records)
+    assert single == general
 
 
 @pytest.mark.parametrize("decode", [hot_produce.decode_request, hot_fetch.decode_request])

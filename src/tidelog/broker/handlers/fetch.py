@@ -1,20 +1,19 @@
 """Fetch: open the session, read what is there, answer now or when there is enough.
 
-Records leave as slices of their files. Small slices are read and sent along with the reply's own bytes, since a system
-call more costs more than copying them; replies of versions before 4 are converted down to what those clients know.
+Records leave as slices of their files; replies of versions before 4 are converted down to what those clients know.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.handlers._single_fetch import handle_single
 from tidelog.broker.routes import REQUEST_BYTES_MAX
 from tidelog.records.errors import CorruptRecordError, UnsupportedCompressionError
 from tidelog.replication.fetch import FetchParameters, Wanted
 from tidelog.wire.errors import ErrorCode, WireError
-from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, TopicReply, decode_request, encode_response
+from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, decode_request, encode_response
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_INLINE_BYTES_MAX: Final = 80 << 10
-_INLINE_RESPONSE_BYTES_MAX: Final = 128 << 10
-"""What a response may hold in memory: a client may let hundreds of them wait and read none."""
 _MAGIC_2_FROM: Final = 4
 _ZSTD_FROM: Final = 10
 
@@ -34,6 +30,8 @@ def handle_bytes(
     node: Node, slot: Slot, data: bytearray, position: int, stop: int, version: int, correlation_id: int
 ) -> None:
     """One request, from its bytes to a reply now or later."""
+    if version >= TOPIC_IDS_FROM and handle_single(node, slot, data, position, stop, version, correlation_id):
+        return
     if stop - position > REQUEST_BYTES_MAX:
         raise WireError(f"a Fetch of {stop - position} bytes is larger than {REQUEST_BYTES_MAX}")
     spans = decode_request(data, position, stop, version)
@@ -50,7 +48,7 @@ def handle_bytes(
             if version < _ZSTD_FROM:
                 pairs = zip(context.wanted, replies, strict=True)
                 replies = [_for_old_client(node, entry, reply, version) for entry, reply in pairs]
-            topics = _inlined(context.select(replies))
+            topics = context.select(replies)
             slot.fill(encode_response(correlation_id, version, topics, session_id=session_id))  # type: ignore[arg-type]
         except Exception:
             # It may have waited, and then nobody else is there to end what can no longer be answered.
@@ -74,23 +72,6 @@ def _parameters(node: Node, spans: FetchSpans, version: int) -> FetchParameters:
         spans.isolation_level,
         is_first_batch_whole=version >= 3,
     )
-
-
-def _inlined(topics: list[TopicReply]) -> list[TopicReply]:
-    """The same replies with small slices read, as long as the whole response does not become large by it."""
-    bytes_left = _INLINE_RESPONSE_BYTES_MAX
-    shown: list[TopicReply] = []
-    for key, partitions in topics:
-        replies = []
-        for reply in partitions:
-            records: FileSlice | bytes | None = reply.records  # type: ignore[assignment]
-            if records is None or isinstance(records, bytes) or records.length > min(_INLINE_BYTES_MAX, bytes_left):
-                replies.append(reply)
-                continue
-            bytes_left -= records.length
-            replies.append(reply._replace(records=os.pread(records.fd, records.length, records.position)))
-        shown.append((key, replies))
-    return shown
 
 
 def _for_old_client(node: Node, entry: Wanted, reply: PartitionReply, version: int) -> PartitionReply:

@@ -1,0 +1,259 @@
+"""The straight way of a Fetch beside the long one: the same bytes, the same waiting, the same session afterwards.
+
+Requests run on the thread of a real broker, over logs with several segments, a deleted beginning, and transactions
+that are committed, aborted and open. Each way has a cache of sessions of its own, so both see the same history.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.compat.transactions.protocol import Rpc
+from tests.integration.inside import Inside
+from tests.integration.raw_client import batch_of, describe_topic, produce
+from tidelog.broker.handlers import fetch
+from tidelog.broker.handlers._single_fetch import handle_single
+from tidelog.broker.node import Node
+from tidelog.network.send_queue import Chunk
+from tidelog.replication.fetch_session import FetchSessionCache
+from tidelog.wire import messages
+from tidelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from tidelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
+from tidelog.wire.messages.fetch import FetchPartition, FetchTopic
+
+TOPIC = "fetched"
+PLAIN, TRANSACTIONAL, EMPTY = 0, 1, 2
+SESSION_ID_POSITION = 15
+"""After length, correlation id, tags, throttle time and error."""
+
+
+class Setting(NamedTuple):
+    broker: Inside
+    topic_id: bytes
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
+    with Inside(tmp_path_factory.mktemp("ways-out")) as broker, Rpc(broker.port) as rpc:
+        client = rpc.client
+        config = [CreatableTopicConfig(name="segment.bytes", value="4000")]
+        topic = CreatableTopic(name=TOPIC, num_partitions=3, replication_factor=1, configs=config)
+        assert client.call(messages.CreateTopicsRequest(topics=[topic])).topics[0].error_code == 0
+        for size in (10, 300, 5, 900, 20, 40, 1200, 7):
+            assert produce(client, TOPIC, PLAIN, batch_of([b"v" * size] * 3)).error_code == 0
+        deleted = DeleteRecordsTopic(name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=PLAIN, offset=4)])
+        client.call(messages.DeleteRecordsRequest(topics=[deleted], timeout_ms=1000))
+        _write_transactions(rpc)
+        yield Setting(broker, describe_topic(client, TOPIC).topic_id)
+
+
+def _write_transactions(rpc: Rpc) -> None:
+    producer = rpc.start("writer")
+    for number, is_commit in enumerate((True, False, False, True)):
+        rpc.begin(producer, (TOPIC, TRANSACTIONAL))
+        rpc.write(TOPIC, TRANSACTIONAL, [b"t" * 400] * 2, producer, sequence=2 * number)
+        rpc.finish(producer, is_commit)
+    rpc.begin(producer, (TOPIC, TRANSACTIONAL))
+    rpc.write(TOPIC, TRANSACTIONAL, [b"open"], producer, sequence=8)
+
+
+class RecordingSlot:
+    """The place of a reply, without a connection behind it."""
+
+    def __init__(self) -> None:
+        self.reply: list[Chunk] = []
+        self.end_waiting: Callable[[], object] | None = None
+        self.connection = SimpleNamespace(close=pytest.fail, address="nowhere")
+
+    def fill(self, reply: list[Chunk]) -> None:
+        self.reply = reply
+
+    def park(self, abandon: Callable[[], object]) -> None:
+        self.end_waiting = abandon
+
+    def frame(self) -> bytes:
+        return b"".join(chunk if isinstance(chunk, bytes) else chunk.read() for chunk in self.reply)
+
+
+class Way:
+    """One of the two, and the sessions that its requests have opened."""
+
+    def __init__(self, node: Node, *, is_straight: bool) -> None:
+        self.is_straight = is_straight
+        self._node = node
+        self._sessions = FetchSessionCache(10, itertools.count(77).__next__)
+
+    def answer(self, body: bytes, version: int) -> tuple[bytes, bool, object]:
+        """The frame, whether it had to wait, and what the broker remembers of the session."""
+        slot = RecordingSlot()
+        shared, self._node.fetch_sessions = self._node.fetch_sessions, self._sessions
+        try:
+            with patch.object(fetch, "handle_single", handle_single if self.is_straight else lambda *_: False):
+                fetch.handle_bytes(self._node, slot, bytearray(body), 0, len(body), version, 4711)  # type: ignore[arg-type]
+            if slot.end_waiting is not None:
+                slot.end_waiting()
+        finally:
+            self._node.fetch_sessions = shared
+        return slot.frame(), slot.end_waiting is not None, self._remembered()
+
+    def _remembered(self) -> object:
+        return [
+            (session.session_id, session.epoch, key, cached.fetch, cached.high_watermark, cached.log_start_offset)
+            for session in self._sessions._sessions.values()
+            for key, cached in session.partitions.items()
+        ]
+
+
+class Step(NamedTuple):
+    """One request. The session goes on (`next`), begins (`new`), ends (`final`), is not there, or is got wrong."""
+
+    index: int
+    offset: int
+    max_bytes: int
+    partition_bytes: int
+    min_bytes: int
+    max_wait_ms: int
+    isolation_level: int
+    leader_epoch: int
+    last_epoch: int
+    session: str
+    is_named: bool
+
+
+def mostly(usual: object, *others: object) -> st.SearchStrategy[Any]:
+    """One thing in most requests: histories get far only if little in them is unusual."""
+    return st.sampled_from([*[usual] * 3 * len(others), *others])
+
+
+steps = st.builds(
+    Step,
+    index=st.sampled_from([PLAIN, TRANSACTIONAL, PLAIN, TRANSACTIONAL, EMPTY, 3]),
+    offset=st.integers(4, 12) | st.integers(-1, 26),
+    max_bytes=mostly(50 << 20, 0, 1, 1000, 5000, 2**31 - 1),
+    partition_bytes=mostly(1 << 20, 0, 1, 100, 1000, 5000),
+    min_bytes=mostly(1, 0, 500, 1 << 20),
+    max_wait_ms=st.sampled_from([0, 60_000]),
+    isolation_level=st.integers(0, 1),
+    leader_epoch=mostly(-1, 0, 5),
+    last_epoch=mostly(-1, 0),
+    session=mostly("next", "none", "new", "final", "wrong"),
+    is_named=mostly(True, False),
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Step]:
+    """A session, most often of one partition, and what else comes between its requests."""
+    first = draw(steps)
+    rest = draw(st.lists(steps, max_size=6))
+    if draw(mostly(True, False)):
+        rest = [step._replace(index=first.index) for step in rest]
+    return [first._replace(session="new"), *rest]
+
+
+@pytest.mark.parametrize("version", range(13, 18))
+@given(history=histories())
+@settings(max_examples=60, deadline=None)
+def test_both_ways_answer_with_the_same_bytes(setting: Setting, version: int, history: list[Step]) -> None:
+    setting.broker.on_loop(lambda: _compare(setting, version, history))
+
+
+def _compare(setting: Setting, version: int, history: list[Step]) -> None:
+    straight = Way(setting.broker.node, is_straight=True)
+    long = Way(setting.broker.node, is_straight=False)
+    session_id, epoch = 0, 0
+    for step in history:
+        body = _request(setting, step, version, session_id, epoch)
+        told = straight.answer(body, version)
+        assert told == long.answer(body, version)
+        answered = int.from_bytes(told[0][SESSION_ID_POSITION : SESSION_ID_POSITION + 4], "big")
+        if step.session == "new":
+            session_id, epoch = answered, 1
+        elif step.session == "next" and session_id and answered:
+            epoch += 1
+        elif step.session == "final":
+            session_id = 0
+
+
+def _request(setting: Setting, step: Step, version: int, session_id: int, epoch: int) -> bytes:
+    place = {
+        "none": (0, -1),
+        "new": (session_id, 0),
+        "next": (session_id, epoch),
+        "final": (session_id, -1),
+        "wrong": (session_id, epoch + 3),
+    }[step.session]
+    wanted = FetchPartition(
+        partition=step.index,
+        current_leader_epoch=step.leader_epoch,
+        fetch_offset=step.offset,
+        last_fetched_epoch=step.last_epoch,
+        partition_max_bytes=step.partition_bytes,
+    )
+    request = messages.FetchRequest(
+        max_wait_ms=step.max_wait_ms,
+        min_bytes=step.min_bytes,
+        max_bytes=step.max_bytes,
+        isolation_level=step.isolation_level,
+        session_id=place[0],
+        session_epoch=place[1],
+        topics=[FetchTopic(topic_id=setting.topic_id, partitions=[wanted])] if step.is_named else [],
+    )
+    return request.encode(version)
+
+
+USUAL = Step(PLAIN, 4, 50 << 20, 1 << 20, 1, 500, 0, 0, -1, "none", is_named=True)
+
+
+@pytest.mark.parametrize("version", [13, 17])
+@pytest.mark.parametrize("isolation_level", [0, 1])
+@pytest.mark.parametrize("session", ["none", "next"])
+@pytest.mark.parametrize("index", [PLAIN, TRANSACTIONAL])
+def test_a_consumer_that_has_records_to_read_takes_the_straight_way(
+    setting: Setting, version: int, isolation_level: int, session: str, index: int
+) -> None:
+    step = USUAL._replace(isolation_level=isolation_level, index=index, session=session)
+    assert setting.broker.on_loop(lambda: _is_straight(setting, step, version))
+
+
+UNUSUAL: dict[str, dict[str, Any]] = {
+    "nothing to read": {"offset": 24},
+    "out of range": {"offset": 3},
+    "beyond the end": {"offset": 25},
+    "too little to read": {"min_bytes": 1 << 20},
+    "another epoch": {"leader_epoch": 5},
+    "an epoch to compare": {"last_epoch": 0},
+    "no such partition": {"index": 3},
+    "a new session": {"session": "new"},
+    "the end of a session": {"session": "final"},
+    "a wrong epoch of a session": {"session": "wrong"},
+}
+
+
+@pytest.mark.parametrize("change", UNUSUAL.values(), ids=UNUSUAL.keys())
+def test_what_is_unusual_is_left_to_the_long_way(setting: Setting, change: dict[str, Any]) -> None:
+    assert not setting.broker.on_loop(lambda: _is_straight(setting, USUAL._replace(**change), 17))
+
+
+def _is_straight(setting: Setting, step: Step, version: int) -> bool:
+    """Whether the request is answered the straight way, within a session that one request has opened."""
+    node = setting.broker.node
+    session_id = 0
+    if step.session != "none":
+        slot = RecordingSlot()
+        body = _request(setting, step._replace(session="new"), version, 0, 0)
+        fetch.handle_bytes(node, slot, bytearray(body), 0, len(body), version, 1)  # type: ignore[arg-type]
+        frame = slot.frame()
+        session_id = int.from_bytes(frame[SESSION_ID_POSITION : SESSION_ID_POSITION + 4], "big")
+        assert session_id
+    slot = RecordingSlot()
+    body = _request(setting, step, version, session_id, 1)
+    return handle_single(node, slot, bytearray(body), 0, len(body), version, 1)  # type: ignore[arg-type]

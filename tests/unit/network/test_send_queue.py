@@ -1,0 +1,108 @@
+"""What is queued arrives byte for byte, however little the socket takes at a time, and files are not held in memory."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidelog.network.send_queue import Chunk, SendQueue
+from tidelog.network.socket_server import SCRATCH_BYTES
+from tidelog.storage._files import FileSlice, OpenFile
+from tidelog.storage._pools import open_descriptor
+
+FILE_BYTES = 1 << 20
+CONTENT = bytes(number * 31 % 251 for number in range(4096)) * (FILE_BYTES // 4096)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> OpenFile:
+    path = tmp_path_factory.mktemp("sent") / "segment"
+    path.write_bytes(CONTENT)
+    return OpenFile(open_descriptor(str(path), 0))
+
+
+class Pair:
+    """A queue, and the socket at which what it sends arrives. The kernel between them holds little."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            self.sender = socket.create_connection(listening.getsockname())
+            self.receiver, _ = listening.accept()
+        self.sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+        self.sender.setblocking(False)
+        self.receiver.settimeout(20)
+        self.queue = SendQueue(self.sender, memoryview(bytearray(SCRATCH_BYTES)))
+
+    def transfer(self, total: int) -> bytes:
+        """Send and receive in turns until `total` bytes have come."""
+        received = bytearray()
+        while len(received) < total:
+            if self.queue.chunks:
+                self.queue.send()
+            received += self.receiver.recv(1 << 16)
+        return bytes(received)
+
+    def close(self) -> None:
+        self.sender.close()
+        self.receiver.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.close()
+
+
+sizes = st.integers(1, 100) | st.integers(1, 70_000) | st.sampled_from([SCRATCH_BYTES, SCRATCH_BYTES + 1, 400_000])
+pieces = st.lists(st.tuples(st.booleans(), sizes), min_size=1, max_size=8)
+
+
+@given(pieces=pieces)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_bytes_and_slices_arrive_in_order(pair: Pair, file: OpenFile, pieces: list[tuple[bool, int]]) -> None:
+    chunks: list[Chunk] = []
+    expected = bytearray()
+    for number, (is_slice, size) in enumerate(pieces):
+        position = number * 1000
+        chunks.append(FileSlice(file, position, size) if is_slice else bytes([number]) * size)
+        expected += CONTENT[position : position + size] if is_slice else bytes([number]) * size
+    pair.queue.chunks.extend(chunks)
+    assert pair.transfer(len(expected)) == bytes(expected)
+    assert not pair.queue.chunks
+
+
+@pytest.mark.parametrize("size", [SCRATCH_BYTES, SCRATCH_BYTES + 1])
+def test_a_peer_that_does_not_read_has_nothing_held_for_it(pair: Pair, file: OpenFile, size: int) -> None:
+    """The rest of a slice stays in its file, also of one that is small enough to be read."""
+    slice_ = FileSlice(file, 5, size)
+    pair.queue.chunks.extend([b"head", slice_, b"tail"])
+    pair.queue.send()
+    assert list(pair.queue.chunks) == [slice_, b"tail"]
+    assert pair.transfer(size + 8) == b"head" + CONTENT[5 : 5 + size] + b"tail"
+
+
+@pytest.mark.parametrize("size", [100, SCRATCH_BYTES + 1])
+def test_a_file_that_is_shorter_than_promised_ends_the_connection(pair: Pair, tmp_path: Path, size: int) -> None:
+    """The peer was told a length: what comes next on this connection could only be misunderstood."""
+    path = tmp_path / "cut"
+    path.write_bytes(b"short")
+    pair.queue.chunks.extend([b"head", FileSlice(OpenFile(open_descriptor(str(path), 0)), 0, size)])
+    with pytest.raises(ConnectionAbortedError):
+        pair.queue.send()
+
+
+def test_small_slices_leave_together_with_what_stands_around_them(file: OpenFile) -> None:
+    """Ten partitions are one packet's worth: one receive gets them all, as one call sent them."""
+    pair = Pair()
+    chunks = [piece for number in range(10) for piece in (b"<", FileSlice(file, number, 50), b">")]
+    pair.queue.chunks.extend(chunks)
+    pair.queue.send()
+    assert pair.receiver.recv(1 << 16) == b"".join(b"<" + CONTENT[n : n + 50] + b">" for n in range(10))
+    pair.close()
