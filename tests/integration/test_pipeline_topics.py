@@ -8,13 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.integration.spark.pipeline_support import committed
+from tidelog.client.cluster import ClusterClient
+from tidelog.client.configs import Change, Operation, Resource, ResourceType, alter_configs, describe_configs
 from tidelog.client.producer import Producer
 from tidelog.spark.pipeline import Pipeline, RetryLadder, topic
 from tidelog.spark.pipeline import replay as replays
 from tidelog.spark.pipeline.dead_letters import parse_filter
 from tidelog.spark.pipeline.draining import drained
 from tidelog.spark.pipeline.headers import Origin, Trail, encode
+from tidelog.spark.pipeline.own_topics import make_missing, room_for_failed
 from tidelog.spark.pipeline.replay import Replay
+from tidelog.spark.pipeline.routing import ladder_of
 from tidelog.testing import Broker
 
 LETTERS = [(None, b"\xff\xfe"), (b"\x80", None), (b"k", b""), (b"k", b"text"), (b"k", b"late")]
@@ -110,3 +114,33 @@ def test_a_pipeline_that_starts_at_a_time_is_drained_when_it_finds_nothing(serve
     late = Pipeline("late", source=topic("orders", startingTimestamp=1), sink=topic("x"), checkpoint=tmp_path)
     assert not drained(late, servers, lambda: False)()
     assert drained(late, servers, lambda: True)()
+
+
+def test_own_topics_have_room_for_headers_and_keep_what_the_policy_says(servers: str) -> None:
+    policy = RetryLadder(["1s"], retention="7d", keep_order_by_key=True)
+    ladder = ladder_of(Pipeline("clean", source=topic("orders"), sink=topic("x"), on_failure=policy))
+    assert ladder is not None
+    with ClusterClient(servers) as cluster:
+        alter_configs(cluster, _topic("orders"), [Change("max.message.bytes", Operation.SET, "5000000")])
+        record_bytes = room_for_failed(cluster, ("orders",))
+        assert make_missing(cluster, ladder, 3, record_bytes) == [
+            "orders.retry.1",
+            "orders.retry.parked",
+            "orders.retry.keys",
+        ]
+        kept = {
+            name: {
+                each.name: each.value
+                for each in describe_configs(cluster, _topic(name), ["retention.ms", "max.message.bytes"])
+            }
+            for name in ("orders.retry.1", "orders.retry.parked")
+        }
+    assert record_bytes > 5_000_000 + 10_000
+    assert kept == {
+        "orders.retry.1": {"retention.ms": str(7 * 86_400_000), "max.message.bytes": str(record_bytes)},
+        "orders.retry.parked": {"retention.ms": "-1", "max.message.bytes": str(record_bytes)},
+    }
+
+
+def _topic(name: str) -> Resource:
+    return Resource(ResourceType.TOPIC, name)

@@ -204,11 +204,8 @@ def _policy_sinks(pipeline: Pipeline) -> Problems:
 
 
 def _ladder_numbers(policy: RetryLadder) -> Problems:
-    for number, delay in enumerate(policy.delays, start=1):
-        try:
-            milliseconds(delay)
-        except DurationError as error:
-            yield Problem(f"on_failure.delays[{number}]", str(error))
+    bad = [*_bad_delays(policy)]
+    yield from bad or _ladder_retention(policy)
     if policy.attempts is not None and policy.attempts < 1:
         yield Problem("on_failure.attempts", f"{policy.attempts} must be at least 1: the first try counts")
     if policy.attempts is not None and policy.attempts > 1 and not policy.delays:
@@ -217,6 +214,28 @@ def _ladder_numbers(policy: RetryLadder) -> Problems:
         unused = len(policy.delays) - max(0, policy.attempts - 1)
         message = f"the last {unused} of {len(policy.delays)} are never used with attempts={policy.attempts}"
         yield Problem("on_failure.delays", message, is_warning=True)
+
+
+def _bad_delays(policy: RetryLadder) -> Problems:
+    for number, delay in enumerate(policy.delays, start=1):
+        try:
+            milliseconds(delay)
+        except DurationError as error:
+            yield Problem(f"on_failure.delays[{number}]", str(error))
+
+
+def _ladder_retention(policy: RetryLadder) -> Problems:
+    if policy.retention is None:
+        return
+    try:
+        retention_ms = milliseconds(policy.retention)
+        longest_ms = max(map(milliseconds, policy.delays), default=0)
+    except DurationError as error:
+        yield Problem("on_failure.retention", str(error))
+        return
+    if retention_ms <= longest_ms:
+        message = f"{policy.retention!r} is no longer than the longest delay: rows would be deleted while they wait"
+        yield Problem("on_failure.retention", message)
 
 
 def _ladder_topics(pipeline: Pipeline, source: Topic, ladder: Ladder) -> Problems:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidelog.spark.pipeline.chain import needs_setting_aside, run_steps
 from tidelog.spark.pipeline.columns import output_rows, restore, route
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError
-from tidelog.spark.pipeline.endpoints import Topic
+from tidelog.spark.pipeline.endpoints import Topic, with_room
 from tidelog.spark.pipeline.engine import evaluate
 from tidelog.spark.pipeline.opening import open_stream, open_tables
 from tidelog.spark.pipeline.routing import Ladder, ladder_of
@@ -33,6 +33,8 @@ def declare(pipeline: Pipeline, *, bootstrap_servers: str | None = None) -> None
     servers = pipeline.servers(bootstrap_servers)
     ladder = ladder_of(pipeline)
     sink = _the_topic(pipeline, ladder)
+    if ladder is not None:
+        sink = with_room(sink, prepare_topics(pipeline, ladder, servers))
     name = "".join(letter if letter.isalnum() else "_" for letter in pipeline.name)
     options = {**sink.options, "kafka.bootstrap.servers": servers}
     if sink.names and ladder is None:
@@ -48,8 +50,6 @@ def declare(pipeline: Pipeline, *, bootstrap_servers: str | None = None) -> None
 
 
 def _rows(spark: SparkSession, pipeline: Pipeline, ladder: Ladder | None, sink: Topic, servers: str) -> DataFrame:
-    if ladder is not None:
-        prepare_topics(pipeline, ladder, servers)
     rows = open_stream(spark, pipeline, servers, ladder)
     tables = open_tables(spark, pipeline, servers)
     if ladder is not None:

@@ -6,14 +6,15 @@ sense (`topic`, `parquet`, `delta`, `spark_format`): one pipeline's output is na
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Options = Mapping[str, str]
 Path = str | os.PathLike[str]
+_REQUEST_BYTES: Final = "kafka.max.request.size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,14 @@ def spark_format(
 def each_batch(function: "Callable[[DataFrame, int], object]") -> EachBatch:
     """A sink of your own: `function(rows, batch_id)`."""
     return EachBatch(function)
+
+
+def with_room(sink: Topic, record_bytes: int) -> Topic:
+    """`sink` with a producer that takes records of `record_bytes`, unless it is told how large they may be."""
+    given = {name.lower() for name in sink.options}
+    if _REQUEST_BYTES in given:
+        return sink
+    return replace(sink, options={**sink.options, _REQUEST_BYTES: str(record_bytes)})
 
 
 def texts(options: Mapping[str, Any]) -> dict[str, str]:

@@ -1,12 +1,14 @@
 """The topics that exist because of a policy: made before the first batch, if they are not there. No Spark.
 
-They keep their records for ever: a row that waits while the pipeline stands still must not be deleted for its age.
+They keep their records for ever unless the policy says otherwise: a row that waits while the pipeline stands still must
+not be deleted for its age. They take larger records than the source, because a failed one carries headers more.
 """
 
 from typing import Final
 
 from tidelog.client.aio.admin.types import NewTopic
 from tidelog.client.cluster import ClusterClient
+from tidelog.client.configs import Resource, ResourceType, describe_configs
 from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from tidelog.client.reader import RecordReader
 from tidelog.client.topics import create_topic
@@ -17,19 +19,38 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 _FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
 _LAST_OF_EACH_KEY: Final = {"cleanup.policy": "compact"}
+_RECORD_BYTES: Final = "max.message.bytes"
+_RECORD_BYTES_DEFAULT: Final = 1_048_588
+_TRAIL_BYTES_MAX: Final = 32 * 1024
+"""More than the headers of a failed row take: an error of 2,000 characters, names and numbers, a batch around them."""
 
 
-def wanted_topics(ladder: Ladder, partitions: int) -> dict[str, NewTopic]:
+def room_for_failed(cluster: ClusterClient, sources: tuple[str, ...]) -> int:
+    """How large a record of `sources` can be that has failed, in bytes."""
+    sizes = [
+        int(config.value)
+        for name in sources
+        for config in describe_configs(cluster, Resource(ResourceType.TOPIC, name), [_RECORD_BYTES])
+        if config.value is not None
+    ]
+    return max(sizes, default=_RECORD_BYTES_DEFAULT) + _TRAIL_BYTES_MAX
+
+
+def wanted_topics(ladder: Ladder, partitions: int, record_bytes: int) -> dict[str, NewTopic]:
     """The topics of a ladder by name, as they are to be made beside a source of so many partitions."""
-    wanted = {name: NewTopic(name, partitions, configs=_FOR_EVER) for name in ladder.own_topics}
+    kept = {**_FOR_EVER, _RECORD_BYTES: str(record_bytes)}
+    wanted = {name: NewTopic(name, partitions, configs=kept) for name in ladder.own_topics}
+    if ladder.retention_ms is not None:
+        passing = {**kept, "retention.ms": str(ladder.retention_ms)}
+        wanted |= {name: NewTopic(name, partitions, configs=passing) for name in ladder.retry_topics}
     if ladder.keys_topic is not None:
         wanted[ladder.keys_topic] = NewTopic(ladder.keys_topic, 1, configs=_LAST_OF_EACH_KEY)
     return wanted
 
 
-def make_missing(cluster: ClusterClient, ladder: Ladder, partitions: int) -> list[str]:
+def make_missing(cluster: ClusterClient, ladder: Ladder, partitions: int, record_bytes: int) -> list[str]:
     """Make what is not there; the names of what was made."""
-    wanted = wanted_topics(ladder, partitions)
+    wanted = wanted_topics(ladder, partitions, record_bytes)
     there = {topic.name for topic in cluster.metadata(list(wanted)).topics if topic.error_code == ErrorCode.NONE}
     made: list[str] = []
     for name, topic in wanted.items():

@@ -16,6 +16,8 @@ class RetryLadder:
     `attempts` counts the first try too; left out, every delay is used once. With more attempts than delays the last
     delay repeats. `topic` is the stem of the retry topics' names (default: the source topic).
 
+    `retention` is how long the retry topics that are made keep a record, done or not; left out, for ever.
+
     With `keep_order_by_key`, rows that come after a failed row of their key wait behind it; rows without a key and rows
     of other keys pass.
     """
@@ -25,6 +27,7 @@ class RetryLadder:
     dead_letters: str | None = None
     keep_order_by_key: bool = False
     topic: str | None = None
+    retention: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ class Ladder:
     dead_letters: str
     parked_topic: str | None = None
     keys_topic: str | None = None
+    retention_ms: int | None = None
+    """How long retry topics keep what they hold; None: for ever."""
 
     @property
     def keeps_order(self) -> bool:
@@ -87,6 +89,7 @@ def ladder_of(pipeline: Pipeline) -> Ladder | None:
         policy.dead_letters or stem + DEAD,
         stem + PARKED if keeps_order else None,
         stem + KEYS if keeps_order else None,
+        None if policy.retention is None else milliseconds(policy.retention),
     )
 
 

@@ -22,7 +22,7 @@ from tidelog.client.cluster import ClusterClient
 from tidelog.spark.pipeline.checks import check
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.durations import milliseconds
-from tidelog.spark.pipeline.endpoints import Topic, texts
+from tidelog.spark.pipeline.endpoints import Topic, texts, with_room
 from tidelog.spark.pipeline.loading import MODULE_PREFIX
 from tidelog.spark.pipeline.routing import Ladder, ladder_of
 from tidelog.spark.session import spark_session
@@ -160,14 +160,14 @@ def _writers(pipeline: Pipeline, spark: "SparkSession", servers: str) -> "list[t
     from tidelog.spark.pipeline.opening import open_stream, open_tables
 
     ladder = ladder_of(pipeline)
-    if ladder is not None:
-        prepare_topics(pipeline, ladder, servers)
+    record_bytes = 0 if ladder is None else prepare_topics(pipeline, ladder, servers)
     rows = open_stream(spark, pipeline, servers, ladder)
     tables = open_tables(spark, pipeline, servers)
     checkpoint = pipeline.checkpoint_path
     if ladder is None:
         return _plain(pipeline, rows, tables, servers)
-    return [(pipeline.name, checkpoint, _with_policy(pipeline, ladder, rows, tables, servers, checkpoint))]
+    sink = with_room((topic_sinks(pipeline) or [Topic()])[0], record_bytes)
+    return [(pipeline.name, checkpoint, _with_policy(pipeline, ladder, sink, rows, tables, servers, checkpoint))]
 
 
 def _plain(
@@ -188,6 +188,7 @@ def _plain(
 def _with_policy(
     pipeline: Pipeline,
     ladder: Ladder,
+    sink: Topic,
     rows: "DataFrame",
     tables: "Mapping[str, DataFrame]",
     servers: str,
@@ -202,7 +203,6 @@ def _with_policy(
 
     show_headers = isinstance(pipeline.source, Topic) and _asks_for_headers(pipeline.source)
     restored = restore(rows, ladder, pipeline.name, show_headers=show_headers)
-    sink = (topic_sinks(pipeline) or [Topic()])[0]
     is_all = len(topic_sinks(pipeline)) == len(pipeline.sinks)
     evaluated, needs_batches = _evaluated(pipeline, restored, tables, topic_of(sink))
     if is_all and not ladder.keeps_order and not needs_batches:
@@ -263,14 +263,16 @@ def _order_keeper(pipeline: Pipeline, ladder: Ladder, servers: str, checkpoint: 
     return OrderKeeper(pipeline.name, ladder, load), gate
 
 
-def prepare_topics(pipeline: Pipeline, ladder: Ladder, servers: str) -> list[str]:
-    """Make the ladder's topics if they are not there."""
-    from tidelog.spark.pipeline.own_topics import make_missing
+def prepare_topics(pipeline: Pipeline, ladder: Ladder, servers: str) -> int:
+    """Make the ladder's topics if they are not there; how large a failed record may be, in bytes."""
+    from tidelog.spark.pipeline.own_topics import make_missing, room_for_failed
 
     names = pipeline.source.names if isinstance(pipeline.source, Topic) else ()
     with ClusterClient(servers) as cluster:
         counts = [len(cluster.partitions(name)) for name in names]
-        return make_missing(cluster, ladder, max(counts, default=1))
+        record_bytes = room_for_failed(cluster, names)
+        make_missing(cluster, ladder, max(counts, default=1), record_bytes)
+    return record_bytes
 
 
 def _asks_for_headers(source: Topic) -> bool:

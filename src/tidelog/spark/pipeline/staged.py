@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.chain import Materialize, run_steps
 from tidelog.spark.pipeline.columns import output_rows, route
-from tidelog.spark.pipeline.definition import Pipeline, PipelineError
+from tidelog.spark.pipeline.definition import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.endpoints import Delta, EachBatch, Topic
 from tidelog.spark.pipeline.engine import OpenTables, release, short_errors
 from tidelog.spark.pipeline.guarded import ERROR_TYPE
@@ -54,7 +54,7 @@ class StagedEngine:
             self._write_topics(self._for_topics(rows), batch_id)
 
     def _for_topics(self, rows: "DataFrame") -> "DataFrame":
-        if self._topic in self._pipeline.sinks:
+        if topic_sinks(self._pipeline):
             named = output_rows(rows, topic_of(self._topic))
         else:
             named = output_rows(rows.where(F.col(ERROR).isNotNull()).withColumn("value", F.lit(None)), "")

@@ -79,6 +79,8 @@ def test_a_sound_pipeline_has_no_problems() -> None:
         ({"on_failure": DeadLetters}, "is no policy: use RetryLadder(…) or DeadLetters(…)"),
         ({"on_failure": DeadLetters(topic("d"))}, "on_failure.topic: Topic("),
         ({"on_failure": RetryLadder(delays="10s")}, "on_failure.delays: it must be a list like ['10s', '1m']"),
+        ({"on_failure": RetryLadder(retention="5")}, "on_failure.retention: '5' is no length of time"),
+        ({"on_failure": RetryLadder(delays=["1h"], retention="1h")}, "'1h' is no longer than the longest delay"),
         ({"on_failure": RetryLadder(attempts="3")}, "on_failure.attempts: '3' is no whole number"),
         ({"on_failure": RetryLadder(delays=["99999999d"])}, "is more than a hundred years"),
         (
