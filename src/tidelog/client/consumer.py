@@ -21,7 +21,7 @@ from tidelog.client.aio.background import BackgroundLoop
 from tidelog.client.aio.consumer import queries
 from tidelog.client.aio.consumer.async_commits import CommitCallback
 from tidelog.client.aio.consumer.caller_thread import CallerThread
-from tidelog.client.aio.consumer.consumer import CLOSE_TIMEOUT_S
+from tidelog.client.aio.consumer.consumer import CLOSE_TIMEOUT_S, milliseconds
 from tidelog.client.aio.consumer.cursor import Cursor
 from tidelog.client.aio.consumer.engine import ConsumerEngine
 from tidelog.client.aio.consumer.errors import ConcurrentAccess
@@ -37,6 +37,7 @@ from tidelog.client.types import (
     OffsetAndMetadata,
     Places,
     TopicPartition,
+    as_partitions,
     as_place,
     as_places,
 )
@@ -97,7 +98,7 @@ class Consumer:
         self._depth += 1
 
     def _release(self) -> None:
-        self._depth -= 1
+        self._depth = max(self._depth - 1, 0)
         if not self._depth:
             self._owner = None
 
@@ -120,7 +121,7 @@ class Consumer:
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions, without any group deciding about them."""
         with self._serving() as engine:
-            self._caller.run(engine.assign(partitions))
+            self._caller.run(engine.assign(as_partitions(partitions)))
 
     def unsubscribe(self) -> None:
         """Read nothing, and leave the group."""
@@ -142,15 +143,20 @@ class Consumer:
     def poll(self, timeout_s: float = 1.0) -> ConsumerRecords:
         """Records as soon as there are some, at most max.poll.records; none when `timeout_s` has passed."""
         self._acquire()
+        before = self._engine.unclaimed
         try:
-            return self._caller.run(self._engine.poll(int(timeout_s * 1000)))
-        finally:
+            records = self._caller.run(self._engine.poll(milliseconds(timeout_s)))
             self._release()
+            return records
+        except BaseException:
+            self._reclaim(before)
+            self._release()
+            raise
 
     def poll_batches(self, timeout_s: float = 1.0) -> Sequence[FetchedBatches]:
         """The same without decoding: whole record batches, for those who decode many records at once."""
         with self._serving() as engine:
-            return self._caller.run(engine.poll_batches(int(timeout_s * 1000)))
+            return self._poll_batches(engine, timeout_s)
 
     def poll_arrow(self, timeout_s: float = 1.0, columns: Sequence[str] | None = None) -> "Table":
         """The same as an Arrow table; only `columns` if given. Needs `tidelog[arrow]`.
@@ -160,12 +166,25 @@ class Consumer:
         """
         reading = load("reading")
         with self._serving() as engine:
-            fetched = self._caller.run(engine.poll_batches(int(timeout_s * 1000)))
+            fetched = self._poll_batches(engine, timeout_s)
             try:
                 return reading.to_table(fetched, columns)
             except BaseException:
                 self._caller.call(reading.put_back, engine, fetched)
                 raise
+
+    def _poll_batches(self, engine: ConsumerEngine, timeout_s: float) -> Sequence[FetchedBatches]:
+        before = engine.unclaimed
+        try:
+            return self._caller.run(engine.poll_batches(milliseconds(timeout_s)))
+        except BaseException:
+            self._reclaim(before)
+            raise
+
+    def _reclaim(self, before: object) -> None:
+        """What a signal's handler raised while a poll was under way must not cost the records that it took."""
+        if self._loop.is_alive:
+            self._caller.run(self._engine.reclaim(before))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Records one by one, for ever. What was not taken when the loop is left is read again."""
@@ -195,22 +214,22 @@ class Consumer:
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Read from the first record there is; all assigned partitions if none is named."""
         with self._serving() as engine:
-            self._caller.call(engine.seek_by, partitions, EARLIEST)
+            self._caller.call(engine.seek_by, as_partitions(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Read what comes from now on; all assigned partitions if none is named."""
         with self._serving() as engine:
-            self._caller.call(engine.seek_by, partitions, LATEST)
+            self._caller.call(engine.seek_by, as_partitions(partitions), LATEST)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`; they stay assigned."""
         with self._serving() as engine:
-            self._caller.call(engine.pause, partitions)
+            self._caller.call(engine.pause, as_partitions(partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of these partitions again."""
         with self._serving() as engine:
-            self._caller.call(engine.resume, partitions)
+            self._caller.call(engine.resume, as_partitions(partitions))
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
@@ -234,7 +253,7 @@ class Consumer:
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What the group has committed for these partitions; those without a commit are left out."""
         with self._serving() as engine:
-            return self._caller.run(engine.committed(partitions, self._within(timeout_s)))
+            return self._caller.run(engine.committed(as_partitions(partitions), self._within(timeout_s)))
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -253,12 +272,14 @@ class Consumer:
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
         with self._serving() as engine:
-            return self._caller.run(queries.beginning_offsets(engine, partitions, self._within(timeout_s)))
+            return self._caller.run(
+                queries.beginning_offsets(engine, as_partitions(partitions), self._within(timeout_s))
+            )
 
     def end_offsets(self, *partitions: TopicPartition, timeout_s: float | None = None) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition that may be read."""
         with self._serving() as engine:
-            return self._caller.run(queries.end_offsets(engine, partitions, self._within(timeout_s)))
+            return self._caller.run(queries.end_offsets(engine, as_partitions(partitions), self._within(timeout_s)))
 
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
@@ -295,13 +316,13 @@ class Consumer:
         with self._serving() as engine:
             self._is_closing = True
             try:
-                self._caller.run(engine.close(int(timeout_s * 1000)))
+                self._caller.run(engine.close(milliseconds(timeout_s)))
             finally:
                 self._is_closed = True
                 self._loop.close()
 
     def _within(self, timeout_s: float | None) -> int:
-        return self._settings.default_api_timeout_ms if timeout_s is None else int(timeout_s * 1000)
+        return self._settings.default_api_timeout_ms if timeout_s is None else milliseconds(timeout_s)
 
 
 async def _rewind(engine: ConsumerEngine) -> None:

@@ -1,7 +1,9 @@
 """Plain data that producers, consumers and admins share, and that callers hand in and get back."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+_OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class TopicPartition(NamedTuple):
@@ -40,14 +42,33 @@ Places = Mapping[TopicPartition, OffsetAndMetadata | int]
 """Offsets to commit: the next one to read, with or without metadata."""
 
 
+def as_partition(given: object) -> TopicPartition:
+    """A partition, from one or from any pair of a topic and a number. Raises ValueError for anything else."""
+    if isinstance(given, tuple) and len(given) == 2:
+        topic, partition = given
+        if isinstance(topic, str) and isinstance(partition, int) and partition >= 0:
+            return TopicPartition(topic, partition)
+    raise ValueError(f"{given!r} is not a partition; give TopicPartition(topic, number)")
+
+
+def as_partitions(given: Iterable[object]) -> tuple[TopicPartition, ...]:
+    """Partitions, from what calls that take any number of them were given."""
+    return tuple([as_partition(each) for each in given])
+
+
 def as_place(place: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    """An offset as a place."""
-    return OffsetAndMetadata(place) if isinstance(place, int) else place
+    """An offset as a place. Raises ValueError for what is none."""
+    found = OffsetAndMetadata(place) if isinstance(place, int) else place
+    if not isinstance(found, OffsetAndMetadata) or not 0 <= found.offset <= _OFFSET_MAX:
+        raise ValueError(f"{place!r} is not an offset; give a number from 0 on, or OffsetAndMetadata")
+    return found
 
 
 def as_places(offsets: Places) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets as places."""
-    return {TopicPartition(*each): as_place(place) for each, place in offsets.items()}
+    """Offsets as places. Raises ValueError for what are none."""
+    if not isinstance(offsets, Mapping):
+        raise ValueError(f"{offsets!r} are not offsets by partition; give {{TopicPartition(topic, number): offset}}")
+    return {as_partition(each): as_place(place) for each, place in offsets.items()}
 
 
 class ConsumerGroupMetadata(NamedTuple):

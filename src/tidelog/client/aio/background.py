@@ -31,6 +31,7 @@ class BackgroundLoop:
         self._loop = _new_loop()
         self._process_id = os.getpid()
         self._drop: Callable[[], Coroutine[Any, Any, object]] | None = None
+        self._has_ended = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
         _running.add(self)
@@ -48,7 +49,8 @@ class BackgroundLoop:
     @property
     def is_alive(self) -> bool:
         """Whether it still takes work."""
-        return self._thread.is_alive()
+        # Thread.is_alive is not asked: interrupted by a signal, it takes the thread for ended for ever after.
+        return not self._has_ended and self._process_id == os.getpid()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` there and wait for it here. Interrupting the wait cancels the work."""
@@ -64,10 +66,17 @@ class BackgroundLoop:
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
         """Run `work` there; the future is its outcome."""
-        if not self._thread.is_alive():
+        try:
+            self.check_alive()
+        except ClientClosed:
             work.close()
-            raise ClientClosed("the client is closed" if self._process_id == os.getpid() else FORKED)
+            raise
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def check_alive(self) -> None:
+        """Raise ClientClosed unless it still takes work."""
+        if not self.is_alive:
+            raise ClientClosed("the client is closed" if self._process_id == os.getpid() else FORKED)
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call `function` there, soon."""
@@ -75,14 +84,14 @@ class BackgroundLoop:
 
     def close(self) -> None:
         """End the loop and the thread. Nothing must be running any more."""
-        if self._thread.is_alive():
+        if self.is_alive:
             self._loop.call_soon_threadsafe(self._loop.stop)
             if threading.current_thread() is not self._thread:
                 self._thread.join()
 
     def abandon(self) -> None:
         """End soon, whatever is under way; `drop` comes first. The garbage collector calls this, in any thread."""
-        if self._thread.is_alive():
+        if self.is_alive:
             self._loop.call_soon_threadsafe(self._begin_end)
 
     def wait_ended(self, timeout_s: float) -> None:
@@ -104,6 +113,7 @@ class BackgroundLoop:
         try:
             self._loop.run_forever()
         finally:
+            self._has_ended = True
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 

@@ -10,9 +10,11 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from tidelog.client.aio.background import BackgroundLoop
+from tidelog.client.errors import ClientClosed
 
 Result = TypeVar("Result")
-_Inbox = SimpleQueue[Callable[[], None] | None]
+_Inbox = SimpleQueue["Callable[[], None] | asyncio.Task[Any]"]
+"""Functions to run, and in the end the work itself, which is done."""
 
 
 class CallerThread:
@@ -25,20 +27,25 @@ class CallerThread:
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` in the loop and wait for its outcome, running what it asks for. Interrupting cancels the work."""
+        # Only a queue stands between the threads: it has no lock of Python's that a signal's handler, when it raises,
+        # could leave locked.
         inbox: _Inbox = SimpleQueue()
         outer, self._inbox = self._inbox, inbox
+        call = _Call(self._background.loop, work, inbox)
         try:
-            future = self._background.submit(work)
-            future.add_done_callback(lambda _: inbox.put(None))
-            try:
-                while (serve := inbox.get()) is not None:
-                    serve()
-            except BaseException:
-                future.cancel()
-                raise
-            return future.result()
+            self._background.check_alive()
+            self._background.call_soon(call.start)
+            while not isinstance(told := inbox.get(), asyncio.Task):
+                told()
+        except BaseException:
+            call.abandon()
+            raise
         finally:
             self._inbox = outer
+        if told.cancelled():
+            raise ClientClosed("the client was closed meanwhile")
+        result: Result = told.result()
+        return result
 
     def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a plain function in the loop, where all state lives, and wait."""
@@ -64,6 +71,36 @@ class CallerThread:
         assert self._inbox is not None, "nobody is calling who could run this"
         self._inbox.put(serve)
         await reply
+
+
+class _Call:
+    """Work that a thread waits for."""
+
+    __slots__ = ("_inbox", "_loop", "_task", "_work")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], inbox: _Inbox) -> None:
+        self._loop = loop
+        self._work = work
+        self._inbox = inbox
+        self._task: asyncio.Task[Any] | None = None
+
+    def start(self) -> None:
+        """Called in the loop."""
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._inbox.put)
+
+    def abandon(self) -> None:
+        """Called in the thread, which waits no longer."""
+        if self._loop.is_closed():
+            self._work.close()
+        else:
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is None:
+            self._work.close()
+        else:
+            self._task.cancel()
 
 
 def _settle(reply: "asyncio.Future[None]", error: Exception | None) -> None:

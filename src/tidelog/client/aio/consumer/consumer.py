@@ -37,6 +37,7 @@ from tidelog.client.types import (
     OffsetAndMetadata,
     Places,
     TopicPartition,
+    as_partitions,
     as_place,
     as_places,
 )
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pyarrow import Table
 
 CLOSE_TIMEOUT_S = 30.0
+_LONGEST_S = 1e9
 _ITERATION_POLL_MS = 60_000
 
 
@@ -104,7 +106,7 @@ class AsyncConsumer:
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions, without any group deciding about them."""
         with self._serving() as engine:
-            await engine.assign(partitions)
+            await engine.assign(as_partitions(partitions))
 
     async def unsubscribe(self) -> None:
         """Read nothing, and leave the group."""
@@ -128,13 +130,13 @@ class AsyncConsumer:
         with self._serving() as engine:
             # Other tasks, heartbeats and fetches among them, get a turn even if there is always something to return.
             await asyncio.sleep(0)
-            return await engine.poll(int(timeout_s * 1000))
+            return await engine.poll(milliseconds(timeout_s))
 
     async def poll_batches(self, timeout_s: float = 1.0) -> Sequence[FetchedBatches]:
         """The same without decoding: whole record batches, for those who decode many records at once."""
         with self._serving() as engine:
             await asyncio.sleep(0)
-            return await engine.poll_batches(int(timeout_s * 1000))
+            return await engine.poll_batches(milliseconds(timeout_s))
 
     async def poll_arrow(self, timeout_s: float = 1.0, columns: Sequence[str] | None = None) -> "Table":
         """The same as an Arrow table, decoded in a thread; only `columns` if given. Needs `tidelog[arrow]`.
@@ -145,7 +147,7 @@ class AsyncConsumer:
         reading = load("reading")
         with self._serving() as engine:
             await asyncio.sleep(0)
-            fetched = await engine.poll_batches(int(timeout_s * 1000))
+            fetched = await engine.poll_batches(milliseconds(timeout_s))
             try:
                 return await asyncio.to_thread(reading.to_table, fetched, columns)
             except BaseException:
@@ -182,22 +184,22 @@ class AsyncConsumer:
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Read from the first record there is; all assigned partitions if none is named."""
         with self._serving() as engine:
-            engine.seek_by(partitions, EARLIEST)
+            engine.seek_by(as_partitions(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Read what comes from now on; all assigned partitions if none is named."""
         with self._serving() as engine:
-            engine.seek_by(partitions, LATEST)
+            engine.seek_by(as_partitions(partitions), LATEST)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`; they stay assigned."""
         with self._serving() as engine:
-            engine.pause(partitions)
+            engine.pause(as_partitions(partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of these partitions again."""
         with self._serving() as engine:
-            engine.resume(partitions)
+            engine.resume(as_partitions(partitions))
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
@@ -221,7 +223,7 @@ class AsyncConsumer:
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What the group has committed for these partitions; those without a commit are left out."""
         with self._serving() as engine:
-            return await engine.committed(partitions, self._within(timeout_s))
+            return await engine.committed(as_partitions(partitions), self._within(timeout_s))
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -240,14 +242,14 @@ class AsyncConsumer:
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
         with self._serving() as engine:
-            return await queries.beginning_offsets(engine, partitions, self._within(timeout_s))
+            return await queries.beginning_offsets(engine, as_partitions(partitions), self._within(timeout_s))
 
     async def end_offsets(
         self, *partitions: TopicPartition, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition that may be read."""
         with self._serving() as engine:
-            return await queries.end_offsets(engine, partitions, self._within(timeout_s))
+            return await queries.end_offsets(engine, as_partitions(partitions), self._within(timeout_s))
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
@@ -283,9 +285,14 @@ class AsyncConsumer:
         with self._serving() as engine:
             self._is_closing = True
             try:
-                await engine.close(int(timeout_s * 1000))
+                await engine.close(milliseconds(timeout_s))
             finally:
                 self._is_closed = True
 
     def _within(self, timeout_s: float | None) -> int:
-        return self._settings.default_api_timeout_ms if timeout_s is None else int(timeout_s * 1000)
+        return self._settings.default_api_timeout_ms if timeout_s is None else milliseconds(timeout_s)
+
+
+def milliseconds(seconds: float) -> int:
+    """A time to wait; for ever is very long."""
+    return int(min(seconds, _LONGEST_S) * 1000)

@@ -65,6 +65,9 @@ class ConsumerEngine:
         self.coordinator: GroupCoordinator | None = None
         self.cursor: Cursor | None = None
         """Set while the application iterates: what it has not been given yet must not be committed."""
+        self._polling: asyncio.Task[Any] | None = None
+        self.unclaimed: ConsumerRecords | Sequence[FetchedBatches] | None = None
+        """What the last poll returned, until its caller has it: one in another thread may be interrupted before."""
         self._interceptors = Interceptors(settings.interceptor_classes)
         self._invoke = invoke
         decoding = Decoding(
@@ -104,8 +107,9 @@ class ConsumerEngine:
         self.demand_group()
         if isinstance(topics, str):
             raise IllegalState(f"subscribe() takes a collection of topics, not the text {topics!r}")
-        if any(not topic.strip() for topic in topics):
-            raise IllegalState("a topic to subscribe to has an empty name")
+        for topic in topics:
+            if not isinstance(topic, str) or not topic.strip():
+                raise IllegalState(f"{topic!r} is not the name of a topic to subscribe to")
         if not topics:
             await self.unsubscribe()
             return
@@ -115,7 +119,11 @@ class ConsumerEngine:
     async def subscribe_pattern(self, pattern: str | re.Pattern[str], listener: RebalanceListener | None) -> None:
         """Read all topics whose whole name matches, now and later."""
         self.demand_group()
-        self.subscription.subscribe_pattern(re.compile(pattern), listener)
+        try:
+            compiled = re.compile(pattern)
+        except re.error as error:
+            raise IllegalState(f"{pattern!r} is not a pattern to subscribe to: {error}") from error
+        self.subscription.subscribe_pattern(compiled, listener)
         self._changed()
 
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
@@ -126,7 +134,7 @@ class ConsumerEngine:
         if self.coordinator is not None and self.subscription.kind is SubscriptionKind.ASSIGNED:
             # What was read so far is committed before the positions are gone.
             self.coordinator.auto_commit.run_if_due(self.client.now_ms())
-        self.subscription.assign([TopicPartition(*each) for each in partitions])
+        self.subscription.assign(partitions)
         self.subscription.follow_leaders(self.client.metadata)
         self._changed()
 
@@ -154,12 +162,37 @@ class ConsumerEngine:
     async def poll(self, timeout_ms: int) -> ConsumerRecords:
         """Records as soon as there are some, none after `timeout_ms`."""
         limit = self.settings.max_poll_records
+        self.unclaimed = None
         records = await self._poll(lambda: self.buffer.take(limit), timeout_ms)
+        self.unclaimed = records
         return NO_RECORDS if records is None else self._interceptors.on_consume(records)
 
     async def poll_batches(self, timeout_ms: int) -> Sequence[FetchedBatches]:
         """The same, as whole batches that were not decoded."""
-        return await self._poll(self._take_batches, timeout_ms) or ()
+        self.unclaimed = None
+        fetched = await self._poll(self._take_batches, timeout_ms) or ()
+        self.unclaimed = fetched
+        return fetched
+
+    async def reclaim(self, before: object) -> None:
+        """The thread that polled was interrupted: read again what the poll brought since `unclaimed` was `before`."""
+        if self._polling is not None and not self._polling.done():
+            self._polling.cancel()
+            await asyncio.wait([self._polling])
+        unclaimed = self.unclaimed
+        if unclaimed is before:
+            return
+        self.unclaimed = None
+        if isinstance(unclaimed, ConsumerRecords):
+            self._go_back(Cursor(unclaimed).held_back())
+        elif unclaimed:
+            # What was fetched first of a partition is where to go back to.
+            self._go_back(
+                {
+                    TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.first_offset)
+                    for each in reversed(unclaimed)
+                }
+            )
 
     def _take_batches(self) -> list[FetchedBatches] | None:
         return self.buffer.take_batches() or None
@@ -167,6 +200,7 @@ class ConsumerEngine:
     async def _poll(self, take: Callable[[], Result | None], timeout_ms: int) -> Result | None:
         if self.subscription.kind is SubscriptionKind.NONE:
             raise IllegalState("this consumer reads nothing: call subscribe() or assign() first")
+        self._polling = asyncio.current_task()
         if self.cursor is not None:
             self.rewind(self.cursor)
         until_ms = self.client.now_ms() + timeout_ms
@@ -268,8 +302,6 @@ class ConsumerEngine:
 
     def seek(self, partition: TopicPartition, place: OffsetAndMetadata) -> None:
         """Read from `place` with the next poll."""
-        if place.offset < 0:
-            raise IllegalState(f"{partition}: cannot seek to offset {place.offset}")
         self.subscription.state_of(partition).seek_unvalidated(Position(place.offset, place.leader_epoch))
         self.buffer.drop(partition)
         self.signal.notify()
@@ -302,7 +334,10 @@ class ConsumerEngine:
     def rewind(self, cursor: Cursor) -> None:
         """An iteration ended early: what it was not given is read again."""
         self.cursor = None
-        for partition, place in cursor.held_back().items():
+        self._go_back(cursor.held_back())
+
+    def _go_back(self, places: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        for partition, place in places.items():
             state = self.subscription.partitions.get(partition)
             if state is not None and state.has_position:
                 state.seek(Position(place.offset, place.leader_epoch))

@@ -72,7 +72,7 @@ class OffsetLookup:
         found: dict[TopicPartition, FoundOffset] = {}
         left = dict(times)
         topics = {partition.topic for partition in times}
-        reason: Exception = DeadlinePassed("no time was given")
+        reason: Exception = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         while left:
             try:
                 await self._know(topics, until_ms)

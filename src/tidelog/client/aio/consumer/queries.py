@@ -9,7 +9,7 @@ from tidelog.client.aio.consumer.types import OffsetAndTimestamp
 from tidelog.client.aio.metadata import MetadataCache, PartitionMetadata
 from tidelog.client.aio.reactions import error_code_of
 from tidelog.client.errors import IllegalState
-from tidelog.client.types import TopicPartition
+from tidelog.client.types import TopicPartition, as_partition
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages import MetadataRequest, MetadataResponse
 from tidelog.wire.messages.metadata import MetadataRequestTopic
@@ -34,6 +34,7 @@ async def offsets_for_times(
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     """The first record at or after each time in milliseconds; None where there is none."""
     for partition, time_ms in times.items():
+        as_partition(partition)
         if time_ms < 0:
             raise IllegalState(f"{partition}: {time_ms} is not a time; use beginning_offsets() or end_offsets()")
     found = await _find(engine, times, timeout_ms)
@@ -69,7 +70,7 @@ def lag(engine: ConsumerEngine, partition: TopicPartition) -> int | None:
 async def _offsets_at(
     engine: ConsumerEngine, partitions: Collection[TopicPartition], time: int, timeout_ms: int
 ) -> dict[TopicPartition, int]:
-    found = await _find(engine, {TopicPartition(*each): time for each in partitions}, timeout_ms)
+    found = await _find(engine, dict.fromkeys(partitions, time), timeout_ms)
     return {partition: place.offset for partition, place in found.items()}
 
 

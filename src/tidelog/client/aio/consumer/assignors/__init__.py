@@ -63,4 +63,7 @@ def _make(strategy: str | Assignor | Callable[[], Assignor]) -> Assignor:
             known = ", ".join(name for name in BUILT_IN if not name.startswith(_JAVA))
             raise ClientConfigError(f"partition.assignment.strategy={strategy!r} is not known; there are {known}")
         return make()
-    return strategy() if callable(strategy) else strategy
+    made = strategy() if callable(strategy) else strategy
+    if not isinstance(getattr(made, "name", None), str) or not hasattr(made, "protocols"):
+        raise ClientConfigError(f"partition.assignment.strategy has {strategy!r}, which is not an assignor")
+    return made
