@@ -168,9 +168,9 @@ class Producer:
         )
         return delivery
 
-    def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has; blocks for metadata up to max.block.ms."""
-        return self._background.run(self._async.partitions_for(topic))
+    def partitions_for(self, topic: str, *, is_fresh: bool = False) -> int:
+        """How many partitions a topic has; blocks for metadata up to max.block.ms. `is_fresh` asks brokers now."""
+        return self._background.run(self._async.partitions_for(topic, is_fresh=is_fresh))
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now, and return when all that was sent before this call is stored or given up."""

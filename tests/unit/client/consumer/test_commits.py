@@ -7,6 +7,7 @@ import pytest
 from tests.unit.client.consumer.clusters import metadata_with
 from tests.unit.client.consumer.network import FakeNetwork
 from tests.unit.client.consumer.test_membership import newcomer, stable
+from tidelog.client.aio.consumer.auto_commit import AutoCommit
 from tidelog.client.aio.consumer.commits import OffsetCommits
 from tidelog.client.aio.consumer.errors import CommitFailed, RebalanceInProgress
 from tidelog.client.aio.consumer.group_link import GroupLink
@@ -119,6 +120,20 @@ class TestCommitting:
             world = World().answer(passing, ErrorCode.NONE)
             await world.commit()
             assert len(world.network.asked) == 2
+            assert world.committed == [SEVEN]
+
+        run(main)
+
+    def test_before_partitions_are_given_up_a_deleted_topic_is_not_waited_for(self):
+        """It would hold up the rebalance, or the end of the consumer, for as long as that may take."""
+
+        async def main():
+            world = World().answer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            automatic = AutoCommit(world.network, world.settings, world.commits, lambda: SEVEN)
+            await automatic.commit_now(world.network.now_ms() + 60_000)
+            assert len(world.network.asked) == 1
+            world.answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE)
+            await automatic.commit_now(world.network.now_ms() + 60_000)
             assert world.committed == [SEVEN]
 
         run(main)

@@ -61,7 +61,7 @@ class AutoCommit:
         if not self.is_enabled or not offsets:
             return
         try:
-            await self._commits.commit(offsets, until_ms)
+            await self._commits.commit(offsets, until_ms, awaits_topics=False)
         except (ApiError, ClientError) as error:
             _LOG.warning("automatic commit of %s failed: %s", _listed(offsets), error)
 

@@ -67,9 +67,13 @@ class OffsetCommits:
         self._link = link
         self._on_committed = on_committed
 
-    async def commit(self, offsets: Offsets, until_ms: int) -> None:
-        """Commit, again and again until it succeeds, cannot succeed, or `until_ms` has passed."""
-        await self._repeat(lambda: self.commit_once(offsets), until_ms, "the commit")
+    async def commit(self, offsets: Offsets, until_ms: int, *, awaits_topics: bool = True) -> None:
+        """Commit, again and again until it succeeds, cannot succeed, or `until_ms` has passed.
+
+        A topic that is not known may be on its way, or be gone: without `awaits_topics` it is not waited for.
+        """
+        final = () if awaits_topics else (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
+        await self._repeat(lambda: self.commit_once(offsets), until_ms, "the commit", final)
 
     async def commit_once(self, offsets: Offsets) -> None:
         """One attempt. Raises CommitFailed, RebalanceInProgress, ApiError or what befell the connection."""
@@ -91,13 +95,15 @@ class OffsetCommits:
             return {}
         return await self._repeat(lambda: self._fetch_once(partitions), until_ms, "reading committed offsets")
 
-    async def _repeat(self, attempt: Callable[[], Awaitable[Result]], until_ms: int, what: str) -> Result:
+    async def _repeat(
+        self, attempt: Callable[[], Awaitable[Result]], until_ms: int, what: str, final: Collection[ErrorCode] = ()
+    ) -> Result:
         while True:
             try:
                 return await attempt()
             except (ApiError, BrokerUnavailable, DeadlinePassed) as error:
                 backoff_ms = self._settings.retry_backoff_ms
-                if not is_retriable(error):
+                if not is_retriable(error) or (isinstance(error, ApiError) and error.code in final):
                     raise
                 if self._client.now_ms() + backoff_ms > until_ms:
                     raise DeadlinePassed(f"{what} did not succeed in time: {error}") from error

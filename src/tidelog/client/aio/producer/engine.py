@@ -263,6 +263,10 @@ class ProducerEngine:
                 self._topics.pop(topic, None)
                 self._client.metadata.forget_topic(topic)
 
+    async def refresh(self) -> None:
+        """Ask for metadata now."""
+        await self._client.refresh(self.settings.max_block_ms)
+
     async def _find_lane(self, topic: str, deadline_ms: int) -> Lane:
         known = self._client.metadata.topic(topic)
         while True:

@@ -187,9 +187,17 @@ class AsyncProducer:
         delivery: TableDelivery = await sending.send_in_loop(self._running(), table, topic, meaning)
         return delivery
 
-    async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has; waits for metadata up to max.block.ms."""
-        return (await self._running().lane(topic)).partition_count
+    async def partitions_for(self, topic: str, *, is_fresh: bool = False) -> int:
+        """How many partitions a topic has; waits for metadata up to max.block.ms.
+
+        What is known may be as old as metadata.max.age.ms; `is_fresh` asks brokers now.
+        """
+        engine = self._running()
+        lane = await engine.lane(topic)
+        if is_fresh:
+            await engine.refresh()
+            lane = await engine.lane(topic)
+        return lane.partition_count
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send everything now, and return when all that was sent before this call is stored or given up."""
