@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.datasource import DataSourceWriter as BatchWriter
 from pyspark.sql.types import StructType
 
+from tidelog.spark.sentences import plainly
 from tidelog.spark.worker import settle
 
 
@@ -19,12 +20,14 @@ class TidelogDataSource(DataSource):
         """The word in `.format(...)`."""
         return "tidelog"
 
+    @plainly()
     def schema(self) -> StructType:
         """The columns of a record, unless the user's schema asks for fewer."""
         from tidelog.spark.source.columns import full_schema
 
         return full_schema(self.options)
 
+    @plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`: from a cluster, or from segment files when `path` is given."""
         if self.options.get("path"):
@@ -38,10 +41,15 @@ class TidelogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """For `spark.readStream`."""
-        from tidelog.spark.source.stream_reader import StreamReader
+        from tidelog.spark.options import OptionError
+        from tidelog.spark.source.stream_reader import RefusedReader, StreamReader
 
-        return StreamReader(schema, self.options)
+        try:
+            return StreamReader(schema, self.options)
+        except OptionError as error:
+            return RefusedReader(error)
 
+    @plainly()
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """For `df.write`."""
         from tidelog.spark.sink.batch_writer import make_batch_writer
@@ -49,6 +57,7 @@ class TidelogDataSource(DataSource):
         settle("plan")
         return make_batch_writer(schema, self.options, overwrite=overwrite)
 
+    @plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """For `df.writeStream`; Spark passes the arguments by these very names."""
         from tidelog.spark.sink.stream_writer import make_stream_writer

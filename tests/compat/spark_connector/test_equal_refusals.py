@@ -116,7 +116,9 @@ def _our_refusal(given: Mapping[str, str], is_stream: bool) -> str | None:
     try:
         schema = source.schema()
         reader: Any = source.streamReader(schema) if is_stream else source.reader(schema)
-        if not is_stream:
+        if is_stream:
+            reader.getDefaultReadLimit()
+        else:
             reader.partitions()
     except (OptionError, ValueError) as error:
         return str(error)

@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from tidelog.spark.options import OptionError, Options
+from tidelog.spark.sentences import plainly
 from tidelog.spark.sink.deliveries import Delivery, make_delivery
 from tidelog.spark.sink.rows import check_columns
 from tidelog.spark.sink.settings import read_batch_settings
@@ -20,17 +21,20 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
 
+    @plainly()
     def __getstate__(self) -> dict[str, Any]:
         """Called when the write is planned."""
         self._delivery.begin()
         return self.__dict__
 
+    @plainly()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task."""
         written = self._delivery.write(iterator)
         settle("write")
         return written
 
+    @plainly()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when all tasks are done."""
         self._delivery.commit(messages, None)

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from tidelog.spark.options import Options
+from tidelog.spark.sentences import plainly
 from tidelog.spark.sink.deliveries import Delivery, make_delivery
 from tidelog.spark.sink.rows import check_columns
 from tidelog.spark.sink.settings import read_stream_settings
@@ -25,17 +26,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
 
+    @plainly()
     def __getstate__(self) -> dict[str, Any]:
         """Called, twice, when the write is planned."""
         self._delivery.begin()
         return self.__dict__
 
+    @plainly()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task."""
         written = self._delivery.write(iterator)
         settle("write")
         return written
 
+    @plainly()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """On the driver, when all tasks of a batch are done."""
         self._delivery.commit(messages, batchId)

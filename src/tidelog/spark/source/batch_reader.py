@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from tidelog.client.types import TopicPartition
 from tidelog.spark.options import OptionError
+from tidelog.spark.sentences import plainly
 from tidelog.spark.source.cluster_view import ClusterView, View
 from tidelog.spark.source.columns import make_projection
 from tidelog.spark.source.data_loss import LOG
@@ -28,6 +29,7 @@ class BatchReader(DataSourceReader):
         self._projection = make_projection(schema)
         self._settings = load_batch_settings(options)
 
+    @plainly()
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each range of offsets."""
         for note in self._settings.notes:

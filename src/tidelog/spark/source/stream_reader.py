@@ -19,6 +19,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from tidelog.spark.options import OptionError
+from tidelog.spark.sentences import plainly
 from tidelog.spark.source.cluster_view import ClusterView, View
 from tidelog.spark.source.columns import make_projection
 from tidelog.spark.source.data_loss import LOG
@@ -67,6 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver = _Driver(self)
         return self._driver
 
+    @plainly()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins."""
         return self._here.plan.initial()
@@ -82,10 +85,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(limits.min_offsets)
         return ReadAllAvailable()
 
+    @plainly()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next micro-batch."""
         return self._here.plan.latest(start, is_unlimited=isinstance(limit, ReadAllAvailable))
 
+    @plainly()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix where this run ends."""
         self._here.plan.freeze()
@@ -94,6 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the topics reach; lag is reckoned from it."""
         return self._here.plan.report()
 
+    @plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One task for each range of offsets."""
         return [RangePartition(each) for each in self._here.plan.ranges(start, end)]
@@ -113,3 +119,46 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._driver is not None:
             self._driver.view.close()
             self._driver = None
+
+
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream whose options were refused. It says so when it is first asked for something.
+
+    Were it said while the reader is made, Spark would hide it behind an error of its own about a missing reader.
+    """
+
+    def __init__(self, refusal: OptionError) -> None:
+        self._refusal = refusal
+
+    @plainly()
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Asked for first, with every trigger but one."""
+        raise self._refusal
+
+    @plainly()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Asked for first with Trigger.AvailableNow."""
+        raise self._refusal
+
+    @plainly()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Of a new query."""
+        raise self._refusal
+
+    @plainly()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Of a query that goes on."""
+        del start, limit
+        raise self._refusal
+
+    @plainly()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Of a query that repeats a batch."""
+        del start, end
+        raise self._refusal
+
+    @plainly()
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Never comes so far."""
+        del partition
+        raise self._refusal

@@ -12,6 +12,7 @@ from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow.reading import decode_columns, make_decoder
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.kernels.arrow_decode import Decoder
+from tidelog.spark.sentences import plainly
 from tidelog.spark.source.arrow_rows import ArrowRows
 from tidelog.spark.source.columns import HEADERS, Projection
 from tidelog.spark.source.connections import POOL, ConnectionPool
@@ -35,7 +36,8 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task. Spark plans a partition of its own, without offsets, where there is nothing to read."""
     if isinstance(partition, RangePartition):
-        yield from read_range(partition.wanted, settings, projection)
+        with plainly():
+            yield from read_range(partition.wanted, settings, projection)
         settle("read")
 
 

@@ -1,0 +1,47 @@
+"""Errors as users see them: the sentence, without the way through our code that led to it.
+
+Spark shows what a Python source or sink raised together with its whole stack, and the causes before it, so that the
+sentence which says what to do stands below pages of frames. Frames tell nothing about a misspelt option or a lost
+record; of errors that nobody foresaw they stay. The readers and writers, which Spark calls, put it around what they do.
+"""
+
+from contextlib import ContextDecorator
+from functools import cache
+from types import TracebackType
+
+
+class plainly(ContextDecorator):  # noqa: N801 - used as a statement
+    """`with plainly():` or `@plainly()`: errors whose text says all come out of it without frames and causes."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and isinstance(error, _foreseen()):
+            raise error.with_traceback(None) from None
+
+
+@cache
+def _foreseen() -> tuple[type[Exception], ...]:
+    """Imported when something has gone wrong: modules of the sink are not for the source, nor the other way round."""
+    from tidelog.client.errors import ClientError
+    from tidelog.records.errors import CorruptRecordError
+    from tidelog.spark.options import OptionError
+    from tidelog.spark.sink.errors import SinkError
+    from tidelog.spark.source.arrow_rows import MalformedTimestamp
+    from tidelog.spark.source.data_loss import DataLossError
+    from tidelog.spark.source.fetching import FetchTimeout
+    from tidelog.wire.errors import ApiError
+
+    return (
+        OptionError,
+        SinkError,
+        DataLossError,
+        FetchTimeout,
+        MalformedTimestamp,
+        CorruptRecordError,
+        ClientError,
+        ApiError,
+    )
