@@ -4,11 +4,14 @@ Spark hands options over with lower-cased names; the official connector's docume
 people do (`startingOffsets`). `source` and `sink` read theirs through this class. Pure.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 _KAFKA_PREFIX: Final = "kafka."
 _FLAGS: Final = {"true": True, "false": False}
+_NUMBER: Final = re.compile("[+-]?[0-9]{1,99}")
+_SECURE_PREFIXES: Final = ("ssl.", "sasl.")
 
 
 class OptionError(ValueError):
@@ -38,10 +41,9 @@ class Options:
         value = self.text(name)
         if value is None:
             return None
-        try:
-            number = int(value)
-        except ValueError:
-            raise OptionError(f"option {name!r} is {value!r}: it must be a whole number") from None
+        if not _NUMBER.fullmatch(value):
+            raise OptionError(f"option {name!r} is {value!r}: it must be a whole number")
+        number = int(value)
         if number < at_least:
             raise OptionError(f"option {name!r} is {number}: it must be at least {at_least}")
         return number
@@ -96,3 +98,18 @@ class Options:
         for name in names:
             if self.text(name) is not None:
                 raise OptionError(f"option {name!r} cannot be set here: {why}")
+
+
+def refuse_security(kafka_settings: Iterable[tuple[str, str]]) -> None:
+    """Refuse settings of encryption and authentication, which must not be passed over in silence."""
+    for name, value in kafka_settings:
+        if name == "security.protocol" and value.upper() != "PLAINTEXT":
+            raise OptionError(
+                f"option 'kafka.security.protocol' is {value!r}: this connector speaks PLAINTEXT only; "
+                "connect to a PLAINTEXT listener, or through a tunnel that encrypts"
+            )
+        if name.startswith(_SECURE_PREFIXES):
+            raise OptionError(
+                f"option 'kafka.{name}' cannot be obeyed: this connector has neither TLS nor SASL; "
+                "connect to a PLAINTEXT listener, or through a tunnel that encrypts"
+            )

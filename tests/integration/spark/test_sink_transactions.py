@@ -2,8 +2,10 @@
 
 import itertools
 import pickle
+import shutil
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from tidelog.client.cluster import ClusterClient
 from tidelog.spark.sink import clients
 from tidelog.spark.sink.errors import SinkError
 from tidelog.spark.sink.messages import TaskFacts
+from tidelog.spark.sink.settings import default_transactional_id
 from tidelog.spark.sink.transaction import Coordinator
 from tidelog.testing import Broker
 
@@ -47,6 +50,13 @@ def task(*numbers: int, partition: int | None = None) -> object:
     return rows_of(value=payload, partition=[partition] * len(payload))
 
 
+def _noted(checkpoint: Path, batch_id: int) -> str:
+    """Do as Spark does before it plans a batch: note its offsets and the time."""
+    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    (checkpoint / "offsets" / str(batch_id)).write_text(f"planned at {time.time_ns()}")
+    return str(checkpoint)
+
+
 PLACED = ("value", "partition")
 
 
@@ -76,6 +86,70 @@ class TestABatch:
         Query(broker.bootstrap_servers, topic, checkpoint=topic, query_id="new").run(0, [task(2)])
 
         assert values(broker, topic) == [b"1", b"2"]
+
+    def test_of_a_checkpoint_older_than_what_was_written_is_refused(self, broker: Broker, topic: str) -> None:
+        """Restored from a backup: Spark plans the batch anew, with more rows than the one of that number had."""
+        query = Query(broker.bootstrap_servers, topic, checkpoint=topic)
+        for batch_id in range(3):
+            query.run(batch_id, [task(batch_id)])
+
+        restored = Query(broker.bootstrap_servers, topic, checkpoint=topic, run_id="run-2")
+        with pytest.raises(SinkError, match=r"batch 1 .* up to 2 already.*restored from a backup or copied"):
+            restored.run(1, [task(1, 2, 3)])
+
+        assert values(broker, topic) == [b"0", b"1", b"2"]
+
+    def test_that_another_checkpoint_planned_is_not_taken_for_it(
+        self, broker: Broker, topic: str, tmp_path: Path
+    ) -> None:
+        """A checkpoint was copied, and both go on with the same number: to skip either would lose its rows."""
+        first = Query(broker.bootstrap_servers, topic, checkpoint=_noted(tmp_path / "first", 0), query_id="q")
+        first.run(0, [task(1)])
+        copied = tmp_path / "copied"
+        shutil.copytree(tmp_path / "first", copied)
+        again = Query(broker.bootstrap_servers, topic, checkpoint=str(copied), query_id="q", run_id="run-2")
+        again.run(0, [task(1)])
+
+        _noted(tmp_path / "first", 1)
+        first.run(1, [task(2)])
+        _noted(copied, 1)
+        with pytest.raises(SinkError, match=r"batch 1 .* restored from a backup or copied"):
+            again.run(1, [task(2, 3)])
+
+        assert values(broker, topic) == [b"1", b"2"]
+
+    def test_under_another_transactional_id_is_refused_where_plans_are_unknown(
+        self, broker: Broker, topic: str
+    ) -> None:
+        Query(broker.bootstrap_servers, topic, checkpoint="s3a://a", query_id=topic).run(0, [task(1)])
+
+        copied = Query(broker.bootstrap_servers, topic, checkpoint="s3a://b", query_id=topic, run_id="run-2")
+        with pytest.raises(SinkError, match="restored from a backup or copied"):
+            copied.run(0, [task(1)])
+
+        moved = Query(
+            broker.bootstrap_servers,
+            topic,
+            checkpoint="s3a://b",
+            query_id=topic,
+            run_id="run-3",
+            transactionalId=default_transactional_id("s3a://a"),
+        )
+        moved.run(0, [task(1)])
+        assert values(broker, topic) == [b"1"]
+
+    def test_may_go_to_a_partition_that_was_added_since_the_last(self, broker: Broker, topic: str) -> None:
+        """Producers are kept from batch to batch, and so is what they know of topics."""
+        query = Query(broker.bootstrap_servers, topic, checkpoint=topic, columns=PLACED)
+        query.run(0, [task(1, partition=3)])
+        with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+            admin.create_partitions({topic: 5})
+
+        query.run(1, [task(2, partition=4)])
+
+        assert values(broker, topic) == [b"1", b"2"]
+        with pytest.raises(SinkError, match="has no partition 5: it has 5"):
+            query.run(2, [task(3, partition=5)])
 
     def test_without_rows_is_remembered_too(self, broker: Broker, topic: str) -> None:
         query = Query(broker.bootstrap_servers, topic, checkpoint=topic)

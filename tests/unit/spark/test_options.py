@@ -29,7 +29,13 @@ def test_a_missing_option_is_named_with_its_meaning() -> None:
 
 @pytest.mark.parametrize(
     ("value", "reason"),
-    [("ten", "'minPartitions' is 'ten': it must be a whole number"), ("0", "is 0: it must be at least 1")],
+    [
+        ("ten", "'minPartitions' is 'ten': it must be a whole number"),
+        ("1_0", "'minPartitions' is '1_0': it must be a whole number"),
+        ("٣", "it must be a whole number"),
+        ("9" * 5000, "it must be a whole number"),
+        ("0", "is 0: it must be at least 1"),
+    ],
 )
 def test_a_number_that_is_none_or_too_small_is_refused(value: str, reason: str) -> None:
     with pytest.raises(OptionError, match=reason):

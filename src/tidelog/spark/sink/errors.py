@@ -48,6 +48,17 @@ def partition_taken(topic: str, partition: int, by: str) -> SinkError:
     )
 
 
+def checkpoint_is_another(batch_id: int, last_batch_id: int, state_topic: str) -> SinkError:
+    """For a batch whose number was committed, with other rows."""
+    return SinkError(
+        f"batch {batch_id} is to be written, but this query has written its batches up to {last_batch_id} already, by "
+        "another checkpoint than this one: it was restored from a backup or copied, or the transactionalId was changed "
+        "after a crash. Rows would be lost or doubled, so nothing was written. Go on with the newest checkpoint (and "
+        f"its transactionalId); or start anew with an empty one; or, to write all the same, set the option stateTopic "
+        f"to another name than {state_topic!r}"
+    )
+
+
 def explained(error: Exception, transactional_id: str, timeout_ms: int, open_ms: int) -> Exception:
     """`error` in terms of Spark, if it has some; `open_ms` is how long the transaction has been open."""
     code = _code_of(error)

@@ -51,10 +51,13 @@ _WAIT_MS: Final = 100
 
 
 class Remembered(NamedTuple):
-    """The last batch of a query, and the run of the query that wrote it."""
+    """The last batch of a query: which run of the query wrote it, under which transactional id, and by which plan."""
 
     batch_id: int
     run_id: str | None
+    transactional_id: str | None = None
+    plan: str | None = None
+    """What `checkpoint.plan_of` told of it."""
 
 
 class _Known:
@@ -110,10 +113,13 @@ class Memory:
 
     def remember(self, handle: TransactionHandle, batch: Remembered) -> None:
         """Write the number of a batch in its transaction, to which `where` was added before."""
-        value = json.dumps(
-            {"batchId": batch.batch_id, "runId": batch.run_id, "transactionalId": handle.transactional_id},
-            separators=(",", ":"),
-        )
+        told = {
+            "batchId": batch.batch_id,
+            "runId": batch.run_id,
+            "transactionalId": handle.transactional_id,
+            "plan": batch.plan,
+        }
+        value = json.dumps(told, separators=(",", ":"))
         data = build_batch(
             [Record(0, now_ms(), self._key, value.encode(), ())],
             producer_id=handle.producer_id,
@@ -248,6 +254,6 @@ def _parsed(record: Record | None) -> Remembered | None:
         return None
     try:
         told = json.loads(bytes(record.value))
-        return Remembered(int(told["batchId"]), told.get("runId"))
+        return Remembered(int(told["batchId"]), told.get("runId"), told.get("transactionalId"), told.get("plan"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SinkError(f"the record at offset {record.offset} of the stateTopic is not one of ours: {error}") from None

@@ -7,8 +7,9 @@ from typing import Final
 
 from tidelog.client.errors import ClientError
 from tidelog.client.types import TopicPartition
+from tidelog.spark.sink.checkpoint import plan_of
 from tidelog.spark.sink.clients import CLUSTERS, cluster_of
-from tidelog.spark.sink.errors import SinkError, explained
+from tidelog.spark.sink.errors import SinkError, checkpoint_is_another, explained
 from tidelog.spark.sink.memory import Memory, Remembered
 from tidelog.spark.sink.messages import TaskFacts
 from tidelog.spark.sink.settings import SinkSettings
@@ -89,12 +90,28 @@ class Party:
         last = memory.last_batch(self.transaction.timeout_ms)
         if last is None or last.batch_id < task.batch_id:
             return False
-        if last.batch_id == task.batch_id and last.run_id is not None and last.run_id == task.run_id:
+        self._check_same(last, task.batch_id, task.run_id)
+        return True
+
+    def _check_same(self, last: Remembered, batch_id: int, run_id: str | None) -> None:
+        """Raise unless `last` is the batch that is written now. To pass over another one would lose its rows."""
+        if last.batch_id > batch_id:
+            raise checkpoint_is_another(batch_id, last.batch_id, self._settings.state_topic)
+        if last.run_id is not None and last.run_id == run_id:
             raise SinkError(
-                f"batch {task.batch_id} was written in this run already: when one foreachBatch function writes more "
+                f"batch {batch_id} was written in this run already: when one foreachBatch function writes more "
                 "than once to a topic, give each write a transactionalId of its own"
             )
-        return True
+        plan = self._plan_of(batch_id)
+        if last.plan is not None and plan is not None:
+            is_same = last.plan == plan
+        else:
+            is_same = last.transactional_id in (None, self._transactional_id)
+        if not is_same:
+            raise checkpoint_is_another(batch_id, batch_id, self._settings.state_topic)
+
+    def _plan_of(self, batch_id: int) -> str | None:
+        return plan_of(self._settings.checkpoint, batch_id)
 
     def end(self, task: TaskFacts, *, has_rows: bool) -> None:
         """Commit, with the number of the batch in the transaction; or abort, if that number was committed before."""
@@ -109,7 +126,8 @@ class Party:
         memory = self._memory(task)
         if memory is not None and task.batch_id is not None:
             self.coordinator.add(handle, [memory.where])
-            memory.remember(handle, Remembered(task.batch_id, task.run_id))
+            batch = Remembered(task.batch_id, task.run_id, plan=self._plan_of(task.batch_id))
+            memory.remember(handle, batch)
         elif not has_rows:
             return
         self.coordinator.end(handle, is_commit=True)

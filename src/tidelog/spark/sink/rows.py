@@ -33,6 +33,10 @@ _UNBOUNDED: Final = 1 << 62
 _COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
 
 
+class NoSuchPartition(SinkError):  # noqa: N818 - says what is wrong
+    """A row names a partition that its topic does not have, as far as is known."""
+
+
 class _Rule(NamedTuple):
     """The types that a column may have."""
 
@@ -56,11 +60,11 @@ def check_columns(schema: StructType, topic: str | None) -> tuple[str, ...]:
         raise OptionError(f"the column 'value' is missing: the columns are {', '.join(kinds) or 'none'}")
     if topic is None and "topic" not in kinds:
         raise OptionError("the option 'topic' is missing, and there is no column 'topic' either: set one of them")
+    unused = "topic" if topic is not None else None
     for name, rule in _RULES.items():
-        kind = kinds.get(name)
+        kind = None if name == unused else kinds.get(name)
         if kind is not None and not _fits(name, kind, rule):
             raise OptionError(f"the column {name!r} is {kind.simpleString()}: it must be {rule.words}")
-    unused = "topic" if topic is not None else None
     return tuple(name for name in _COLUMNS if name in kinds and name != unused)
 
 
@@ -104,6 +108,15 @@ def by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.
         return
     for name in found:
         yield name, rows.filter(pc.equal(names, name))
+
+
+def checked_headers(headers: pa.Array) -> pa.Array:
+    """The column of headers. Raises SinkError where one of the pairs in it is null, or has no name."""
+    pairs = headers.flatten()
+    nameless = pairs.null_count or pairs.field("key").null_count
+    if nameless:
+        raise SinkError(f"{nameless} headers are null or have no key: only the value of a header may be null")
+    return headers
 
 
 class Partitioner:
@@ -163,4 +176,4 @@ class Partitioner:
 
 def _check_partition(partition: int, topic: str, partition_count: int) -> None:
     if not 0 <= partition < partition_count:
-        raise SinkError(f"topic {topic!r} has no partition {partition}: it has {partition_count}")
+        raise NoSuchPartition(f"topic {topic!r} has no partition {partition}: it has {partition_count}")

@@ -1,12 +1,18 @@
-"""The options of the sink. Pure; `stream_writer` and `batch_writer` read them on the driver, tasks get them pickled."""
+"""The options of the sink. `stream_writer` and `batch_writer` read them on the driver, tasks get them pickled."""
 
+import logging
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
 from hashlib import sha256
 from typing import Final, Literal, cast
 
 from tidelog.client.aio.producer.settings import ProducerSettings, load_producer_settings
 from tidelog.client.errors import ClientConfigError
-from tidelog.spark.options import OptionError, Options
+from tidelog.spark.options import OptionError, Options, refuse_security
+from tidelog.spark.sink.checkpoint import query_id_of
+
+LOG: Final = logging.getLogger("tidelog.spark.sink")
 
 Delivery = Literal["exactly-once", "at-least-once", "small"]
 
@@ -39,6 +45,8 @@ class SinkSettings:
     """Tells apart the writes that one query does in `foreachBatch`; empty for the one sink of a stream."""
     kafka: tuple[tuple[str, str], ...]
     """Settings of the producer, under Kafka's names."""
+    checkpoint: str | None = None
+    """Where Spark keeps its notes on the query, if it told."""
 
     def producer_settings(self) -> ProducerSettings:
         """The settings of the producer, typed."""
@@ -61,7 +69,8 @@ def read_stream_settings(options: Options) -> SinkSettings:
                 f"delivery={delivery} needs the option 'checkpointLocation' on the writer itself (a session setting "
                 "does not reach the sink), or the option 'transactionalId' with a name of this query's own"
             )
-        transactional_id = default_transactional_id(checkpoint)
+        # By the path alone, queries on different machines, or in different working directories, would be one.
+        transactional_id = default_transactional_id(query_id_of(checkpoint) or checkpoint)
     return _settings(options, delivery, transactional_id, sink_name="")
 
 
@@ -74,7 +83,7 @@ def read_batch_settings(options: Options) -> SinkSettings:
 
 
 def default_transactional_id(of: str) -> str:
-    """A transactional id that is the same for every run on the same checkpoint."""
+    """A transactional id that is the same for every run of a query."""
     return f"tidelog-sink-{sha256(of.rstrip('/').encode()).hexdigest()[:24]}"
 
 
@@ -85,7 +94,7 @@ def _delivery(options: Options, *, default: Delivery) -> Delivery:
 def _settings(options: Options, delivery: Delivery, transactional_id: str | None, *, sink_name: str) -> SinkSettings:
     options.bootstrap_servers()
     options.flag("includeHeaders", False)
-    kafka = options.kafka_settings(_REFUSED)
+    kafka = _known(options.kafka_settings(_REFUSED))
     settings = SinkSettings(
         topic=options.text("topic"),
         delivery=delivery,
@@ -93,9 +102,27 @@ def _settings(options: Options, delivery: Delivery, transactional_id: str | None
         state_topic=options.text("stateTopic") or DEFAULT_STATE_TOPIC,
         sink_name=sink_name,
         kafka=tuple(sorted(kafka.items())),
+        checkpoint=options.text("checkpointLocation"),
     )
     _check_producer(settings)
     return settings
+
+
+def _known(given: dict[str, str]) -> dict[str, str]:
+    """The settings that a producer has. Of others Kafka's clients warn, and so do we: jobs share them with sources."""
+    refuse_security(given.items())
+    known = {name: value for name, value in given.items() if name in ProducerSettings.settings}
+    for name in given.keys() - known.keys():
+        _warn(name)
+    return known
+
+
+@cache
+def _warn(name: str) -> None:
+    """Said once in a process, for the options of a stream are read again for every batch."""
+    close = get_close_matches(name, ProducerSettings.settings, n=1)
+    advice = f"; did you mean 'kafka.{close[0]}'?" if close else ""
+    LOG.warning("option 'kafka.%s' is no setting of a producer and has no effect%s", name, advice)
 
 
 def _check_producer(settings: SinkSettings) -> None:

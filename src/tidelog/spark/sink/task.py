@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidelog.client.arrow.columns import binary_column
 from tidelog.client.producer import BlockingDelivery, Producer
 from tidelog.client.types import TopicPartition
-from tidelog.spark.sink.rows import Partitioner, by_topic, is_worth_kernels
+from tidelog.spark.sink.rows import NoSuchPartition, Partitioner, by_topic, checked_headers, is_worth_kernels
 from tidelog.spark.sink.settings import SinkSettings
 
 if TYPE_CHECKING:
@@ -87,10 +87,14 @@ class RowWriter:
             if name in self._columns and (array := binary_column(rows, name)) is not None:
                 named[name] = array
         if "headers" in self._columns:
-            named["headers"] = rows.column("headers")
-        partitions = self._partitioner.choose(
-            _with(named, rows), topic, partition_count, spread=self._spread, **self._sticky
-        )
+            named["headers"] = checked_headers(rows.column("headers"))
+        choosing = _with(named, rows)
+        try:
+            partitions = self._choose(choosing, topic, partition_count)
+        except NoSuchPartition:
+            # It may have been added since the topic was last looked at.
+            self._partition_counts[topic] = self._producer.partitions_for(topic, is_fresh=True)
+            partitions = self._choose(choosing, topic, self._partition_counts[topic])
         self._note(topic, partitions)
         if not is_worth_kernels(rows.num_rows):
             self._send_rows(topic, named, partitions)
@@ -106,6 +110,9 @@ class RowWriter:
                 partition="partition",
             )
         )
+
+    def _choose(self, rows: pa.RecordBatch, topic: str, partition_count: int) -> pa.Array:
+        return self._partitioner.choose(rows, topic, partition_count, spread=self._spread, **self._sticky)
 
     def _send_rows(self, topic: str, named: dict[str, pa.Array], partitions: pa.Array) -> None:
         """A few rows, one by one."""

@@ -7,7 +7,7 @@ refused: encryption and authentication that this client does not have, and what 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.spark.options import OptionError, Options
+from tidelog.spark.options import OptionError, Options, refuse_security
 
 _REFUSED: Final = {
     "auto.offset.reset": "use 'startingOffsets'; Spark keeps the offsets itself",
@@ -16,7 +16,6 @@ _REFUSED: Final = {
     "enable.auto.commit": "Spark keeps the offsets; 'commitGroupId' shows them to tools that watch groups",
     "interceptor.classes": "interceptors are not called",
 }
-_SECURE_PREFIXES: Final = ("ssl.", "sasl.")
 
 PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
 """More than Kafka's 1 MiB: a task reads one partition at a time, and large answers cost less for each record."""
@@ -41,7 +40,7 @@ def read_client_settings(options: Options, group_prefix: str) -> tuple[ClientSet
     """The settings, and what to tell the user about those without effect. Raises OptionError."""
     servers = options.bootstrap_servers()
     given = options.kafka_settings(_REFUSED)
-    _refuse_security(given)
+    refuse_security(given.items())
     values, notes = _typed(given)
     if values.get("group_id"):
         notes.append(
@@ -64,21 +63,6 @@ def read_client_settings(options: Options, group_prefix: str) -> tuple[ClientSet
         values.get("check_crcs", defaults.check_crcs),
     )
     return settings, tuple(notes)
-
-
-def _refuse_security(given: dict[str, str]) -> None:
-    protocol = given.get("security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise OptionError(
-            f"option 'kafka.security.protocol' is {protocol!r}: this connector speaks PLAINTEXT only; "
-            "connect to a PLAINTEXT listener, or through a tunnel that encrypts"
-        )
-    for name in given:
-        if name.startswith(_SECURE_PREFIXES):
-            raise OptionError(
-                f"option 'kafka.{name}' cannot be obeyed: this connector has neither TLS nor SASL; "
-                "connect to a PLAINTEXT listener, or through a tunnel that encrypts"
-            )
 
 
 def _typed(given: dict[str, str]) -> tuple[dict[str, Any], list[str]]:

@@ -19,7 +19,7 @@ from tidelog.client.aio.producer.settings import load_producer_settings
 from tidelog.client.partitioner import partition_for_key
 from tidelog.spark.options import OptionError
 from tidelog.spark.sink.errors import SinkError
-from tidelog.spark.sink.rows import Partitioner, by_topic, check_columns
+from tidelog.spark.sink.rows import Partitioner, by_topic, check_columns, checked_headers
 
 STRING, BINARY, INT, LONG = StringType(), BinaryType(), IntegerType(), LongType()
 
@@ -67,7 +67,7 @@ def test_the_option_topic_beats_the_column() -> None:
 )
 def test_columns_of_other_types_are_refused(kinds: dict[str, DataType], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
-        columns(kinds)
+        columns(kinds, topic=None if "topic" in kinds else "t")
 
 
 def test_without_topic_nothing_can_be_written() -> None:
@@ -132,3 +132,19 @@ def test_an_own_partitioner_is_asked() -> None:
 def last_partition(topic: str, key: bytes | None, value: bytes | None, partition_count: int) -> int:
     del topic, key, value
     return partition_count - 1
+
+
+def test_the_type_of_a_column_that_the_option_topic_overrules_does_not_matter() -> None:
+    schema = StructType([StructField("value", STRING), StructField("topic", LONG)])
+    assert check_columns(schema, "orders") == ("value",)
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@pytest.mark.parametrize("pair", [None, {"key": None, "value": b"x"}])
+def test_headers_without_name_are_refused_with_a_sentence(pair: dict[str, bytes | None] | None) -> None:
+    column = pa.array([None, [], [{"key": "a", "value": None}], [pair]], HEADERS)
+    with pytest.raises(SinkError, match="1 headers are null or have no key"):
+        checked_headers(column)
+    assert checked_headers(column.slice(0, 3)) == column.slice(0, 3)

@@ -1,6 +1,7 @@
 """The options of the sink: defaults, what is passed on to the producer, and what is refused."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -68,15 +69,38 @@ def test_kafka_settings_reach_the_producer() -> None:
         ("kafka.transactional.id", "x", "use the option 'transactionalId'"),
         ("kafka.acks", "1", "'kafka.acks' is 1: delivery=exactly-once needs acks=all"),
         ("kafka.enable.idempotence", "false", "'kafka.enable.idempotence' is false"),
-        ("kafka.linger", "5", "'linger' is not a setting of this client; did you mean 'linger.ms'?"),
+        ("kafka.security.protocol", "SASL_SSL", "speaks PLAINTEXT only"),
+        ("kafka.sasl.mechanism", "PLAIN", "neither TLS nor SASL"),
         ("kafka.linger.ms", "soon", "linger.ms"),
         ("delivery", "once", "'delivery' is 'once': it must be one of at-least-once, exactly-once, small"),
         ("includeheaders", "maybe", "'includeHeaders' is 'maybe'"),
     ],
 )
-def test_what_would_break_the_promise_or_is_misspelt_is_refused(option: str, value: str, reason: str) -> None:
+def test_what_would_break_the_promise_is_refused(option: str, value: str, reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
         stream(**{option: value})
+
+
+def test_settings_that_producers_do_not_have_are_told_once_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """As Kafka's clients do: jobs hand the same settings to their sources."""
+    for _ in range(2):
+        settings = stream(**{"kafka.linger": "5", "kafka.group.id": "readers", "kafka.linger.ms": "7"})
+
+    assert settings.kafka == (("bootstrap.servers", "localhost:9092"), ("linger.ms", "7"))
+    assert sorted(caplog.messages) == [
+        "option 'kafka.group.id' is no setting of a producer and has no effect",
+        "option 'kafka.linger' is no setting of a producer and has no effect; did you mean 'kafka.linger.ms'?",
+    ]
+
+
+def test_the_query_in_a_local_checkpoint_names_the_transactions(tmp_path: Path) -> None:
+    """Machines and working directories may all have a checkpoint of the same path."""
+    (tmp_path / "metadata").write_text('{"id":"1b2c"}')
+
+    for location in (str(tmp_path), f"{tmp_path}/", f"file:{tmp_path}", f"file://{tmp_path}"):
+        assert stream(checkpointlocation=location).transactional_id == default_transactional_id("1b2c")
+    (tmp_path / "metadata").write_text("{")
+    assert stream(checkpointlocation=str(tmp_path)).transactional_id == default_transactional_id(str(tmp_path))
 
 
 def test_weaker_promises_bear_weaker_settings() -> None:
