@@ -38,6 +38,7 @@ _TYPES: Final[Mapping[str, DataType]] = {
     "timestampType": IntegerType(),
     HEADERS: ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
 }
+_MAY_BE_NULL: Final = ("key", "value", HEADERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,9 @@ def _check_column(field: StructField) -> None:
             f"the schema has column {field.name!r} as {field.dataType.simpleString()}: "
             f"it is {kind.simpleString()}; cast it after reading"
         )
+    if field.name in _MAY_BE_NULL and not field.nullable:
+        # Spark would believe it, and find no null where there are some.
+        raise OptionError(f"the schema has column {field.name!r} as NOT NULL: records may have none; leave that out")
 
 
 def _offer() -> str:

@@ -17,6 +17,7 @@ TRUNCATED: Final = (
     "was elected uncleanly"
 )
 DELETED: Final = "the topic or the partition was deleted"
+VANISHED: Final = f"{DELETED}, or the options do not name it any more"
 RECREATED: Final = "the topic was deleted and made anew under its name while the query ran"
 
 _ADVICE: Final = (

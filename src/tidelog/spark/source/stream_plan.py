@@ -10,7 +10,7 @@ from typing import Any
 from tidelog.client.types import TopicPartition
 from tidelog.spark.source.admission import Admission, BytesPerOffset
 from tidelog.spark.source.cluster_view import View
-from tidelog.spark.source.data_loss import DELETED, RECREATED, RETENTION, TRUNCATED, DataLoss, DataLossError
+from tidelog.spark.source.data_loss import DELETED, RECREATED, RETENTION, TRUNCATED, VANISHED, DataLoss, DataLossError
 from tidelog.spark.source.offsets import Offsets, from_json, listed, origin_of, to_json
 from tidelog.spark.source.ranges import OffsetRange, split_ranges
 from tidelog.spark.source.resolve import check_found, starting_offsets
@@ -142,7 +142,7 @@ class StreamPlan:
     def _report_vanished(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
         gone = starts.keys() - ends.keys()
         if gone:
-            self._loss.report_text(f"what {listed(gone)} had left to read is lost: {DELETED}")
+            self._loss.report_text(f"what {listed(gone)} had left to read is lost: {VANISHED}")
 
     def _begin_new(self, new: Collection[TopicPartition]) -> Offsets:
         if not new:
@@ -159,7 +159,7 @@ class StreamPlan:
     def _range(self, where: TopicPartition, start: int, end: int) -> OffsetRange:
         if end < start:
             self._loss.report_text(
-                f"{where} ends at offset {end}, and the query has already read up to {start}: {TRUNCATED}", start - end
+                f"{where} ends at offset {end}, and the query is to go on from {start}: {TRUNCATED}", start - end
             )
         return OffsetRange(*where, start, end)
 

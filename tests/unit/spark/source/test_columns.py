@@ -84,3 +84,17 @@ def test_other_schemas_are_refused_with_what_there_is(schema, said):
 def test_a_projection_travels_to_tasks():
     projection = make_projection(full_schema({}))
     assert pickle.loads(pickle.dumps(projection)) == projection
+
+
+@pytest.mark.parametrize("name", ["key", "value", "headers"])
+def test_what_records_may_lack_cannot_be_promised_not_to_be_null(name):
+    """Spark believes it: it would find no null among records that have some."""
+    kind = HEADERS if name == "headers" else BinaryType()
+    with pytest.raises(OptionError, match=f"'{name}' as NOT NULL: records may have none"):
+        make_projection(StructType([StructField(name, kind, nullable=False)]))
+
+
+def test_what_all_records_have_may_be_promised_not_to_be_null():
+    columns = (("offset", LongType()), ("topic", StringType()))
+    schema = StructType([StructField(name, kind, nullable=False) for name, kind in columns])
+    assert make_projection(schema).names == ("offset", "topic")

@@ -243,7 +243,7 @@ def test_a_log_that_ends_before_what_was_read_is_a_loss(caplog):
     view = FakeView(t_0=(0, 3))
     start = to_json(offsets(t_0=10))
     fatal = _plan(view)
-    with pytest.raises(DataLossError, match="t-0 ends at offset 3, and the query has already read up to 10"):
+    with pytest.raises(DataLossError, match="t-0 ends at offset 3, and the query is to go on from 10"):
         fatal.ranges(start, _next(fatal, start))
     plan = _plan(view, failOnDataLoss="false")
     end = _next(plan, start)
