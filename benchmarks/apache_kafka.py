@@ -8,11 +8,9 @@ time, they skip or go on without Kafka, and say why.
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -20,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from benchmarks.maven import SECONDS_MAX, Jars
 from benchmarks.processes import HOST, BrokerProcess, Child, ProcessFailedError, free_port
 
 VERSION = "3.9.1"
@@ -28,8 +27,8 @@ ARTIFACTS = (
     ("org.apache.kafka", "kafka-tools", VERSION),
     ("org.slf4j", "slf4j-nop", "1.7.36"),
 )
-COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-MAVEN_SECONDS_MAX = 600.0
+MAVEN_SECONDS_MAX = SECONDS_MAX
+JARS = Jars(f"kafka-{VERSION}", f"Kafka {VERSION}", ARTIFACTS, with_dependencies=True)
 
 # What bin/kafka-run-class.sh and bin/kafka-server-start.sh give the JVM when the operator sets nothing.
 PERFORMANCE_FLAGS = (
@@ -47,35 +46,14 @@ ZOOKEEPER_HEAP = ("-Xmx512M", "-Xms512M")
 TOOL_FLAGS = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
-def cache_directory() -> Path:
-    """Where the jars live."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "tidelog" / f"kafka-{VERSION}"
-
-
 @cache
 def unavailable_reason() -> str | None:
     """Why Apache Kafka cannot run here, or None when it can. Fetches the jars the first time."""
-    if shutil.which("java") is None:
-        return "java is not installed"
-    if jars_are_here():
-        return None
-    if shutil.which("mvn") is None:
-        return f"mvn is not installed and {cache_directory()} holds no jars"
-    try:
-        _fetch_jars()
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"Maven could not fetch Kafka {VERSION}: {_last_error_line(error)}"
-    return None
-
-
-def jars_are_here() -> bool:
-    """Whether the cache is complete: its directory gets its name only after the last jar."""
-    return (cache_directory() / "libs").is_dir()
+    return "java is not installed" if shutil.which("java") is None else JARS.unavailable_reason()
 
 
 def class_path() -> str:
-    return str(cache_directory() / "libs" / "*")
+    return str(JARS.libs / "*")
 
 
 def run_tool(main_class: str, *arguments: str, input_text: str = "", timeout_seconds: float = 60.0) -> str:
@@ -190,55 +168,3 @@ def _port_answers(port: int) -> bool:
             return True
     except OSError:
         return False
-
-
-def _fetch_jars() -> None:
-    """Let Maven resolve and copy the jars beside the cache, then move them in as one step."""
-    target = cache_directory()
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target) as scratch:
-        pom = Path(scratch) / "pom.xml"
-        pom.write_text(_pom())
-        libs = Path(scratch) / "libs"
-        subprocess.run(
-            [
-                "mvn",
-                "-B",
-                "-q",
-                "-f",
-                str(pom),
-                COPY_DEPENDENCIES,
-                "-DincludeScope=runtime",
-                f"-DoutputDirectory={libs}",
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=MAVEN_SECONDS_MAX,
-            check=True,
-        )
-        try:
-            libs.rename(target / "libs")
-        except OSError:
-            # Another process was quicker; its jars are the same.
-            if not jars_are_here():
-                raise
-
-
-def _pom() -> str:
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
-        for group, artifact, version in ARTIFACTS
-    )
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>tidelog</groupId><artifactId>kafka-jars</artifactId><version>1</version><packaging>pom</packaging>"
-        f"<dependencies>{dependencies}</dependencies></project>\n"
-    )
-
-
-def _last_error_line(error: Exception) -> str:
-    if isinstance(error, subprocess.CalledProcessError):
-        lines = [line for line in f"{error.stdout}\n{error.stderr}".splitlines() if "ERROR" in line]
-        return lines[0] if lines else f"code {error.returncode}"
-    return str(error)

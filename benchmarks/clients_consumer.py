@@ -11,12 +11,8 @@ Values are of one size or, with --varied, of 20 to 180 bytes with keys, so that 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import os
 import random
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.admin import Admin
+from benchmarks.client_runs import Rates, finish, in_turn, print_rates, run_child
 from benchmarks.tidelog_broker import TidelogBroker, use_source_tree
 
 VALUE_BYTES = 100
@@ -202,7 +199,7 @@ class Stopwatch:
         self._records = records
         self._seen = self._first = 0
         self._started: tuple[float, float] | None = None
-        self.result: dict[str, float] = {}
+        self.result: Rates | None = None
 
     def count(self, records: int) -> bool:
         now = time.perf_counter(), time.process_time()
@@ -223,31 +220,12 @@ class Stopwatch:
         return False
 
 
-def run_child(job: Job) -> None:
-    """Run one job in this process and print its rates."""
+def run_job(job: Job) -> Rates:
+    """Run one job in this process."""
     stopwatch = Stopwatch(job.records)
-    work = CLIENTS[job.client](job, stopwatch.count)
-    if work is not None:
-        try:
-            import uvloop
-
-            uvloop.run(work)  # type: ignore[arg-type]
-        except ImportError:
-            asyncio.run(work)  # type: ignore[arg-type]
-    print(json.dumps(stopwatch.result))
-
-
-def measure(job: Job) -> dict[str, float]:
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.clients_consumer", "--child", json.dumps(vars_of(job))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{job.client} failed:\n{done.stderr[-2000:]}")
-    rates: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return rates
-
-
-def vars_of(job: Job) -> dict[str, object]:
-    return {name: getattr(job, name) for name in Job.__slots__}
+    finish(CLIENTS[job.client](job, stopwatch.count))
+    assert stopwatch.result is not None, f"{job.client} ended before the last record"
+    return stopwatch.result
 
 
 def fill(servers: str, topic: str, records: int, *, is_varied: bool) -> None:
@@ -272,7 +250,7 @@ def main() -> int:
     options = parser.parse_args()
     use_source_tree()
     if options.child:
-        run_child(Job(**json.loads(options.child)))
+        print(json.dumps(run_job(Job(**json.loads(options.child)))))
         return 0
     with (
         tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory,
@@ -287,23 +265,15 @@ def main() -> int:
 
 def report(options: argparse.Namespace, servers: str) -> None:
     names = options.client or list(CLIENTS)
-    wall: dict[str, list[float]] = {name: [] for name in names}
-    cpu: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(options.rounds):
-        for step in range(len(names)):
-            name = names[(number + step) % len(names)]
-            rates = measure(Job(name, servers, "bench", options.partitions, options.records))
-            wall[name].append(rates["wall"])
-            cpu[name].append(rates["cpu"])
-            print(f"round {number + 1}  {name:32} {rates['wall']:10,.0f} records/s", file=sys.stderr)
+
+    def measure(name: str) -> Rates:
+        job = Job(name, servers, "bench", options.partitions, options.records)
+        return run_child("benchmarks.clients_consumer", job)
+
+    found = in_turn(names, options.rounds, measure)
     sizes = "20 to 180 bytes, with keys" if options.varied else f"{VALUE_BYTES} bytes"
     print(f"\n{options.records:,} records of {sizes}, {options.partitions} partitions:\n")
-    print("| client | records/s (median) | lowest – highest | per second of its processor time |")
-    print("|---|---:|---:|---:|")
-    for name in names:
-        low, high = min(wall[name]), max(wall[name])
-        median, spent = statistics.median(wall[name]), statistics.median(cpu[name])
-        print(f"| {name} | {median:,.0f} | {low:,.0f} – {high:,.0f} | {spent:,.0f} |")
+    print_rates(found)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,8 @@ processor time of the client beside it is what is left to the application.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import os
 import signal
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.admin import Admin
+from benchmarks.client_runs import Rates, finish, in_turn, print_rates, run_child
 from benchmarks.processes import BrokerProcess
 from benchmarks.tidelog_broker import TidelogBroker, use_source_tree
 
@@ -160,37 +157,16 @@ CLIENTS: dict[str, Callable[[Job, Clock], Awaitable[None] | None]] = {
 }
 
 
-def run_child(job: Job) -> None:
-    """Run one job in this process and print what it took."""
+def run_job(job: Job) -> Rates:
+    """Run one job in this process."""
     marks: list[tuple[float, float]] = []
 
     def mark() -> None:
         marks.append((time.perf_counter(), time.process_time()))
 
-    work = CLIENTS[job.client](job, mark)
-    if work is not None:
-        try:
-            import uvloop
-
-            uvloop.run(work)  # type: ignore[arg-type]
-        except ImportError:
-            asyncio.run(work)  # type: ignore[arg-type]
+    finish(CLIENTS[job.client](job, mark))
     (wall_start, cpu_start), (wall_end, cpu_end) = marks
-    print(json.dumps({"wall": wall_end - wall_start, "cpu": cpu_end - cpu_start}))
-
-
-def measure(job: Job) -> tuple[float, float]:
-    """Records per second of wall time and of processor time."""
-    command = [sys.executable, "-m", "benchmarks.clients_producer", "--child", json.dumps(vars_of(job))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{job.client} failed:\n{done.stderr[-2000:]}")
-    took = json.loads(done.stdout.splitlines()[-1])
-    return job.records / took["wall"], job.records / took["cpu"]
-
-
-def vars_of(job: Job) -> dict[str, object]:
-    return {name: getattr(job, name) for name in Job.__slots__}
+    return {"wall": job.records / (wall_end - wall_start), "cpu": job.records / (cpu_end - cpu_start)}
 
 
 def main() -> int:
@@ -205,7 +181,7 @@ def main() -> int:
     options = parser.parse_args()
     use_source_tree()
     if options.child:
-        run_child(Job(**json.loads(options.child)))
+        print(json.dumps(run_job(Job(**json.loads(options.child)))))
         return 0
     # Ended from outside, it must not leave its broker and its directory behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -223,28 +199,16 @@ def report(options: argparse.Namespace, broker: BrokerProcess, is_tuned: bool) -
     topic = f"bench-{int(is_tuned)}"
     with Admin.connect(broker.address) as admin:
         admin.create(topic, options.partitions)
-    wall: dict[str, list[float]] = {name: [] for name in names}
-    cpu: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(options.rounds):
-        for step in range(len(names)):
-            name = names[(number + step) % len(names)]
-            job = Job(
-                name, broker.bootstrap_servers, topic, options.records, options.value_bytes, options.keys, is_tuned
-            )
-            wall_rate, cpu_rate = measure(job)
-            wall[name].append(wall_rate)
-            cpu[name].append(cpu_rate)
-            print(f"round {number + 1}  {name:22} {wall_rate:10,.0f} records/s", file=sys.stderr)
+
+    def measure(name: str) -> Rates:
+        servers, size = broker.bootstrap_servers, options.value_bytes
+        job = Job(name, servers, topic, options.records, size, options.keys, is_tuned)
+        return run_child("benchmarks.clients_producer", job)
+
+    found = in_turn(names, options.rounds, measure)
     title = f"batches of {SAME_BATCH_BYTES} bytes, linger {SAME_LINGER_MS} ms" if is_tuned else "each client's defaults"
     print(f"\n{options.records:,} records of {options.value_bytes} bytes, {options.partitions} partitions, {title}:\n")
-    print("| client | records/s (median) | lowest – highest | per second of its processor time |")
-    print("|---|---:|---:|---:|")
-    for name in names:
-        low, high = min(wall[name]), max(wall[name])
-        print(
-            f"| {name} | {statistics.median(wall[name]):,.0f} | {low:,.0f} – {high:,.0f} "
-            f"| {statistics.median(cpu[name]):,.0f} |"
-        )
+    print_rates(found)
 
 
 if __name__ == "__main__":

@@ -42,11 +42,11 @@ def test_what_maven_says_is_passed_on(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("PATH", programs(tmp_path, java="exit 0", mvn="echo '[ERROR] no route to host'; exit 1"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert apache_kafka.unavailable_reason() == "Maven could not fetch Kafka 3.9.1: [ERROR] no route to host"
-    assert not apache_kafka.jars_are_here(), "a failed fetch leaves no half-filled cache"
+    assert not apache_kafka.JARS.are_here(), "a failed fetch leaves no half-filled cache"
 
 
 def test_cached_jars_need_no_maven(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", programs(tmp_path, java="exit 0"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (apache_kafka.cache_directory() / "libs").mkdir(parents=True)
+    apache_kafka.JARS.libs.mkdir(parents=True)
     assert apache_kafka.unavailable_reason() is None

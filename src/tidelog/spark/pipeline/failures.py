@@ -5,6 +5,8 @@ from typing import Final
 
 _TERMINATED: Final = re.compile(r"terminated with exception: ", re.ASCII)
 _CLASS: Final = re.compile(r"^(?:[\w$]+\.)+([\w$]*(?:Error|Exception|Failed|Missing|Interrupt)[\w$]*): ?", re.ASCII)
+_BRIDGE: Final = re.compile(r"An error occurred while calling [\w.]+$", re.ASCII)
+"""What the bridge to Java puts before the error."""
 _PYTHON_END: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): (.+)$", re.ASCII)
 _USER_ERROR: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _CHARACTERS_MAX: Final = 600
@@ -28,7 +30,8 @@ def _sentence(error: BaseException | str) -> str:
     if python is not None:
         return _short(python)
     found = _TERMINATED.split(text, maxsplit=1)[-1].strip()
-    first = next((line for line in found.splitlines() if line.strip()), type(error).__name__)
+    lines = (line for line in found.splitlines() if line.strip() and not _BRIDGE.match(line))
+    first = next(lines, type(error).__name__).removeprefix(": ")
     return _short(_CLASS.sub(r"\1: ", first))
 
 
