@@ -1,12 +1,15 @@
 """`tidelog pipeline` where it needs neither a cluster nor Spark."""
 
 import json
+import signal
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from tidelog.cli.app import main
-from tidelog.cli.pipeline._views import cells_of, line_of
+from tidelog.cli.pipeline import run
+from tidelog.cli.pipeline._views import LiveView, cells_of, line_of
 
 SOUND = """
 from tidelog.spark.pipeline import Pipeline, RetryLadder, pack_json, parse_json, topic
@@ -77,6 +80,37 @@ def test_a_replay_that_is_not_clear_is_refused(words: list[str]) -> None:
 
 def test_only_one_way_to_end_may_be_chosen(sound: Path) -> None:
     assert main(["pipeline", "run", str(sound), "--once", "--drain"]) == 2
+
+
+def test_signals_reach_the_command_although_spark_takes_them_when_it_starts() -> None:
+    """PySpark's own handler cuts off the batch that runs, and the view with it."""
+    before = signal.getsignal(signal.SIGINT)
+    with run._signals() as signals:
+        signal.signal(signal.SIGINT, lambda number, frame: pytest.fail("Spark was told"))
+        signals.listen()
+        signal.raise_signal(signal.SIGINT)
+        assert signals.asked.is_set()
+        assert signals.was_interrupted
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(("columns", "is_table"), [(100, True), (40, False)])
+def test_a_live_view_fits_its_terminal(columns: int, is_table: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    progress_module = pytest.importorskip("tidelog.spark.source.progress")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = StringIO()
+    monkeypatch.setattr("sys.stderr", shown)
+    view = LiveView()
+    view.starting("clean")
+    view.started("clean", {"master": "local[2]"})
+    view.progress(progress_module.QueryProgress("clean", 3, 1000, 500.0, 2000.4, 12, 250, 0, 0, 0))
+    view.tick()
+    view.ended("done", None)
+    assert ("processed/s" in shown.getvalue(), "┃" in shown.getvalue()) == (True, is_table)
+    assert "done: 1,000 rows" in shown.getvalue().splitlines()[-1]
 
 
 def test_a_batch_is_a_line_and_a_row_of_the_table() -> None:

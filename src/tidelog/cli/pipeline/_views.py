@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -12,8 +12,15 @@ if TYPE_CHECKING:
     from tidelog.spark.source.progress import QueryProgress
 
 
+_TABLE_COLUMNS: Final = 76
+"""Narrower terminals get a line of text for each query instead of the table."""
+
+
 class View(Protocol):
     """Somebody who watches a pipeline."""
+
+    def starting(self, pipeline: str) -> None:
+        """Spark is asked to start, which takes a few seconds."""
 
     def started(self, pipeline: str, facts: dict[str, str]) -> None:
         """Its queries run."""
@@ -30,6 +37,9 @@ class View(Protocol):
 
 class JsonView:
     """An object a line on stdout."""
+
+    def starting(self, pipeline: str) -> None:
+        """Programs are told when it runs."""
 
     def started(self, pipeline: str, facts: dict[str, str]) -> None:
         self._put({"event": "started", "pipeline": pipeline, **facts})
@@ -56,6 +66,9 @@ class LineView:
         self._rows = 0
         self._batches = 0
         self._began = time.monotonic()
+
+    def starting(self, pipeline: str) -> None:
+        """A log is told when it runs."""
 
     def started(self, pipeline: str, facts: dict[str, str]) -> None:
         self._put(f"{pipeline}: running, " + ", ".join(f"{name} {value}" for name, value in facts.items()))
@@ -93,9 +106,12 @@ class LiveView:
         self._began = time.monotonic()
         self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=False)
 
+    def starting(self, pipeline: str) -> None:
+        self._live.start()
+        self._live.update(f"[bold]{pipeline}[/bold]  starting Spark", refresh=True)
+
     def started(self, pipeline: str, facts: dict[str, str]) -> None:
         self._title = f"{pipeline}  " + "  ".join(f"[dim]{name}[/dim] {value}" for name, value in facts.items())
-        self._live.start()
         self.tick()
 
     def progress(self, progress: "QueryProgress") -> None:
@@ -103,23 +119,31 @@ class LiveView:
         self._totals[progress.name] = self._totals.get(progress.name, 0) + progress.input_rows
 
     def tick(self) -> None:
-        self._live.update(self._table(), refresh=True)
+        is_wide = self._live.console.width >= _TABLE_COLUMNS
+        self._live.update(self._table() if is_wide else self._lines(), refresh=True)
 
     def ended(self, outcome: str, message: str | None) -> None:
         if self._live.is_started:
-            self.tick()
+            if self._title:
+                self.tick()
             self._live.stop()
         rows = sum(self._totals.values())
         sys.stderr.write(f"{outcome}: {rows:,} rows, {time.monotonic() - self._began:.1f} s\n")
         if message is not None:
             sys.stderr.write(message + "\n")
 
+    def _caption(self) -> str:
+        elapsed_s = int(time.monotonic() - self._began)
+        return f"{elapsed_s // 60}:{elapsed_s % 60:02d}  Ctrl-C stops between two batches"
+
+    def _lines(self) -> "RenderableType":
+        told = [f"[bold]{name}[/bold]  {line_of(progress)}" for name, progress in self._latest.items()]
+        return "\n".join([self._title, *(told or ["waiting for the first batch"]), f"[dim]{self._caption()}[/dim]"])
+
     def _table(self) -> "RenderableType":
         from rich.table import Table
 
-        elapsed_s = int(time.monotonic() - self._began)
-        caption = f"{elapsed_s // 60}:{elapsed_s % 60:02d}  Ctrl-C stops between two batches"
-        table = Table(title=self._title, title_justify="left", caption=caption, caption_justify="left")
+        table = Table(title=self._title, title_justify="left", caption=self._caption(), caption_justify="left")
         table.add_column("query")
         for heading in ("batch", "rows", "in/s", "processed/s", "lag", "batch time", "state"):
             table.add_column(heading, justify="right")

@@ -161,7 +161,10 @@ def _run(
     pipeline: Pipeline, servers: str, master: str | None, view: View, *, once: bool, drain: bool, log: Path | None
 ) -> int:
     with _signals() as signals:
+        view.starting(pipeline.name)
         spark = _session(pipeline, master, log)
+        # PySpark has put a handler of its own in place, which cuts off what runs.
+        signals.listen()
         try:
             from tidelog.spark.pipeline.running import start
             from tidelog.spark.source.progress import ProgressListener
@@ -193,7 +196,12 @@ class _Signals:
         self.asked = Event()
         self.was_interrupted = False
 
-    def take(self, number: int, frame: object) -> None:
+    def listen(self) -> None:
+        """Be the one who is told."""
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, self._take)
+
+    def _take(self, number: int, frame: object) -> None:
         del frame
         if number == signal.SIGINT:
             if self.was_interrupted:
@@ -205,7 +213,8 @@ class _Signals:
 @contextmanager
 def _signals() -> Iterator[_Signals]:
     signals = _Signals()
-    kept = {each: signal.signal(each, signals.take) for each in (signal.SIGINT, signal.SIGTERM)}
+    kept = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    signals.listen()
     try:
         yield signals
     finally:
