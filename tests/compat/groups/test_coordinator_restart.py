@@ -42,8 +42,8 @@ def test_groups_go_on_after_the_coordinator_was_gone(process: Broker, how: Calla
     servers = process.bootstrap_servers
     readings = Readings()
     members: list[Member] = [
-        ConfluentMember(servers, "g", "t", readings, "confluent", session_ms=10_000),
-        AiokafkaMember(servers, "g", "t", readings, "aiokafka", session_ms=10_000),
+        ConfluentMember(servers, "g", "t", readings, "confluent"),
+        AiokafkaMember(servers, "g", "t", readings, "aiokafka"),
     ]
     with running(*members):
         wait_until(lambda: share(members, PARTITIONS), "both share")

@@ -40,7 +40,7 @@ def consumer_groups(broker: Broker, *options: str) -> str:
 def test_a_java_consumer_shares_a_group_with_librdkafka(broker: Broker, topic: str, produce: Produce) -> None:
     """Java reads what it is assigned, commits and leaves; librdkafka reads the rest and then everything."""
     readings = Readings()
-    member = ConfluentMember(broker.bootstrap_servers, topic, topic, readings, "librdkafka", session_ms=10_000)
+    member = ConfluentMember(broker.bootstrap_servers, topic, topic, readings, "librdkafka")
     range_assignor = "partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor"
     with running(member):
         wait_until(lambda: share([member], PARTITIONS), "librdkafka has all partitions")

@@ -13,7 +13,7 @@ import pytest
 from tests.compat.groups.conftest import PARTITIONS, Produce
 from tests.compat.groups.members import (
     MEMBERS,
-    SESSION_MS,
+    SHORT_SESSION_MS,
     ConfluentMember,
     KafkaPythonMember,
     Member,
@@ -101,7 +101,8 @@ def test_what_a_crashed_member_had_is_read_by_the_others(broker: Broker, topic: 
     with running(survivor):
         wait_until(lambda: share([survivor], PARTITIONS), "the survivor has all partitions")
         crashing = subprocess.Popen(
-            [sys.executable, "-c", CRASHING, broker.bootstrap_servers, topic, str(SESSION_MS)], stdout=subprocess.PIPE
+            [sys.executable, "-c", CRASHING, broker.bootstrap_servers, topic, str(SHORT_SESSION_MS)],
+            stdout=subprocess.PIPE,
         )
         try:
             assert crashing.stdout is not None
@@ -128,7 +129,8 @@ def test_a_member_that_is_too_slow_makes_room(broker: Broker, topic: str, produc
         topic,
         readings,
         "slow",
-        poll_interval_ms=SESSION_MS,
+        session_ms=SHORT_SESSION_MS,
+        poll_interval_ms=SHORT_SESSION_MS,
         on_records=lambda: may_go_on.wait(30),
     )
     quick = kind(broker.bootstrap_servers, topic, topic, readings, "quick")

@@ -32,7 +32,7 @@ from tidelog.wire.messages import ConsumerGroupHeartbeatRequest, ListGroupsReque
 BOTH_WAYS = {
     **SETTINGS,
     "group.consumer.heartbeat.interval.ms": 100,
-    "group.consumer.session.timeout.ms": 2_000,
+    "group.consumer.session.timeout.ms": 10_000,
     "group.consumer.migration.policy": "bidirectional",
 }
 CLASSIC: list[tuple[type[Member], str]] = [
@@ -161,7 +161,7 @@ def test_a_mixed_group_goes_on_after_its_coordinator_was_killed() -> None:
         servers = process.bootstrap_servers
         readings = Readings()
         members: list[Member] = [
-            ConfluentMember(servers, "g", "t", readings, "classic", strategy="cooperative-sticky", session_ms=10_000),
+            ConfluentMember(servers, "g", "t", readings, "classic", strategy="cooperative-sticky"),
             ConsumerProtocolMember(servers, "g", "t", readings, "consumer", strategy="uniform"),
         ]
         with running(*members):
