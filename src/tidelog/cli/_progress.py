@@ -57,8 +57,14 @@ def progress(
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
-    counted = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
-    with Bars(*counted, TimeElapsedColumn(), console=Console(stderr=True)) as bars:
+    counted = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        *([TextColumn(unit)] if unit else []),
+    ]
+    # A bar that leads nowhere tells nothing once it is over.
+    with Bars(*counted, TimeElapsedColumn(), console=Console(stderr=True), transient=total is None) as bars:
         task = bars.add_task(label, total=total)
 
         class Bar:

@@ -116,7 +116,8 @@ def produce(
     if output is Format.JSON:
         print_json({"topic": topic, "records": writer.acknowledged})
     else:
-        sys.stderr.write(f"{writer.acknowledged:,} records {'sent' if acks is Acks.ZERO else 'acknowledged'}\n")
+        noun = "record" if writer.acknowledged == 1 else "records"
+        sys.stderr.write(f"{writer.acknowledged:,} {noun} {'sent' if acks is Acks.ZERO else 'acknowledged'}\n")
 
 
 class LineSplitter:
