@@ -1,15 +1,22 @@
 """`tidelog group`, `tidelog consume --group` and the view of __consumer_offsets, as a user runs them."""
 
 import re
+import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from tests.integration.cli_support import Ran, run
-from tests.integration.consumer_support import Cluster, at
+from tests.integration.client_support import QUICK
+from tests.integration.consumer_support import PATIENCE_S, Cluster, at
 from tidelog.cli.app import main
-from tidelog.client import Consumer, OffsetAndMetadata
+from tidelog.client import Admin, Consumer, OffsetAndMetadata
 from tidelog.testing import Broker
 
 
@@ -107,6 +114,33 @@ class TestShowing:
             assert (refused.code, "NON_EMPTY_GROUP" in refused.err) == (1, True)
             refused = tidelog(cluster, "group", "reset", group, "--all-topics", "--to-earliest", "--execute")
             assert (refused.code, "has no members" in refused.err) == (1, True)
+
+    def test_a_group_of_the_newer_protocol_is_described_like_others(
+        self, cluster: Cluster, tidelog: Tidelog, topic: str
+    ) -> None:
+        group = cluster.group()
+        settings = {**QUICK, "bootstrap.servers": cluster.bootstrap_servers, "group.id": group}
+        reader = confluent_kafka.Consumer({**settings, "group.protocol": "consumer", "auto.offset.reset": "earliest"})
+        try:
+            reader.subscribe([topic])
+            deadline = time.monotonic() + PATIENCE_S
+            while not reader.assignment():
+                assert time.monotonic() < deadline, "the group has not assigned anything"
+                reader.poll(0.05)
+            (state,) = tidelog(cluster, "group", "describe", group, "--state", "--format", "json").document
+            assert state["state"] in ("Assigning", "Reconciling", "Stable")
+            assert state["members"] == 1
+            (member,) = tidelog(cluster, "group", "describe", group, "--members", "--format", "json").document
+            assert {each["topic"] for each in member["assignment"]} == {topic}
+            refused = tidelog(cluster, "group", "reset", group, "--topic", topic, "--to-earliest", "--execute")
+            assert "offsets can be reset when it has no members" in refused.err
+        finally:
+            reader.close()
+
+    def test_states_and_types_that_do_not_exist_are_refused(self, cluster: Cluster, tidelog: Tidelog) -> None:
+        assert tidelog(cluster, "group", "list", "--state", "preparingREBALANCE").code == 0
+        assert "'busy' is none of Empty, Prep" in tidelog(cluster, "group", "list", "--state", "busy").err
+        assert "'new' is none of Classic, Cons" in tidelog(cluster, "group", "list", "--type", "new").err
 
     def test_the_lag_can_be_watched(self, cluster: Cluster, tidelog: Tidelog, topic: str) -> None:
         group = cluster.group()
@@ -254,6 +288,31 @@ class TestConsuming:
         assert f"{group}::[GroupMetadata[generation 1,consumer,range,leader " in tidelog(cluster, *words).out
         told = [each for each in tidelog(cluster, *words, "--format", "json").lines if each["group"] == group]
         assert [len(each["value"]["members"]) for each in told] == [1, 0]
+
+
+def test_a_member_that_is_terminated_leaves_its_group(cluster: Cluster, topic: str) -> None:
+    cluster.write(topic, range(10))
+    group = cluster.group()
+    words = ["consume", topic, "--group", group, "--from-beginning", "--bootstrap-server", cluster.bootstrap_servers]
+    with subprocess.Popen([sys.executable, "-m", "tidelog", *words], stdout=subprocess.PIPE) as member:
+        assert member.stdout is not None
+        lines = [member.stdout.readline() for _ in range(10)]
+        member.terminate()
+        assert member.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert len(set(lines)) == 10
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        assert admin.describe_groups([group])[group].state == "Empty"
+        committed = admin.list_consumer_group_offsets(group)
+    assert sum(each.offset for each in committed.values()) >= 10
+
+
+def test_a_cluster_that_is_not_there_is_told_at_once(tidelog: Tidelog) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        away = Cluster(f"127.0.0.1:{nobody.getsockname()[1]}")
+        for words in (["group", "list"], ["consume", "t", "--group", "g"]):
+            ran = tidelog(away, *words)
+            assert (ran.code, "check --bootstrap-server" in ran.err) == (1, True), ran
 
 
 def test_it_all_works_as_a_command_too(cluster: Cluster, topic: str) -> None:

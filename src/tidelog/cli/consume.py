@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import islice
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -83,7 +84,8 @@ def consume(
     if group is not None:
         if partition or offset != "latest" or until_end:
             raise CommandError("with --group, leave out --partition, --offset and --until-end: the group decides")
-        from tidelog.cli.group._client import client_settings
+        from tidelog.cli._clients import client_settings
+        from tidelog.cli._signals import ending_in_order
         from tidelog.cli.group_consume import read_as_member
 
         settings = {
@@ -92,8 +94,12 @@ def consume(
             "isolation.level": "read_committed" if read_committed else "read_uncommitted",
         }
         connection = client_settings(bootstrap_server, command_config)
-        for records in read_as_member(connection | settings, topic, max_messages, timeout):
-            write(records)
+        with (
+            ending_in_order(),
+            closing(read_as_member(connection | settings, topic, max_messages, timeout)) as chunks,
+        ):
+            for records in chunks:
+                write(records)
         return
     with connect(bootstrap_server, command_config) as cluster:
         partitions = partitions_or_all(cluster, topic, partition)

@@ -25,6 +25,7 @@ from tidelog.cli._options import (
 )
 from tidelog.cli._output import print_json
 from tidelog.cli._progress import Progress, progress
+from tidelog.cli._signals import ending_in_order
 from tidelog.cli._verbs import verb
 from tidelog.cli.consume import start_offsets
 from tidelog.client.arrow import load
@@ -91,7 +92,7 @@ def export(
         "max.partition.fetch.bytes": _FETCH_BYTES,
     }
     total = sum(end - start for start, end in ranges.values())
-    with progress(f"export {topic}", total) as bar:
+    with ending_in_order(), progress(f"export {topic}", total) as bar:
         count = _write(file, schema.schema_of(column), compression, _read(settings, topic, ranges, column, bar))
     size = file.stat().st_size
     if output is Format.JSON:

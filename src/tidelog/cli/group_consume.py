@@ -1,7 +1,7 @@
 """`tidelog consume --group`: records as a member of a group gets them."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Final
 
 from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, TimestampType
@@ -14,8 +14,11 @@ _POLL_S: Final = 0.25
 
 def read_as_member(
     settings: Mapping[str, Any], topic: str, most: int | None, timeout_s: float | None
-) -> Iterator[list[Fetched]]:
-    """What each poll brings, until `most` records came or none did for `timeout_s`. In the end it is committed."""
+) -> Generator[list[Fetched], None, None]:
+    """What each poll brings, until `most` records came or none did for `timeout_s`. In the end it is committed.
+
+    Close it when what it gave could not be used: that is left to be read again.
+    """
     with Consumer(settings) as consumer:
         consumer.subscribe([topic])
         count = 0
@@ -25,7 +28,11 @@ def read_as_member(
             if records:
                 taken = list(records)[: None if most is None else most - count]
                 count += len(taken)
-                yield [_fetched(record) for record in taken]
+                try:
+                    yield [_fetched(record) for record in taken]
+                except GeneratorExit:
+                    _give_back(consumer, records, 0)
+                    raise
                 idle_since = time.monotonic()
                 if count == most:
                     _give_back(consumer, records, len(taken))

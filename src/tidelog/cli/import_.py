@@ -16,6 +16,7 @@ from tidelog.cli._errors import CommandError
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
 from tidelog.cli._output import print_json
 from tidelog.cli._progress import Progress, progress
+from tidelog.cli._signals import ending_in_order
 from tidelog.cli._verbs import verb
 from tidelog.cli.produce import Compression
 from tidelog.client.arrow import load
@@ -72,7 +73,7 @@ def import_(
             "headers": _column(names, "headers", headers),
             "partition": _named(names, "partition", "partition") if keep_partitions else partition,
         }
-        with progress(f"import {file.name}", source.metadata.num_rows) as bar:
+        with ending_in_order(), progress(f"import {file.name}", source.metadata.num_rows) as bar:
             count, offsets = _send(settings, source, topic, meaning, bar)
     if output is Format.JSON:
         ranges = {str(part): {"first": first, "last": last} for part, (first, last) in sorted(offsets.items())}

@@ -1,14 +1,27 @@
 """`tidelog group list`."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
+from tidelog.cli._clients import connect_admin
+from tidelog.cli._errors import CommandError
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli._output import print_json, print_line, print_table
-from tidelog.cli.group._client import connect_admin
 
 EXAMPLE: Final = "tidelog group list --state stable"
+
+_STATES: Final = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+    "Assigning",
+    "Reconciling",
+)
+_TYPES: Final = ("Classic", "Consumer")
 
 
 def list_groups(
@@ -24,8 +37,10 @@ def list_groups(
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """List the groups of a cluster."""
+    states = [_known("--state", each, _STATES) for each in state or ()]
+    types = [_known("--type", each, _TYPES) for each in type_ or ()]
     with connect_admin(bootstrap_server, command_config) as admin:
-        groups = admin.list_groups(states=[each.capitalize() for each in state or ()], types=type_ or ())
+        groups = admin.list_groups(states=states, types=types)
     if output is Format.JSON:
         print_json(
             [
@@ -39,3 +54,11 @@ def list_groups(
     else:
         for each in groups:
             print_line(each.group_id)
+
+
+def _known(option: str, given: str, names: Sequence[str]) -> str:
+    """The name that is meant, however it is capitalized."""
+    for name in names:
+        if name.lower() == given.lower():
+            return name
+    raise CommandError(f"{option} {given!r} is none of {', '.join(names)}")

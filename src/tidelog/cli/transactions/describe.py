@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli._output import print_json, print_table
-from tidelog.cli.group._client import connect_admin
 from tidelog.client.aio.admin.types import TransactionDescription
 
 EXAMPLE: Final = "tidelog transactions describe payments-0"

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from tidelog.client.aio.admin import configs, groups, partitions, topics, transactions
+from tidelog.client.aio.admin import configs, group_descriptions, groups, partitions, topics, transactions
 from tidelog.client.aio.admin.driver import Driver
 from tidelog.client.aio.admin.types import (
     ActiveProducer,
@@ -224,7 +224,7 @@ class AsyncAdmin:
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         """Groups, their members and what each member has. A group that does not exist is Dead."""
-        return await groups.describe_groups(self._running, group_ids)
+        return await group_descriptions.describe_groups(self._running, group_ids)
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Remove groups that have no members, and their offsets."""

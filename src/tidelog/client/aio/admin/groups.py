@@ -1,19 +1,16 @@
-"""Groups: listed, described, deleted; their offsets read, set and removed; members taken out."""
+"""Groups: listed, deleted; their offsets read, set and removed; members taken out."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.admin.partitions import by_topic
-from tidelog.client.aio.admin.types import GroupDescription, GroupListing, MemberDescription, MemberToRemove
-from tidelog.client.aio.consumer.protocol import decode_assignment, decode_subscription
+from tidelog.client.aio.admin.types import GroupListing, MemberToRemove
 from tidelog.client.aio.reactions import error_code_of
-from tidelog.client.types import BrokerNode, OffsetAndMetadata, TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode, WireError
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
     ListGroupsRequest,
@@ -25,7 +22,6 @@ from tidelog.wire.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from tidelog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from tidelog.wire.messages.leave_group import MemberIdentity
 from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from tidelog.wire.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
@@ -34,8 +30,6 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-
-CONSUMER_PROTOCOL = "consumer"
 
 
 async def list_groups(driver: Driver, states: Collection[str], types: Collection[str]) -> list[GroupListing]:
@@ -52,20 +46,6 @@ async def list_groups(driver: Driver, states: Collection[str], types: Collection
     await driver.client.refresh()
     listed = await driver.run(list(driver.client.metadata.nodes), driver.to_broker, ask)
     return sorted({group for groups in listed.values() for group in groups})
-
-
-async def describe_groups(driver: Driver, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-    """Groups and their members. A group that does not exist is described as Dead, without members."""
-
-    async def ask(node_id: int, items: list[str]) -> Answers[str, GroupDescription]:
-        reply = await driver.client.send(node_id, DescribeGroupsRequest(groups=items), DescribeGroupsResponse)
-        coordinator = driver.client.metadata.nodes.get(node_id) or BrokerNode(node_id, "", -1)
-        return {
-            each.group_id: answer_of(each.error_code, None, _group(each, coordinator), f"group {each.group_id!r}")
-            for each in reply.groups
-        }
-
-    return await driver.run(list(group_ids), driver.to_group_coordinator, ask)
 
 
 async def delete_groups(driver: Driver, group_ids: Iterable[str]) -> None:
@@ -199,29 +179,4 @@ def _committed(index: int, position: OffsetAndMetadata) -> OffsetCommitRequestPa
         committed_offset=position.offset,
         committed_leader_epoch=position.leader_epoch,
         committed_metadata=position.metadata,
-    )
-
-
-def _group(told: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
-    is_consumers = told.protocol_type == CONSUMER_PROTOCOL
-    members = tuple(_member(each, is_consumers) for each in told.members)
-    return GroupDescription(
-        told.group_id, told.group_state, told.protocol_type, told.protocol_data, members, coordinator
-    )
-
-
-def _member(told: DescribedGroupMember, is_consumer: bool) -> MemberDescription:
-    """A member; what is no consumer's bytes, or malformed, is left out rather than an error."""
-    assignment: tuple[TopicPartition, ...] = ()
-    subscription: tuple[str, ...] = ()
-    if is_consumer:
-        try:
-            if told.member_assignment:
-                assignment = tuple(sorted(decode_assignment(told.member_assignment).partitions))
-            if told.member_metadata:
-                subscription = tuple(decode_subscription(told.member_metadata).topics)
-        except WireError:
-            pass
-    return MemberDescription(
-        told.member_id, told.group_instance_id, told.client_id, told.client_host, assignment, subscription
     )

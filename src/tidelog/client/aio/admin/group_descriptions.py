@@ -1,0 +1,118 @@
+"""Groups and their members, of either protocol, in one shape.
+
+A broker describes groups of the classic protocol and of the newer one (KIP-848) by different requests, and to the first
+of them says of a group of the other kind what it says of one that does not exist: Dead.
+"""
+
+from collections.abc import Iterable
+
+from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
+from tidelog.client.aio.admin.types import GroupDescription, MemberDescription
+from tidelog.client.aio.consumer.protocol import decode_assignment, decode_subscription
+from tidelog.client.errors import UnsupportedByBroker
+from tidelog.client.types import BrokerNode, TopicPartition
+from tidelog.wire.errors import ErrorCode, WireError
+from tidelog.wire.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    consumer_group_describe,
+)
+from tidelog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+
+CONSUMER_PROTOCOL = "consumer"
+_DEAD = "Dead"
+
+
+async def describe_groups(driver: Driver, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+    """Groups and their members. A group that does not exist is described as Dead, without members."""
+    described = await driver.run(
+        list(group_ids), driver.to_group_coordinator, lambda node_id, items: _ask_classic(driver, node_id, items)
+    )
+    dead = [group_id for group_id, each in described.items() if each.state == _DEAD]
+    newer = await driver.run(
+        dead, driver.to_group_coordinator, lambda node_id, items: _ask_newer(driver, node_id, items)
+    )
+    return described | {group_id: each for group_id, each in newer.items() if each is not None}
+
+
+async def _ask_classic(driver: Driver, node_id: int, items: list[str]) -> Answers[str, GroupDescription]:
+    reply = await driver.client.send(node_id, DescribeGroupsRequest(groups=items), DescribeGroupsResponse)
+    coordinator = _node(driver, node_id)
+    return {
+        each.group_id: answer_of(each.error_code, None, _group(each, coordinator), f"group {each.group_id!r}")
+        for each in reply.groups
+    }
+
+
+async def _ask_newer(driver: Driver, node_id: int, items: list[str]) -> Answers[str, GroupDescription | None]:
+    """None for groups that are not of the newer protocol either, and for all if the broker does not know it."""
+    try:
+        reply = await driver.client.send(
+            node_id, ConsumerGroupDescribeRequest(group_ids=items), ConsumerGroupDescribeResponse
+        )
+    except UnsupportedByBroker:
+        return dict.fromkeys(items)
+    coordinator = _node(driver, node_id)
+    answers: Answers[str, GroupDescription | None] = {}
+    for each in reply.groups:
+        if each.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            answers[each.group_id] = None
+        else:
+            answers[each.group_id] = answer_of(
+                each.error_code, each.error_message, _newer_group(each, coordinator), f"group {each.group_id!r}"
+            )
+    return answers
+
+
+def _node(driver: Driver, node_id: int) -> BrokerNode:
+    return driver.client.metadata.nodes.get(node_id) or BrokerNode(node_id, "", -1)
+
+
+def _newer_group(told: consumer_group_describe.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+    members = tuple(
+        MemberDescription(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            tuple(
+                sorted(
+                    TopicPartition(topic.topic_name, partition)
+                    for topic in each.assignment.topic_partitions
+                    for partition in topic.partitions
+                )
+            ),
+            tuple(each.subscribed_topic_names),
+        )
+        for each in told.members
+    )
+    return GroupDescription(
+        told.group_id, told.group_state, CONSUMER_PROTOCOL, told.assignor_name, members, coordinator
+    )
+
+
+def _group(told: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+    is_consumers = told.protocol_type == CONSUMER_PROTOCOL
+    members = tuple(_member(each, is_consumers) for each in told.members)
+    return GroupDescription(
+        told.group_id, told.group_state, told.protocol_type, told.protocol_data, members, coordinator
+    )
+
+
+def _member(told: DescribedGroupMember, is_consumer: bool) -> MemberDescription:
+    """A member; what is no consumer's bytes, or malformed, is left out rather than an error."""
+    assignment: tuple[TopicPartition, ...] = ()
+    subscription: tuple[str, ...] = ()
+    if is_consumer:
+        try:
+            if told.member_assignment:
+                assignment = tuple(sorted(decode_assignment(told.member_assignment).partitions))
+            if told.member_metadata:
+                subscription = tuple(decode_subscription(told.member_metadata).topics)
+        except WireError:
+            pass
+    return MemberDescription(
+        told.member_id, told.group_instance_id, told.client_id, told.client_host, assignment, subscription
+    )
