@@ -183,13 +183,15 @@ def test_many_producers_at_once_do_not_disturb_each_other(broker: Broker) -> Non
             assert len(rpc.read("t", partition)) == 12 * 6
 
 
-def transactional_request(producer: Producer, batches: list[tuple[int, Producer, int]]) -> messages.ProduceRequest:
+def transactional_request(
+    producer: Producer, batches: list[tuple[int, Producer, int]], topic: str = "t"
+) -> messages.ProduceRequest:
     """Batches of one record each: partition, producer and sequence."""
     data = [
         producing.PartitionProduceData(
             index=partition,
             records=build_batch(
-                records_of([b"x"]),
+                [record._replace(key=b"key") for record in records_of([b"x"])],
                 producer_id=who.producer_id,
                 producer_epoch=who.epoch,
                 base_sequence=sequence,
@@ -202,12 +204,27 @@ def transactional_request(producer: Producer, batches: list[tuple[int, Producer,
         transactional_id=producer.transactional_id,
         acks=-1,
         timeout_ms=10_000,
-        topic_data=[producing.TopicProduceData(name="t", partition_data=data)],
+        topic_data=[producing.TopicProduceData(name=topic, partition_data=data)],
     )
 
 
 def codes(response: messages.ProduceResponse) -> list[ErrorCode]:
     return [ErrorCode(entry.error_code) for topic in response.responses for entry in topic.partition_responses]
+
+
+def test_an_open_transaction_gives_no_way_into_an_internal_topic(rpc: Rpc) -> None:
+    """Its offsets opened it in the offsets topic; records there are the coordinator's alone to write."""
+    producer = rpc.start("id")
+    until(lambda: rpc.find_coordinator("group", 0) is ErrorCode.NONE)
+    assert rpc.add_offsets(producer, "group") is ErrorCode.NONE
+    assert rpc.commit_offset(producer, "group", ("t", 0), 5) is ErrorCode.NONE
+    told = set()
+    for partition in range(2):
+        request = transactional_request(producer, [(partition, producer, 0)], "__consumer_offsets")
+        told.update(codes(rpc.client.call(request, 9)))
+    assert told == {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_TXN_STATE}
+    rpc.finish(producer, is_commit=True)
+    assert rpc.offset_of("group", ("t", 0)) == (ErrorCode.NONE, 5)
 
 
 def test_a_request_of_two_producers_is_refused(rpc: Rpc) -> None:

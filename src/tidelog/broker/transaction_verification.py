@@ -18,6 +18,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
+    from tidelog.replication.partition import Partition
     from tidelog.transactions import TopicPartition
     from tidelog.wire.produce import ProduceSpans
 
@@ -111,6 +112,18 @@ def verify(
         then(found)
 
     node.transactions.verify(transactional_id, producer, asked, on_answer)
+
+
+def verify_first(
+    node: Node, transactional_id: str, partition: Partition, producer: ProducerEpoch, sequence: int
+) -> VerificationGuard | None:
+    """The guard of a transaction's first batch in a partition; None where `verify` has more to say than yes."""
+    if not node.config.transaction_partition_verification_enable or not partition.is_leader:
+        return None
+    guard = partition.log.producer_state.begin_verification(*producer, sequence, node.clock.wall_ms())
+    answers: list[Mapping[TopicPartition, ErrorCode]] = []
+    node.transactions.verify(transactional_id, producer, (partition.key,), answers.append)
+    return guard if answers and answers[0][partition.key] is ErrorCode.NONE else None
 
 
 def _withdraw(node: Node, key: TopicPartition, producer: ProducerEpoch) -> None:
