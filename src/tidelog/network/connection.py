@@ -139,9 +139,15 @@ class Connection:
         """Called by the event loop whenever bytes may be there."""
         if self._read():
             self._parse()
-            slots = self._slots
-            if self._buffer is not None or (slots and slots[-1].abandon is not None):
+            if self._buffer is not None:
                 self._read_on()
+            elif self._slots and self._slots[-1].abandon is not None:
+                self.server.look_again(self)
+
+    def look_again(self) -> None:
+        """Called by the server at the end of a turn in which a request came that has to wait."""
+        if self._slots:
+            self._read_on()
 
     def _read_on(self) -> None:
         """Whoever waits for more looks whether it is there already, or whether the peer is gone.
@@ -304,7 +310,7 @@ class Connection:
         """The usual case at little cost: one reply, all of it in memory, and a socket with room for it."""
         slot = self._slots[0]
         reply = slot.reply
-        if reply.__class__ is not bytes or not reply or self._held_bytes:
+        if reply.__class__ is not bytes or not reply:
             return False
         try:
             sent = self._send(reply)
@@ -321,6 +327,8 @@ class Connection:
         if sent < len(reply):
             self._out.put_rest(reply, sent)
             self._pause(OUTPUT_IS_STUCK)
+        elif self._held_bytes:
+            self._release_held()
         return True
 
     def hold(self, size: int) -> None:

@@ -70,6 +70,7 @@ class SocketServer:
         self._wall_ms = wall_ms
         self._endpoints: list[Endpoint] = []
         self._to_flush: list[Connection] = []
+        self._to_look_at: list[Connection] = []
         self._waiting_for_room: deque[Connection] = deque()
         self._is_turn_scheduled = False
         self._is_accepting = False
@@ -209,6 +210,11 @@ class SocketServer:
             self._is_turn_scheduled = True
             self._loop.call_soon(self._on_turn_end)
 
+    def look_again(self, connection: Connection) -> None:
+        """A request waits. If it still does when the turn ends, its peer may have left together with it."""
+        self._to_look_at.append(connection)
+        self.wake()
+
     def wake(self) -> None:
         """Make sure that a turn ends soon: something was staged or completed."""
         if not self._is_turn_scheduled:
@@ -223,6 +229,10 @@ class SocketServer:
         self._to_flush = []
         for connection in to_flush:
             connection.flush()
+        if self._to_look_at:
+            to_look_at, self._to_look_at = self._to_look_at, []
+            for connection in to_look_at:
+                connection.look_again()
         self.buffers.end_turn()
         if self._waiting_for_room:
             self._let_in_waiting()

@@ -30,6 +30,9 @@ class ControlType(IntEnum):
     UNKNOWN = -1
 
 
+_LAST_KNOWN = max(ControlType)
+
+
 class EndTransactionMarker(NamedTuple):
     """What a marker says."""
 
@@ -47,7 +50,7 @@ def control_type(record: Record) -> ControlType:
     version, kind = CONTROL_KEY.unpack_from(key)
     if version < 0:
         raise CorruptRecordError(f"control record at offset {record.offset} has key version {version}")
-    return ControlType(kind) if 0 <= kind <= max(ControlType) else ControlType.UNKNOWN
+    return ControlType(kind) if 0 <= kind <= _LAST_KNOWN else ControlType.UNKNOWN
 
 
 def parse_end_transaction_marker(record: Record) -> EndTransactionMarker:

@@ -1,4 +1,4 @@
-"""Produce requests between their append and their answer.
+"""Produce requests, and this broker's own appends, between the append and the answer.
 
 A `PendingProduce` lives for one turn: its records are staged, its answer is written when they are. Only a request that
 must wait for followers (acks=all) or for a sync to disk becomes a `DelayedProduce` in purgatory.
@@ -132,8 +132,39 @@ class SingleProduce:
         self._fill(encode_response(self._correlation_id, self._version, [(self._partition.topic, [reply])], 0))
 
 
+class OwnAppend:
+    """A batch that this broker itself has made, a coordinator's or a marker, until every in-sync replica has it."""
+
+    __slots__ = ("_info", "_on_committed", "_partition", "timeout_ms")
+
+    def __init__(
+        self, partition: Partition, info: LogAppendInfo, timeout_ms: int, on_committed: Callable[[ErrorCode, int], None]
+    ) -> None:
+        self._partition = partition
+        self._info = info
+        self.timeout_ms = timeout_ms
+        self._on_committed = on_committed
+
+    @property
+    def keys(self) -> list[tuple[str, int]]:
+        return [self._partition.key]
+
+    def is_satisfied(self) -> bool:
+        partition = self._partition
+        return partition.log.high_watermark > self._info[1] or not partition.is_leader
+
+    def complete(self) -> None:
+        if self._partition.is_leader:
+            self._on_committed(ErrorCode.NONE, self._info[0])
+        else:
+            self._on_committed(self._partition.absence().code, -1)
+
+    def time_out(self) -> None:
+        self._on_committed(ErrorCode.REQUEST_TIMED_OUT, -1)
+
+
 class Produce(Protocol):
-    """Either of the two, as the replica manager sees it."""
+    """Any of the three, as the replica manager sees it."""
 
     timeout_ms: int
 

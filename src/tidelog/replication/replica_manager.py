@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from tidelog.replication.delete_records import DelayedDeleteRecords, DeletedUpTo, DeleteResult
 from tidelog.replication.fetch import DelayedFetch, FetchParameters, Wanted, read_partitions
 from tidelog.replication.partition import Partition
-from tidelog.replication.produce import Appended, DelayedProduce, PendingProduce, Produce
+from tidelog.replication.produce import DelayedProduce, OwnAppend, Produce
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
 from tidelog.storage.types import AppendOrigin, StartOffsetReason
 from tidelog.timing import Clock, Purgatory, Timer
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.fetch import PartitionReply
-from tidelog.wire.produce import PartitionReply as ProduceReply
 
 logger = logging.getLogger(__name__)
 
@@ -142,14 +141,7 @@ class ReplicaManager:
             self.fail_log_dir(failure)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
         self.staged(partition)
-        reply = ProduceReply(index, 0, info.first_offset)
-
-        def respond(results: list[Appended]) -> None:
-            told = results[0].reply
-            on_committed(ErrorCode(told.error_code), told.base_offset)
-
-        appended = [Appended(topic, partition, reply, info.last_offset + 1)]
-        self.answer_when_written(PendingProduce(appended, -1, timeout_ms, respond))
+        self.answer_when_written(OwnAppend(partition, info, timeout_ms, on_committed))
         self._wake()
         return info.first_offset
 
