@@ -71,6 +71,8 @@ def run(
     pipeline = _checked(file, checkpoint, conf or [], bootstrap_server, command_config)
     view = _view(output)
     servers = servers_of(pipeline, bootstrap_server, command_config)
+    # For functions of the pipeline's own that write to the cluster: `pipeline.servers()` tells them where it is.
+    os.environ["TIDELOG_BOOTSTRAP_SERVERS"] = servers
     if drain and not isinstance(pipeline.source, Topic):
         # Only topics have rows that wait; of anything else, Spark alone knows what is left.
         once, drain = True, False

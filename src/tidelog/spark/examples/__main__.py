@@ -31,7 +31,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     "enrich_orders": Example(
         "orders joined with their customers, exactly once",
         ("orders", "customers", "orders.enriched"),
-        lambda count: chain(data.customers(), data.orders(count)),
+        lambda count: chain(data.customers(), data.orders(count), data.odd_orders(first=count)),
     ),
     "tide_windows": Example(
         "averages over windows of event time, late readings included",

@@ -8,8 +8,7 @@ anew, on another machine or with another Spark, has its state back as soon as it
 
 The new balances and the number of the batch are one transaction: a batch that Spark repeats after a crash changes
 nothing. Here the batch is written by a function of our own, because the sum is that of the batch and of the table, and
-not one over the whole stream, which is what Spark would make of it. It finds the cluster in TIDELOG_BOOTSTRAP_SERVERS,
-or on this machine.
+not one over the whole stream, which is what Spark would make of it.
 """
 
 from typing import TYPE_CHECKING

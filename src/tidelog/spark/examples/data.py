@@ -65,6 +65,15 @@ def orders(count: int = 1000, *, customer_count: int = 100, seed: int = 2, first
         yield _event("orders", buyer, order)
 
 
+def odd_orders(*, first: int = 0) -> Iterator[Event]:
+    """Three orders that cannot be enriched: one of nothing, one of a customer nobody knows, and one that is cut off."""
+    none, stray, broken = orders(3, first=first)
+    yield none._replace(value=_json({**json.loads(none.value), "quantity": 0}))
+    nobody = "cust-stray"
+    yield stray._replace(key=nobody.encode(), value=_json({**json.loads(stray.value), "customer_id": nobody}))
+    yield broken._replace(value=broken.value[: len(broken.value) // 2])
+
+
 def tide_levels(minutes: int = 180, *, seed: int = 3, late_every: int = 17) -> Iterator[Event]:
     """What gauges report, each once a minute; every `late_every`-th reading arrives some minutes late."""
     rng = random.Random(seed)
@@ -129,7 +138,11 @@ def by_topic(events: Iterable[Event]) -> dict[str, list[Event]]:
 
 
 def _event(topic: str, key: str, value: Mapping[str, Any]) -> Event:
-    return Event(topic, key.encode(), json.dumps(value, separators=(",", ":")).encode())
+    return Event(topic, key.encode(), _json(value))
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _changed(before: Mapping[str, Any] | None, row_id: str, rng: random.Random) -> dict[str, Any]:

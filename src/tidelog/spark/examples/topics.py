@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import NewTopic
+from tidelog.client.cluster import ClusterClient
 from tidelog.client.producer import Producer
+from tidelog.client.topics import create_topic
 from tidelog.spark.examples.data import Event
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -34,11 +35,11 @@ TOPICS: Final[Mapping[str, TopicShape]] = {
 
 def make_topics(bootstrap_servers: str, names: Iterable[str], *, partitions: int | None = None) -> None:
     """Make topics as the examples want them, or with so many partitions; those that are there stay as they are."""
-    with Admin({"bootstrap.servers": bootstrap_servers}) as admin:
+    with ClusterClient(bootstrap_servers) as cluster:
         for name in names:
             shape = TOPICS[name]
             try:
-                admin.create_topics([NewTopic(name, partitions or shape.partitions, 1, configs=dict(shape.configs))])
+                create_topic(cluster, NewTopic(name, partitions or shape.partitions, 1, configs=dict(shape.configs)))
             except ApiError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise

@@ -35,6 +35,14 @@ def test_orders_belong_to_customers():
     assert [each["order_id"] for each in parsed(data.orders(5, first=200))] == list(range(200, 205))
 
 
+def test_three_orders_fail_each_in_its_own_way():
+    none, stray, broken = data.odd_orders(first=200)
+    assert json.loads(none.value)["quantity"] == 0
+    assert json.loads(stray.value)["customer_id"] not in {each["customer_id"] for each in parsed(data.customers())}
+    with pytest.raises(ValueError, match="Unterminated|Expecting"):
+        json.loads(broken.value)
+
+
 def test_some_readings_come_late_and_none_is_lost():
     readings = parsed(data.tide_levels(60))
     assert Counter(each["station"] for each in readings) == dict.fromkeys(data.STATIONS, 60)
