@@ -39,7 +39,7 @@ def test_three_orders_fail_each_in_its_own_way():
     none, stray, broken = data.odd_orders(first=200)
     assert json.loads(none.value)["quantity"] == 0
     assert json.loads(stray.value)["customer_id"] not in {each["customer_id"] for each in parsed(data.customers())}
-    with pytest.raises(ValueError, match="Unterminated|Expecting"):
+    with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
         json.loads(broken.value)
 
 
