@@ -6,6 +6,7 @@ comes first on the path from then on, as it does for a script: steps may import 
 
 import sys
 import traceback
+from contextlib import redirect_stdout
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -60,7 +61,9 @@ def load_module(path: Path) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        # What a file prints when it is read is no result of the command that reads it.
+        with redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
     except SyntaxError as error:
         raise PipelineError(f"{path}, line {error.lineno}: {error.msg}") from error
     except (Exception, SystemExit) as error:

@@ -83,10 +83,12 @@ class Replay:
             producer.init_transactions()
             # The former holder of the id may have committed more, once it was settled: only now ask how far it came.
             passed = _Passed(spans, advance)
-            letters = self._letters(self._still_unsent(spans))
+            spans = self._still_unsent(spans)
+            letters = self._letters(spans)
             while chunk := _take(letters, LETTERS_PER_TRANSACTION):
+                ends = {each: end for each, (_, end) in spans.items()} if len(chunk) < LETTERS_PER_TRANSACTION else {}
                 with producer.transaction():
-                    self._send_chunk(producer, chunk, done)
+                    self._send_chunk(producer, chunk, ends, done)
                 for fetched, _ in chunk:
                     passed.reach(fetched.partition, fetched.record.offset + 1)
             passed.end()
@@ -97,7 +99,10 @@ class Replay:
         moved = {each: (max(start, committed.get(each, 0)), end) for each, (start, end) in spans.items()}
         return {each: (start, end) for each, (start, end) in moved.items() if start < end}
 
-    def _send_chunk(self, producer: Producer, chunk: list[tuple[Fetched, DeadLetter]], done: Replayed) -> None:
+    def _send_chunk(
+        self, producer: Producer, chunk: list[tuple[Fetched, DeadLetter]], ends: dict[int, int], done: Replayed
+    ) -> None:
+        """Send a part of the letters. With the last part come the `ends` of what was asked for, which markers hold."""
         positions: dict[TopicPartition, OffsetAndMetadata] = {}
         for fetched, letter in chunk:
             record = fetched.record
@@ -108,6 +113,7 @@ class Replay:
                 producer.send(target, letter.value, letter.key, headers=list(letter.headers))
             where = TopicPartition(self.dead_letters, fetched.partition)
             positions[where] = OffsetAndMetadata(record.offset + 1)
+        positions |= {TopicPartition(self.dead_letters, each): OffsetAndMetadata(end) for each, end in ends.items()}
         producer.send_offsets_to_transaction(positions, self.group_id)
 
     def _target(self, letter: DeadLetter, done: Replayed) -> str | None:

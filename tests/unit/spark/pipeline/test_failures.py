@@ -27,7 +27,9 @@ def test_a_jvm_error_is_its_first_line() -> None:
 
 
 def test_what_the_bridge_to_java_says_is_passed_over() -> None:
-    text = "An error occurred while calling o31.start.\n: java.io.IOException: mkdir of file:/x failed\n\tat x.y(z.java:1)"
+    text = (
+        "An error occurred while calling o31.start.\n: java.io.IOException: mkdir of file:/x failed\n\tat x.y(z.java:1)"
+    )
     assert in_a_sentence(text) == "IOException: mkdir of file:/x failed"
 
 

@@ -35,6 +35,11 @@ def test_one_of_several_is_chosen_by_variable_or_name(tmp_path: Path) -> None:
         load_pipeline(f"{path}:three")
 
 
+def test_what_a_file_prints_is_no_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load_pipelines(_file(tmp_path, SOUND + "print('hello')\n"))
+    assert capsys.readouterr() == ("", "hello\n")
+
+
 def test_steps_may_import_their_neighbours(tmp_path: Path) -> None:
     _file(tmp_path, "def clean(rows):\n    return rows\n", "neighbour_of_pipe.py")
     text = SOUND.replace('sink=topic("b")', 'sink=topic("b"), steps=[clean]')
