@@ -33,21 +33,53 @@ _LOCAL_CHECKPOINTS: Final = {
 def spark_session(
     app_name: str = "tidelog", *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """The running session, or a new one. `master` defaults to SPARK_MASTER, else to all local cores."""
+    """The running session, or a new one. `master` defaults to SPARK_MASTER, else to all local cores.
+
+    Only `settings` are put to a session that runs. What was given to `spark-submit` stays as it is.
+    """
     from pyspark.sql import SparkSession
 
-    prepare_environment()
-    master = master or os.environ.get("SPARK_MASTER") or f"local[{os.cpu_count() or 1}]"
-    builder = SparkSession.builder.appName(app_name).master(master)
-    chosen = {**SPARK_SETTINGS, **(_LOCAL_CHECKPOINTS if master.startswith("local") else {}), **(settings or {})}
-    for name, value in chosen.items():
-        builder = builder.config(name, value)
+    builder, chosen = SparkSession.builder, dict(settings or {})
+    if not _is_running():
+        builder = builder.appName(app_name)
+        if not os.environ.get("SPARK_REMOTE"):
+            submitted = _submitted()
+            name = master or submitted.get("spark.master") or os.environ.get("SPARK_MASTER") or _all_cores()
+            is_local = name.startswith("local")
+            prepare_environment(is_local=is_local)
+            builder = builder.master(name)
+            defaults = {**SPARK_SETTINGS, **(_LOCAL_CHECKPOINTS if is_local else {})}
+            chosen = {**{each: value for each, value in defaults.items() if each not in submitted}, **chosen}
+    for each, value in chosen.items():
+        builder = builder.config(each, value)
     return builder.getOrCreate()
 
 
-def prepare_environment() -> None:
+def prepare_environment(*, is_local: bool = True) -> None:
     """What Spark reads from the environment when it starts; what the user has set stays."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if is_local:
+        # Executors on other machines have to find the driver under an address of its machine.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["JAVA_HOME"] = str(find_java_home())
+
+
+def _is_running() -> bool:
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None
+
+
+def _submitted() -> dict[str, str]:
+    """What `spark-submit` was told, by its options and files; it has started the JVM already."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def _all_cores() -> str:
+    return f"local[{os.cpu_count() or 1}]"

@@ -1,0 +1,86 @@
+"""What a session is asked for: our defaults, unless somebody has decided otherwise."""
+
+import os
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tidelog.spark import session
+from tidelog.spark.session import spark_session
+
+ZONE = "spark.sql.session.timeZone"
+
+
+class Builder:
+    """Takes down what a session would be made with."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, str] = {}
+
+    def config(self, name: str, value: str) -> "Builder":
+        self.asked[name] = value
+        return self
+
+    def appName(self, name: str) -> "Builder":  # noqa: N802 - Spark's name
+        return self.config("spark.app.name", name)
+
+    def master(self, name: str) -> "Builder":
+        return self.config("spark.master", name)
+
+    def getOrCreate(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        return self.asked
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "builder", Builder())
+    monkeypatch.setattr(session, "find_java_home", lambda: "/java")
+    monkeypatch.setattr(session, "_is_running", lambda: False)
+    for name in ("SPARK_MASTER", "SPARK_REMOTE", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("JAVA_HOME", "/user's")
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+
+
+def asked(**options: Any) -> dict[str, str]:
+    return dict(spark_session("app", **options))  # type: ignore[call-overload]
+
+
+def test_a_new_session_is_local_and_speaks_utc() -> None:
+    made = asked(settings={"spark.ui.enabled": "true"})
+
+    assert made["spark.master"].startswith("local[")
+    assert (made[ZONE], made["spark.ui.enabled"], made["spark.speculation"]) == ("UTC", "true", "false")
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_a_session_that_runs_gets_no_more_than_the_caller_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another time zone would change what its other queries say."""
+    monkeypatch.setattr(session, "_is_running", lambda: True)
+
+    assert asked(settings={"spark.sql.shuffle.partitions": "3"}) == {"spark.sql.shuffle.partitions": "3"}
+
+
+def test_what_spark_submit_was_told_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job for a cluster must not run on one machine because its code makes its session with this."""
+    monkeypatch.setattr(session, "_submitted", lambda: {"spark.master": "yarn", ZONE: "Europe/Paris"})
+
+    made = asked()
+
+    assert made["spark.master"] == "yarn"
+    assert ZONE not in made
+    assert made["spark.speculation"] == "false"
+
+
+def test_executors_elsewhere_find_the_driver() -> None:
+    asked(master="spark://host:7077")
+
+    assert "SPARK_LOCAL_IP" not in os.environ
+
+
+def test_a_session_far_away_has_its_own_master_and_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "SPARK_REMOTE", "sc://host")
+
+    assert asked(settings={ZONE: "Asia/Tokyo"}) == {"spark.app.name": "app", ZONE: "Asia/Tokyo"}
+    assert os.environ["JAVA_HOME"] == "/user's"
