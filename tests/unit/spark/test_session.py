@@ -22,13 +22,13 @@ class Builder:
         self.asked[name] = value
         return self
 
-    def appName(self, name: str) -> "Builder":  # noqa: N802 - Spark's name
+    def appName(self, name: str) -> "Builder":
         return self.config("spark.app.name", name)
 
     def master(self, name: str) -> "Builder":
         return self.config("spark.master", name)
 
-    def getOrCreate(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+    def getOrCreate(self) -> dict[str, str]:
         return self.asked
 
 
