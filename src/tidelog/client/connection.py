@@ -27,6 +27,7 @@ DEFAULT_TIMEOUT_S = 30.0
 # A web server's "HTTP" or a TLS alert, read as a length, is above this; no reply we ask for is.
 _REPLY_BYTES_MAX = 256 * 1024 * 1024
 _READ_BYTES = 1024 * 1024
+_ROOM_BYTES_MAX = 16 * 1024 * 1024
 
 _unpack_length = Struct(">i").unpack_from
 _unpack_error = Struct(">h").unpack_from
@@ -55,6 +56,7 @@ class Connection:
         self._socket: socket.socket | None = None
         self._pending: deque[_Pending] = deque()
         self._correlation_id = 0
+        self._room = bytearray()
 
     @property
     def address(self) -> str:
@@ -136,8 +138,12 @@ class Connection:
                 f"{self.address} answered {answer.__name__} version {version} wrongly: {error}"
             ) from error
 
-    def read_raw(self) -> tuple[int, bytearray, int]:
-        """The oldest reply due: its version, its frame without the length, and where the body begins."""
+    def read_raw(self, *, is_passing: bool = False) -> tuple[int, bytearray | memoryview, int]:
+        """The oldest reply due: its version, its frame without the length, and where the body begins.
+
+        One that `is_passing` is gone when the next such is read: it is kept in memory that is used again, because
+        pages that are new to a process cost it more than what is read into them.
+        """
         assert self._pending, "a reply was read that no request asked for"
         pending = self._pending.popleft()
         deadline = time.monotonic() + self.timeout_s
@@ -147,7 +153,7 @@ class Connection:
             raise InvalidReply(
                 f"{self.address} announced a reply of {length} bytes; is that a Kafka listener without TLS?"
             )
-        reply = self._receive(length, deadline)
+        reply = self._receive_passing(length, deadline) if is_passing else self._receive(length, deadline)
         (correlation_id,) = _unpack_length(reply)
         if correlation_id != pending.correlation_id:
             self.close()
@@ -172,24 +178,37 @@ class Connection:
             self._pending.append(_Pending(correlation_id, api_key, version))
 
     def _receive(self, count: int, deadline: float) -> bytearray:
+        received = bytearray()
+        while (filled := len(received)) < count:
+            # The buffer grows with what arrives, so that a wrong length costs little.
+            received += bytes(min(max(filled, _READ_BYTES), count - filled))
+            with memoryview(received) as view, view[filled:] as rest:
+                self._fill(rest, deadline)
+        return received
+
+    def _receive_passing(self, count: int, deadline: float) -> bytearray | memoryview:
+        if count > _ROOM_BYTES_MAX:
+            return self._receive(count, deadline)
+        if count > len(self._room):
+            self._room = bytearray(min(count + count // 4, _ROOM_BYTES_MAX))
+        view = memoryview(self._room)[:count]
+        self._fill(view, deadline)
+        return view
+
+    def _fill(self, room: memoryview, deadline: float) -> None:
         sock = self._live_socket()
-        received = bytearray(min(count, _READ_BYTES))
         filled = 0
         try:
-            while filled < count:
-                if filled == len(received):
-                    # The buffer grows with what arrives, so that a wrong length costs little.
-                    received += bytes(min(filled, count - filled))
+            while filled < len(room):
                 sock.settimeout(max(deadline - time.monotonic(), 0.001))
-                with memoryview(received) as view:
-                    arrived = sock.recv_into(view[filled:])
+                with room[filled:] as rest:
+                    arrived = sock.recv_into(rest)
                 if not arrived:
                     raise ConnectionResetError("closed by the broker")
                 filled += arrived
         except OSError as error:
             self.close()
             raise ConnectionLost(self.address, _reason(error)) from error
-        return received
 
     def _live_socket(self) -> socket.socket:
         if self._socket is None:

@@ -40,6 +40,20 @@ def test_the_highest_common_version_is_used():
         assert broker.seen[-1][0] == 5
 
 
+def test_a_passing_reply_is_gone_with_the_next_and_others_stay():
+    with ScriptedBroker({MetadataRequest: named}) as broker, connect(broker) as connection:
+        for name in ("first", "second", "third"):
+            connection.write(ask(name))
+        _, kept, _ = connection.read_raw()
+        _, passing, _ = connection.read_raw(is_passing=True)
+        assert b"first" in bytes(kept)
+        assert b"second" in bytes(passing)
+        version, reply, body = connection.read_raw(is_passing=True)
+        assert MetadataResponse.decode(reply, version, body).cluster_id == "third"
+        assert b"second" not in bytes(passing)
+        assert b"first" in bytes(kept)
+
+
 def test_a_version_can_be_capped():
     with ScriptedBroker({MetadataRequest: named}) as broker, connect(broker) as connection:
         connection.send(ask("a"), MetadataResponse, at_most=8)

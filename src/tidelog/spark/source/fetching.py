@@ -88,7 +88,7 @@ class RangeFetcher:
         connection, self._asked = self._asked, None
         assert connection is not None, "a question was just asked"
         try:
-            version, reply, body = connection.read_raw()
+            version, reply, body = connection.read_raw(is_passing=True)
             told = FetchResponse.decode(memoryview(reply), version, body)
         except BaseException:
             connection.close()

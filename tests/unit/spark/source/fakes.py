@@ -151,7 +151,7 @@ class FakeConnection:
         assert not self.pending, "two fetches under way"
         self.pending.append(request)
 
-    def read_raw(self) -> tuple[int, bytearray, int]:
+    def read_raw(self, *, is_passing: bool = False) -> tuple[int, bytearray, int]:
         request = self.pending.pop()
         return 12, bytearray(self._answer(request).encode(12)), 0
 
