@@ -1,5 +1,6 @@
 """The compiled decoder gives what the plain one gives, whatever the bytes are."""
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,6 +41,14 @@ def _fetched(data, first_offset=0, aborted=()):
 def test_both_decoders_make_the_same_columns_of_the_same_log(data, first_offset, aborted, bytes_max):
     fetched = _fetched(data, first_offset, aborted)
     assert _rows(CompiledDecoder(), fetched, bytes_max) == _rows(PlainDecoder(), fetched)
+
+
+@_MODEST
+@given(logs(), st.integers(0, 40_000))
+def test_what_memory_held_before_does_not_show(data, first_offset):
+    decoder = CompiledDecoder(Wanted(), lambda count, kind: np.full(count, -1).astype(kind))
+    fetched = _fetched(data, first_offset)
+    assert _rows(decoder, fetched) == _rows(PlainDecoder(), fetched)
 
 
 @_MODEST

@@ -42,10 +42,11 @@ def put_back(engine: ConsumerEngine, fetched: Sequence[FetchedBatches]) -> None:
 def make_decoder(wanted: Wanted) -> Decoder:
     """The fast decoder where Numba is installed, else the plain one."""
     try:
+        from tidelog.client.arrow.memory import arrow_memory
         from tidelog.records.kernels.arrow_decode_compiled import CompiledDecoder
     except ImportError:
         return PlainDecoder(wanted)
-    return CompiledDecoder(wanted)
+    return CompiledDecoder(wanted, arrow_memory)
 
 
 def decode_columns(fetched: FetchedBatches, decoder: Decoder, bytes_max: int = COLUMN_BYTES_MAX) -> Iterator[Columns]:

@@ -4,7 +4,7 @@ Every length is checked against the end of its record, and that against the end 
 Records are counted in `Rows.state` only when their whole batch was fine, so a bad batch leaves nothing behind.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +110,7 @@ def _shape(data: Bytes, position: Int, end: Int) -> tuple[Int, Int, Int, Int, In
         return bad, bad, bad, bad, bad, bad, bad, bad
     position = value_start + max(value_size, 0)
     header_start = bad
-    if position < end and data[position] == 0:
+    if position < end and data[np.uint64(position)] == 0:
         position += 1
     else:
         header_start = position
@@ -118,23 +118,6 @@ def _shape(data: Bytes, position: Int, end: Int) -> tuple[Int, Int, Int, Int, In
     if position != end:
         return bad, bad, bad, bad, bad, bad, bad, bad
     return end, timestamp, delta, key_start, key_size, value_start, value_size, header_start
-
-
-@kernel
-def _put(
-    data: Bytes, start: Int, size: Int, row: Int, position: Int, positions: Any, bits: Bytes, target: Bytes
-) -> Int:
-    """Put one key or value into its column, whose bytes end at `position`; the new end."""
-    bit = np.uint8(1 << (row & 7))
-    if size >= 0:
-        bits[row >> 3] |= bit
-        copy_bytes(data, start, size, target, position)
-        position += size
-    else:
-        # A bit may be left from a batch that turned out to be corrupt.
-        bits[row >> 3] &= ~bit
-    positions[row + 1] = position
-    return position
 
 
 @kernel
@@ -155,7 +138,7 @@ def add_records(
     offsets, timestamps, types, header_positions = rows.offsets, rows.timestamps, rows.types, rows.header_positions
     key_positions, key_bits, key_data = rows.key_positions, rows.key_bits, rows.key_data
     value_positions, value_bits, value_data = rows.value_positions, rows.value_bits, rows.value_data
-    state = rows.state
+    state, wants_keys, wants_values = rows.state, rows.wants_keys, rows.wants_values
     row = state[COUNT]
     key_end = state[KEY_BYTES]
     value_end = state[VALUE_BYTES]
@@ -168,17 +151,33 @@ def add_records(
             return np.int64(CORRUPT)
         if base_offset + delta < first_offset:
             continue
-        offsets[row] = base_offset + delta
-        timestamps[row] = _micros(append_time if is_append_time else base_timestamp + timestamp)
-        types[row] = 1 if is_append_time else 0
-        header_positions[row] = header_start
+        index = np.uint64(row)
+        offsets[index] = base_offset + delta
+        timestamps[index] = _micros(append_time if is_append_time else base_timestamp + timestamp)
+        types[index] = 1 if is_append_time else 0
+        header_positions[index] = header_start
         with_headers += header_start >= 0
-        if rows.wants_keys:
-            key_end = _put(data, key_start, key_size, row, key_end, key_positions, key_bits, key_data)
-            key_nulls += key_size < 0
-        if rows.wants_values:
-            value_end = _put(data, value_start, value_size, row, value_end, value_positions, value_bits, value_data)
-            value_nulls += value_size < 0
+        # Not a function of its own: a call that hands over so many arrays costs as much as the rest of a record.
+        byte, bit = np.uint64(row >> 3), np.uint8(1 << (row & 7))
+        if wants_keys:
+            if key_size >= 0:
+                key_bits[byte] |= bit
+                copy_bytes(data, key_start, key_size, key_data, key_end)
+                key_end += key_size
+            else:
+                # A bit may be left from a batch that turned out to be corrupt.
+                key_bits[byte] &= ~bit
+                key_nulls += 1
+            key_positions[np.uint64(row + 1)] = key_end
+        if wants_values:
+            if value_size >= 0:
+                value_bits[byte] |= bit
+                copy_bytes(data, value_start, value_size, value_data, value_end)
+                value_end += value_size
+            else:
+                value_bits[byte] &= ~bit
+                value_nulls += 1
+            value_positions[np.uint64(row + 1)] = value_end
         row += 1
     if position != end:
         return np.int64(CORRUPT)

@@ -5,6 +5,7 @@ for some seconds; what comes out is kept beside this file, or in `NUMBA_CACHE_DI
 interpreter's lock.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -28,10 +29,11 @@ def readable(data: Buffer) -> Bytes:
 
 
 class CompiledDecoder:
-    """A `Decoder`."""
+    """A `Decoder`. `empty` gives room for so many numbers of a type, as `numpy.empty` does."""
 
-    def __init__(self, wanted: Wanted = EVERYTHING) -> None:
+    def __init__(self, wanted: Wanted = EVERYTHING, empty: Callable[[int, Any], Any] = np.empty) -> None:
         self._wanted = wanted
+        self._empty = empty
         self._clear()
 
     def _clear(self) -> None:
@@ -135,20 +137,20 @@ class CompiledDecoder:
             self._move(old)
 
     def _allocate(self, rows_max: int, bytes_max: int) -> kernels.Rows:
-        wanted = self._wanted
+        wanted, empty = self._wanted, self._empty
         key_rows, key_bytes = (rows_max, bytes_max) if wanted.keys else (0, 0)
         value_rows, value_bytes = (rows_max, bytes_max) if wanted.values else (0, 0)
         return kernels.Rows(
-            np.empty(rows_max, dtype=np.int64),
-            np.empty(rows_max, dtype=np.int64),
-            np.empty(rows_max, dtype=np.int32),
-            _positions(key_rows),
+            empty(rows_max, np.int64),
+            empty(rows_max, np.int64),
+            empty(rows_max, np.int32),
+            _positions(empty(key_rows + 1, np.int32)),
             np.zeros((key_rows + 7) // 8, dtype=np.uint8),
-            np.empty(key_bytes, dtype=np.uint8),
-            _positions(value_rows),
+            empty(key_bytes, np.uint8),
+            _positions(empty(value_rows + 1, np.int32)),
             np.zeros((value_rows + 7) // 8, dtype=np.uint8),
-            np.empty(value_bytes, dtype=np.uint8),
-            np.empty(rows_max, dtype=np.int64),
+            empty(value_bytes, np.uint8),
+            empty(rows_max, np.int64),
             np.zeros(kernels.STATE_NUMBERS, dtype=np.int64),
             wanted.keys,
             wanted.values,
@@ -172,8 +174,7 @@ class CompiledDecoder:
                 target[:length] = source[:length]
 
 
-def _positions(rows_max: int) -> Any:
-    positions = np.empty(rows_max + 1, dtype=np.int32)
+def _positions(positions: Any) -> Any:
     positions[0] = 0
     return positions
 

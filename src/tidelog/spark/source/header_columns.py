@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidelog.client.arrow.memory import arrow_memory
 from tidelog.records.compression import Buffer
 from tidelog.records.kernels import _arrow_decode as record_kernels
 from tidelog.records.kernels.arrow_decode import Columns, Wanted
@@ -21,7 +22,7 @@ class HeaderDecoder(CompiledDecoder):
 
     def __init__(self, wanted: Wanted, kind: pa.DataType) -> None:
         """`kind` is the type of the column: a list of pairs of text and bytes."""
-        super().__init__(Wanted(wanted.keys, wanted.values, headers=False))
+        super().__init__(Wanted(wanted.keys, wanted.values, headers=False), arrow_memory)
         self._kind = kind
         self._parts: list[pa.Array] = []
         self._taken: list[pa.Array] = []
