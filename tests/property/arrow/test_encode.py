@@ -1,6 +1,8 @@
 """The compiled encoder makes the same batches, byte for byte, as the plain one."""
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +60,18 @@ def test_batches_are_sound_within_the_limit_and_hold_every_row_in_order(records,
         assert len(data) <= limit_bytes or header.record_count == 1
         found += [(each.timestamp, each.key, each.value, each.headers) for each in iterate_records(data)]
     assert found == records
+
+
+def test_positions_that_no_column_has_are_refused():
+    positions = np.array([0, 3, 2, 4], dtype=np.int32)
+    for data, count in ((b"abcd", 3), (b"abc", 1), (b"", 1)):
+        with pytest.raises(ValueError, match="not in order, or beyond its data"):
+            column_of(ColumnBuffers(positions[-1 - count :], data[:3], None, 0), count)
+
+
+def test_columns_of_other_lengths_than_the_partitions_are_refused():
+    with pytest.raises(ValueError, match="another length"):
+        encode_columns(_column([b"k"]), _column([b"v"]), column_of(None, 0), [0], [0], 1, 100)
 
 
 @_MODEST

@@ -59,20 +59,20 @@ class _Compiled:
         self._kernels = kernels
         self._ignores_keys = ignores_keys
 
-    def _column(self, array: pa.Array | None) -> Any:
+    def _column(self, array: pa.Array | None, count: int) -> Any:
         if array is None:
-            return self._kernels.column_of(None, 0)
+            return self._kernels.column_of(None, count)
         validity, positions, data = array.buffers()
         if not array.null_count:
             validity = None
         # Arrow leaves out the buffer of data when there is none.
         buffers = self._kernels.ColumnBuffers(positions, b"" if data is None else data, validity, array.offset)
-        return self._kernels.column_of(buffers, len(array))
+        return self._kernels.column_of(buffers, count)
 
     def choose(self, piece: Piece, partition_count: int, first: int, sticky_bytes: int) -> tuple[pa.Array, int]:
         partitions, following = self._kernels.choose_partitions(
-            self._column(piece.keys),
-            self._column(piece.values),
+            self._column(piece.keys, piece.record_count),
+            self._column(piece.values, piece.record_count),
             piece.record_count,
             partition_count,
             first=first,
@@ -86,9 +86,9 @@ class _Compiled:
         if piece.headers is not None:
             headers = pa.array(arrow_encode.header_blocks(piece.headers), pa.binary())
         batches: list[EncodedBatch] = self._kernels.encode_columns(
-            self._column(piece.keys),
-            self._column(piece.values),
-            self._column(headers),
+            self._column(piece.keys, piece.record_count),
+            self._column(piece.values, piece.record_count),
+            self._column(headers, piece.record_count),
             piece.timestamps_ms.to_numpy(),
             partitions.to_numpy(),
             partition_count,

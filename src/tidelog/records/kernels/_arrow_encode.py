@@ -1,6 +1,6 @@
 """The kernels behind `arrow_encode_compiled`: partitions of keys, and rows of Arrow columns into record batches.
 
-Positions of keys and values come from Arrow and are checked once by `check_positions`; the caller makes the output
+Positions of keys and values come from Arrow and are checked once by `measure`; the caller makes the output
 large enough for the worst case, so nothing is checked while batches are written.
 """
 
@@ -24,34 +24,32 @@ _MASK: Final = 0xFFFFFFFF
 
 
 class Column(NamedTuple):
-    """A column of bytes as Arrow lays it out; `bits` is empty if nothing is null, `positions` if everything is."""
+    """A column of bytes: as Arrow lays it out, and how many bytes each row has, -1 for null.
+
+    `positions` is empty if every row is null. Sizes are there because they are asked for again and again, and a call
+    that hands over arrays to find one costs more than all else that is done for a row.
+    """
 
     positions: NDArray[np.int32]
     data: Bytes
-    bits: Bytes
-    first_bit: Int
+    sizes: NDArray[np.int32]
 
 
 @kernel
-def check_positions(positions: Any, data_bytes: Int) -> bool:
-    """Whether positions rise, and stay within the data."""
-    previous = np.int64(0)
-    for position in positions:
-        if position < previous or position > data_bytes:
+def measure(positions: Any, data_bytes: Int, bits: Bytes, first_bit: Int, sizes: Any) -> bool:
+    """Fill in sizes. False if positions do not rise, or go beyond the data. `bits` is empty if nothing is null."""
+    if positions[0] < 0 or positions[len(positions) - 1] > data_bytes:
+        return False
+    for row in range(len(sizes)):
+        sizes[row] = positions[row + 1] - positions[row]
+        if positions[row + 1] < positions[row]:
             return False
-        previous = np.int64(position)
+    if len(bits):
+        for row in range(len(sizes)):
+            bit = np.uint64(first_bit + row)
+            if not (bits[bit >> np.uint64(3)] >> np.uint8(bit & np.uint64(7))) & 1:
+                sizes[row] = -1
     return True
-
-
-@kernel
-def _size(positions: Any, bits: Bytes, first_bit: Int, row: Int) -> Int:
-    """The bytes of a row of a column, -1 for null."""
-    if len(positions) == 0:
-        return np.int64(-1)
-    bit = first_bit + row
-    if len(bits) and not (bits[bit >> 3] >> (bit & 7)) & 1:
-        return np.int64(-1)
-    return np.int64(positions[row + 1]) - np.int64(positions[row])
 
 
 @kernel
@@ -91,10 +89,9 @@ def choose_partitions(
 ) -> Int:
     """The partition of every row, by its key or sticky without one; the sticky partition that comes next."""
     used = np.int64(0)
-    key_positions, key_data, key_bits, first_key_bit = keys.positions, keys.data, keys.bits, keys.first_bit
-    value_positions, value_bits, first_value_bit = values.positions, values.bits, values.first_bit
+    key_positions, key_data, key_sizes, value_sizes = keys.positions, keys.data, keys.sizes, values.sizes
     for row in range(count):
-        key_size = _size(key_positions, key_bits, first_key_bit, row)
+        key_size = np.int64(key_sizes[row])
         if key_size >= 0 and not ignores_keys:
             partitions[row] = (murmur2(key_data, key_positions[row], key_size) & 0x7FFFFFFF) % partition_count
             continue
@@ -102,8 +99,7 @@ def choose_partitions(
             first += 1
             used = np.int64(0)
         partitions[row] = first % partition_count
-        value_size = _size(value_positions, value_bits, first_value_bit, row)
-        used += max(key_size, 0) + max(value_size, 0) + _RECORD_OVERHEAD_BYTES
+        used += max(key_size, 0) + max(value_sizes[row], 0) + _RECORD_OVERHEAD_BYTES
     return first + 1
 
 
@@ -167,25 +163,19 @@ def encode_rows(
 ) -> Int:
     """Write the batches of all partitions; how many there are. A row of `batches`: partition, start, end, records."""
     # Every array that is taken out of a column is counted as one more reference: done once, not per record.
-    key_positions, key_data, key_bits, first_key_bit = keys.positions, keys.data, keys.bits, keys.first_bit
-    value_positions, value_data, value_bits, first_value_bit = (
-        values.positions,
-        values.data,
-        values.bits,
-        values.first_bit,
-    )
-    header_positions, header_data, header_bits = headers.positions, headers.data, headers.bits
+    key_positions, key_data, key_sizes = keys.positions, keys.data, keys.sizes
+    value_positions, value_data, value_sizes = values.positions, values.data, values.sizes
+    header_positions, header_data, header_sizes = headers.positions, headers.data, headers.sizes
     made = np.int64(0)
     position = np.int64(0)
     for partition in range(len(starts) - 1):
         start = position
         count = base_timestamp = max_timestamp = np.int64(0)
         for index in range(starts[partition], starts[partition + 1]):
-            row = order[index]
+            row = np.uint64(order[index])
             timestamp = timestamps[row]
-            key_size = _size(key_positions, key_bits, first_key_bit, row)
-            value_size = _size(value_positions, value_bits, first_value_bit, row)
-            header_size = _size(header_positions, header_bits, headers.first_bit, row)
+            key_size, value_size = np.int64(key_sizes[row]), np.int64(value_sizes[row])
+            header_size = np.int64(header_sizes[row])
             size = _body_bytes(timestamp - base_timestamp, count, key_size, value_size, header_size)
             if count and position - start + size + varint_bytes(size) > limit_bytes:
                 _seal(out, start, position, count, base_timestamp, max_timestamp)

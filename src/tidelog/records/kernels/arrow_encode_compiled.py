@@ -31,17 +31,20 @@ class ColumnBuffers(NamedTuple):
 
 
 def column_of(buffers: ColumnBuffers | None, count: int) -> kernels.Column:
-    """A column for the kernels. Raises ValueError if its positions are not in order, or beyond its data."""
+    """A column for the kernels; None if all `count` rows are null.
+
+    Raises ValueError if its positions are not in order, or beyond its data.
+    """
     nothing = readable(_NOTHING)
     if buffers is None or not count:
-        return kernels.Column(_frozen(np.zeros(0, dtype=np.int32)), nothing, nothing, 0)
+        return kernels.Column(_frozen(np.zeros(0, dtype=np.int32)), nothing, np.full(count, -1, dtype=np.int32))
     start = buffers.offset * _POSITION_BYTES
     positions = np.frombuffer(buffers.positions, dtype=np.int32, count=count + 1, offset=start)
     data = readable(buffers.data)
     bits = nothing if buffers.validity is None else readable(buffers.validity)
-    column = kernels.Column(_frozen(positions), data, bits, buffers.offset)
+    column = kernels.Column(_frozen(positions), data, np.empty(count, dtype=np.int32))
     is_short = len(bits) and 8 * len(bits) < buffers.offset + count
-    if is_short or not kernels.check_positions(column.positions, len(data)):
+    if is_short or not kernels.measure(column.positions, len(data), bits, buffers.offset, column.sizes):
         raise ValueError(f"a column of {count} rows has positions that are not in order, or beyond its data")
     return column
 
@@ -79,6 +82,8 @@ def encode_columns(
     count = len(partitions)
     if count and not 0 <= int(partitions.min()) <= int(partitions.max()) < partition_count:
         raise ValueError(f"partitions {partitions.min()} to {partitions.max()} are not all below {partition_count}")
+    if any(len(column.sizes) != count for column in (keys, values, headers)):
+        raise ValueError(f"there are {count} partitions for columns of another length")
     starts = np.zeros(partition_count + 1, dtype=np.int64)
     order = np.empty(count, dtype=np.int64)
     kernels.group_rows(partitions, partition_count, starts, order)
