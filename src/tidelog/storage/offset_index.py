@@ -63,6 +63,12 @@ class OffsetIndex(MappedIndex):
         relative = offset - self.base_offset
         if not self.count or relative < 0:
             return self.base_offset, 0, -1
+        # Batches of one size have entries at one distance: where that is so, no search is needed.
+        slot = relative * self.count // (self.last_offset - self.base_offset)
+        if slot:
+            found, position, next_found, following = _TWO_ENTRIES.unpack_from(self.mapped(), (slot - 1) * 8)
+            if found <= relative < next_found:
+                return self.base_offset + found, position, following
         slot = self.search(relative.to_bytes(4, "big"), 0)
         if not slot:
             return self.base_offset, 0, _ENTRY.unpack_from(self.mapped())[1]
