@@ -48,7 +48,8 @@ def test_a_pipeline_runs_inside_spark_declarative_pipelines(broker: Broker, tmp_
     program = str(Path(sysconfig.get_path("scripts")) / "spark-pipelines")
     done = subprocess.run(
         [program, "run", "--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"],
-        cwd=tmp_path, env=os.environ.copy(), capture_output=True, timeout=300,
+        # With this variable the server of Spark Connect takes a free port instead of its usual one.
+        cwd=tmp_path, env={**os.environ, "SPARK_TESTING": "1"}, capture_output=True, timeout=300,
     )  # fmt: skip
     # Not the exit code: PySpark's program may stumble over the accumulators of Python functions once all is done.
     assert b"Run is COMPLETED" in done.stdout + done.stderr, (done.stdout + done.stderr).decode()[-4000:]
