@@ -147,24 +147,33 @@ _unpack_two = Struct(">ii").unpack_from
 Single = tuple[int, int, int, int, int, int, bytes, FetchPartition]
 """Wait, smallest and largest size, isolation level, session, its epoch, topic id, and what is asked."""
 
-_SINGLE = Struct(">iiiBiiB16sBiiqiqi5s")
-_SINGLE_END = b"\x00\x00\x01\x01\x00"
-"""No tags for partition and topic, nothing forgotten, no rack, and no tags for the request."""
+_SINGLE = Struct(">iiiBiiB16sBiiqiqi3sB")
+_SINGLE_END = b"\x00\x00\x01"
+"""No tags for partition and topic, and nothing forgotten."""
 
 
 def decode_single(data: Buffer, position: int, end: int, version: int) -> Single | None:
-    """A consumer's request of version 13 or newer for one partition in its usual shape; None for `decode_request`."""
+    """A consumer's request of version 13 or newer for one partition in its usual shape; None for `decode_request`.
+
+    Its rack is passed over: it matters where a partition has more than one replica to read from.
+    """
     if version <= 14 and position < end:
         if data[position] < 0x80:
             return None  # a follower's id; a consumer's is negative
         position += 4
-    if end - position != _SINGLE.size:
+    rack = position + _SINGLE.size
+    if end <= rack:
         return None
-    wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch, *asked, rest = _SINGLE.unpack_from(
-        data, position
+    wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch, *asked, forgotten, rack_size = (
+        _SINGLE.unpack_from(data, position)
     )
     topics, topic_id, partitions, index, epoch, offset, last_epoch, start_offset, partition_bytes = asked
-    if topics != 2 or partitions != 2 or last_epoch >= 0 or rest != _SINGLE_END:
+    if topics != 2 or partitions != 2 or last_epoch >= 0 or forgotten != _SINGLE_END:
+        return None
+    # One byte follows the rack: the request has no tags. A rack that might not be text is for others to refuse.
+    if not 0 < rack_size < 0x80 or rack + rack_size != end or data[end - 1]:
+        return None
+    if rack_size > 1 and not bytes(data[rack : end - 1]).isascii():
         return None
     fetch = _new(FetchPartition, (index, offset, partition_bytes, epoch, last_epoch, start_offset))
     return wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch, topic_id, fetch

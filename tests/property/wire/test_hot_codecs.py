@@ -253,15 +253,21 @@ def test_the_short_way_in_of_a_fetch_agrees_with_the_long_one_or_leaves_it_the_r
     if single is not None:
         *head, topic_id, fetch = single
         spans = hot_fetch.decode_request(bytearray(body), 0, len(body), version)
-        assert spans[1:] == (*head, [(topic_id, [fetch])], [], "")
+        assert spans[1:] == (*head, [(topic_id, [fetch])], [], request.rack_id)
         assert spans.replica_id < 0
 
 
 @pytest.mark.parametrize("version", range(13, 18))
-@given(numbers=st.tuples(int32s, int32s, int32s), index=int32s, offset=int64s, session=st.tuples(int32s, int32s))
+@given(
+    numbers=st.tuples(int32s, int32s, int32s),
+    index=int32s,
+    offset=int64s,
+    session=st.tuples(int32s, int32s),
+    rack_id=st.text(alphabet="ab-1", max_size=126),
+)
 @settings(max_examples=20, deadline=None)
 def test_a_fetch_of_one_partition_takes_the_short_way_in(
-    version: int, numbers: tuple[int, int, int], index: int, offset: int, session: tuple[int, int]
+    version: int, numbers: tuple[int, int, int], index: int, offset: int, session: tuple[int, int], rack_id: str
 ) -> None:
     partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=5)
     max_wait_ms, min_bytes, max_bytes = numbers
@@ -272,6 +278,7 @@ def test_a_fetch_of_one_partition_takes_the_short_way_in(
         session_id=session[0],
         session_epoch=session[1],
         topics=[FetchTopic(topic_id=b"t" * 16, partitions=[partition])],
+        rack_id=rack_id,
     )
     body = request.encode(version)
     single = hot_fetch.decode_single(bytearray(b"before" + body), 6, 6 + len(body), version)
@@ -282,6 +289,23 @@ def test_a_fetch_of_one_partition_takes_the_short_way_in(
 @settings(max_examples=300, deadline=None)
 def test_the_short_way_in_of_a_fetch_never_raises(data: bytes, version: int) -> None:
     hot_fetch.decode_single(bytearray(data), 0, len(data), version)
+
+
+@pytest.mark.parametrize("version", [13, 17])
+@given(place=st.integers(0, 110), byte=st.integers(0, 255), cut=st.integers(0, 3))
+@settings(max_examples=200, deadline=None)
+def test_a_damaged_fetch_is_read_as_the_long_way_reads_it_or_left_to_it(
+    version: int, place: int, byte: int, cut: int
+) -> None:
+    partition = FetchPartition(partition=1, fetch_offset=5, partition_max_bytes=5)
+    topics = [FetchTopic(topic_id=b"t" * 16, partitions=[partition])]
+    body = bytearray(FetchRequest(topics=topics, rack_id="a rack").encode(version))
+    body[place % len(body)] = byte
+    single = hot_fetch.decode_single(body, 0, len(body) - cut, version)
+    if single is not None:
+        *head, topic_id, fetch = single
+        spans = hot_fetch.decode_request(body, 0, len(body) - cut, version)
+        assert spans[1:-1] == (*head, [(topic_id, [fetch])], [])
 
 
 fetch_replies = st.builds(

@@ -2,8 +2,8 @@
 
 Called by `fetch` first, for the versions with topic ids. It is taken when a request names one partition and nothing
 else, comes without a session or is the next one of a session that holds this partition alone, and can be answered at
-once with records. All else (errors, followers, waiting, forgotten partitions, racks) is left to the long way. Nothing
-has happened by then; and what is answered here the long way would answer with the same bytes.
+once with records. All else (errors, followers, waiting, forgotten partitions) is left to the long way. Nothing has
+happened by then; and what is answered here the long way would answer with the same bytes.
 """
 
 from __future__ import annotations
