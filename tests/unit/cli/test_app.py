@@ -148,3 +148,8 @@ def test_a_security_protocol_we_do_not_speak_is_refused(tmp_path, capsys):
     file.write_text("security.protocol=SASL_SSL\n", encoding="utf-8")
     assert main(["topic", "list", "--command-config", str(file)]) == 1
     assert "security.protocol=SASL_SSL" in capsys.readouterr().err
+
+
+def test_a_file_to_dump_that_is_not_there_is_told_as_such(tmp_path, capsys):
+    assert main(["log", "dump", str(tmp_path / "0.log")]) == 1
+    assert capsys.readouterr() == ("", f"tidelog: {tmp_path}/0.log: No such file or directory\n")

@@ -41,6 +41,7 @@ def dump(
     """Show what is in log files, indexes, snapshots and checkpoints; exit code 1 if something in them is wrong."""
     problems = 0
     for path in files:
+        path.stat()  # says what keeps it from being read, if it is not there
         rows = dump_file(
             str(path),
             print_data=print_data_log,

@@ -19,7 +19,8 @@ from tidelog.cli._errors import CommandError, explain
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, parse_assignments
 from tidelog.cli.pipeline._files import PipelineFile, cluster_of, open_pipeline, refuse_mistakes, servers_of
 from tidelog.cli.pipeline._views import JsonView, LineView, LiveView, View
-from tidelog.spark.pipeline.checks import check
+from tidelog.spark.pipeline.checkpoints import is_local, why_unwritable
+from tidelog.spark.pipeline.checks import Problem, check
 from tidelog.spark.pipeline.cluster_checks import check_cluster
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError
 from tidelog.spark.pipeline.draining import drained
@@ -69,6 +70,7 @@ def run(
     if once + continuous + drain > 1:
         raise typer.BadParameter("choose one of --once, --continuous and --drain")
     pipeline = _checked(file, checkpoint, conf or [], bootstrap_server, command_config)
+    refuse_mistakes(pipeline, _checkpoint_problems(pipeline.checkpoint_path, drain=drain))
     view = _view(output)
     servers = servers_of(pipeline, bootstrap_server, command_config)
     # For functions of the pipeline's own that write to the cluster: `pipeline.servers()` tells them where it is.
@@ -107,6 +109,14 @@ def _checked(
     with cluster_of(pipeline, bootstrap_server, command_config) as cluster:
         refuse_mistakes(pipeline, check_cluster(pipeline, survey(pipeline, cluster, with_offsets=False)))
     return pipeline
+
+
+def _checkpoint_problems(path: str, *, drain: bool) -> Iterator[Problem]:
+    reason = why_unwritable(path)
+    if reason is not None:
+        yield Problem("checkpoint", f"{path} cannot be made: {reason}")
+    if drain and not is_local(path):
+        yield Problem("checkpoint", f"--drain needs one on this machine, not {path}")
 
 
 def _view(output: Format) -> View:

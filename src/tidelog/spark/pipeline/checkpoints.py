@@ -5,6 +5,7 @@ settings, then a line of JSON for each source.
 """
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,17 @@ def local_path(path: str) -> Path | None:
     if not colon or "/" in scheme:
         return Path(path)
     return Path("/" + rest.lstrip("/")) if scheme == "file" else None
+
+
+def why_unwritable(path: str) -> str | None:
+    """What keeps a checkpoint from being made, as far as this machine can tell; None if nothing does."""
+    place = local_path(path)
+    if place is None:
+        return None
+    there = next(each for each in (place.absolute(), *place.absolute().parents) if each.exists())
+    if not there.is_dir():
+        return f"{there} is no directory"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"{there} may not be written to"
 
 
 def read_positions(paths: Sequence[str]) -> Position | None:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.client.cluster import ClusterClient
-from tidelog.spark.pipeline.checkpoints import is_local, read_positions
-from tidelog.spark.pipeline.definition import Pipeline, PipelineError
+from tidelog.spark.pipeline.checkpoints import read_positions
+from tidelog.spark.pipeline.definition import Pipeline
 from tidelog.spark.pipeline.plan import make_plan
 from tidelog.spark.pipeline.survey import survey
 
@@ -17,9 +17,10 @@ _LOOK_EVERY_S: Final = 0.5
 
 
 def drained(pipeline: Pipeline, servers: str, finds_nothing: Callable[[], bool]) -> Callable[[], bool]:
-    """A function that tells whether every query has done all there is. `finds_nothing` asks the queries themselves."""
-    if not is_local(pipeline.checkpoint_path):
-        raise PipelineError(f"--drain needs a checkpoint on this machine, not {pipeline.checkpoint_path}")
+    """A function that tells whether every query has done all there is. `finds_nothing` asks the queries themselves.
+
+    Their checkpoints must be on this machine.
+    """
     look_at = time.monotonic()
 
     def is_drained() -> bool:

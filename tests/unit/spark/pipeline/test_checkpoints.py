@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.spark.pipeline.checkpoints import local_path, parse_offsets, read_position, read_positions
+from tidelog.spark.pipeline.checkpoints import local_path, parse_offsets, read_position, read_positions, why_unwritable
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"$from": {"orders": {"0": 0}}, "orders": {"0": 7, "1": 9}}'
 
@@ -43,6 +43,13 @@ def test_paths_are_told_as_spark_tells_them() -> None:
     assert local_path("a/b") == Path("a/b")
     assert local_path("file:/a/b") == local_path("file:///a/b") == local_path("/a/b") == Path("/a/b")
     assert local_path("hdfs:/a/b") is None
+
+
+def test_a_place_where_no_checkpoint_can_be_made_is_named(tmp_path: Path) -> None:
+    assert why_unwritable(str(tmp_path / "new" / "checkpoint")) is None
+    assert why_unwritable("s3://bucket/checkpoint") is None
+    (tmp_path / "file").write_text("")
+    assert why_unwritable(f"file://{tmp_path}/file/checkpoint") == f"{tmp_path}/file is no directory"
 
 
 def test_of_several_queries_the_one_that_is_behind_counts(tmp_path: Path) -> None:
