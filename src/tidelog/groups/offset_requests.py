@@ -111,7 +111,7 @@ def commit(
     group: Group | None,
     committer: Committer,
     topics: Sequence[CommittedTopic],
-    is_known_topic: Callable[[str], object],
+    partition_count: Callable[[str], int],
     settings: GroupSettings,
     now_ms: int,
     *,
@@ -130,11 +130,11 @@ def commit(
     records: list[StateRecord] = []
     for topic in topics:
         name = topic.name
-        is_known = is_known_topic(name)
+        count = partition_count(name)
         for partition in topic.partitions:
             index = partition.partition_index
             metadata = partition.committed_metadata or ""
-            if not is_known:
+            if not 0 <= index < count:
                 codes[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             if len(metadata) > settings.offset_metadata_max_bytes:

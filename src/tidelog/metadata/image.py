@@ -143,6 +143,11 @@ class ClusterImage:
     def topic(self, name: str) -> TopicImage | None:
         return self._topics.get(name)
 
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has; 0 if there is no such topic."""
+        found = self._topics.get(topic)
+        return 0 if found is None else len(found.partitions)
+
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         return self._topics_by_id.get(topic_id)
 

@@ -133,7 +133,7 @@ def lives(connect: Connect, transcript: Transcript) -> None:
             reply = transcript.note(f"{say} again", wire.ask(join_request(group, reply.member_id), version))
         member, generation = reply.member_id, reply.generation_id
         other = min(version, 4)
-        transcript.note(f"{say} heartbeat", wire.ask(_heartbeat(group, member, generation), other))
+        transcript.note(f"{say} heartbeat", wire.ask(heartbeat_request(group, member, generation), other))
         transcript.note(f"{say} early commit", wire.ask(commit_request(group, member, generation), max(version, 1)))
         parts = {member: b"\0\0\0\0\0\0\xff\xff\xff\xff"}
         synced = wire.ask(sync_request(group, member, generation, parts), min(version, 5))
@@ -153,7 +153,7 @@ def lives(connect: Connect, transcript: Transcript) -> None:
         transcript.note(f"{say} deleted", wire.ask(DeleteGroupsRequest(groups_names=[group]), min(version, 2)))
 
 
-def _heartbeat(group: str, member: str, generation: int, **fields: object) -> HeartbeatRequest:
+def heartbeat_request(group: str, member: str, generation: int, **fields: object) -> HeartbeatRequest:
     return HeartbeatRequest(**{"group_id": group, "member_id": member, "generation_id": generation, **fields})
 
 
@@ -196,10 +196,10 @@ def refusals(connect: Connect, transcript: Transcript) -> None:
             transcript.note(f"sync v{version} {what}", wire.ask(sync, version))
     for version in range(5):
         for what, heartbeat in {
-            "unknown member": _heartbeat(group, "stranger", generation),
-            "old": _heartbeat(group, member, generation - 1),
-            "unknown group": _heartbeat("none", member, generation),
-            "no name": _heartbeat("", member, generation),
+            "unknown member": heartbeat_request(group, "stranger", generation),
+            "old": heartbeat_request(group, member, generation - 1),
+            "unknown group": heartbeat_request("none", member, generation),
+            "no name": heartbeat_request("", member, generation),
         }.items():
             transcript.note(f"heartbeat v{version} {what}", wire.ask(heartbeat, version))
     for version in range(6):
@@ -269,7 +269,7 @@ def two_members(connect: Connect, transcript: Transcript) -> None:
     first.ask(sync_request(group, leader, generation, {leader: b"1"}), 3)
     second.post(join_request(group, protocols=[("sticky", b""), *RANGE]), 3)
     _until_rebalance(first, group, leader, generation)
-    transcript.note("heartbeat in join", first.ask(_heartbeat(group, leader, generation), 3))
+    transcript.note("heartbeat in join", first.ask(heartbeat_request(group, leader, generation), 3))
     transcript.note("sync in join", first.ask(sync_request(group, leader, generation, {}), 3))
     transcript.note("commit in join", first.ask(commit_request(group, leader, generation), 7))
     described = first.ask(DescribeGroupsRequest(groups=[group]), 5)
@@ -284,7 +284,7 @@ def two_members(connect: Connect, transcript: Transcript) -> None:
         "follower repeats join", second.ask(join_request(group, follower, protocols=[("sticky", b""), *RANGE]), 3)
     )
     transcript.note("leader repeats join", first.ask(join_request(group, leader), 5))
-    transcript.note("heartbeat before sync", second.ask(_heartbeat(group, follower, generation), 3))
+    transcript.note("heartbeat before sync", second.ask(heartbeat_request(group, follower, generation), 3))
     transcript.note("commit before sync", second.ask(commit_request(group, follower, generation), 7))
     transcript.note("describe before sync", first.ask(DescribeGroupsRequest(groups=[group]), 5))
     second.post(sync_request(group, follower, generation, {}), 3)
@@ -300,13 +300,13 @@ def two_members(connect: Connect, transcript: Transcript) -> None:
         group_id=group, members=[MemberIdentity(member_id=follower), MemberIdentity(member_id="x")]
     )
     transcript.note("follower leaves", second.ask(leave, 3))
-    transcript.note("leader is told", first.ask(_heartbeat(group, leader, generation), 3))
+    transcript.note("leader is told", first.ask(heartbeat_request(group, leader, generation), 3))
     transcript.note("leader alone", first.ask(join_request(group, leader), 5))
 
 
 def _until_rebalance(wire: Wire, group: str, member: str, generation: int) -> None:
     """The other connection's JoinGroup has arrived when heartbeats say so."""
-    while wire.ask(_heartbeat(group, member, generation), 3).error_code == 0:
+    while wire.ask(heartbeat_request(group, member, generation), 3).error_code == 0:
         pass
 
 
@@ -320,7 +320,7 @@ def static_members(connect: Connect, transcript: Transcript) -> None:
         new = back.member_id
         for name in (leader, new):
             say = f"v{version} {'old' if name == leader else 'new'}"
-            heartbeat = _heartbeat(group, name, generation, group_instance_id="a")
+            heartbeat = heartbeat_request(group, name, generation, group_instance_id="a")
             transcript.note(f"{say} heartbeat", second.ask(heartbeat, 4))
             sync = sync_request(group, name, generation, {}, group_instance_id="a")
             transcript.note(f"{say} sync", second.ask(sync, 5))
@@ -328,7 +328,9 @@ def static_members(connect: Connect, transcript: Transcript) -> None:
             transcript.note(f"{say} commit", second.ask(commit, 9))
         transcript.note(f"{say} describe", second.ask(DescribeGroupsRequest(groups=[group]), 5))
         transcript.note(f"{say} old join", first.ask(join_request(group, leader, group_instance_id="a"), version))
-        transcript.note(f"{say} unknown", first.ask(_heartbeat(group, new, generation, group_instance_id="b"), 4))
+        transcript.note(
+            f"{say} unknown", first.ask(heartbeat_request(group, new, generation, group_instance_id="b"), 4)
+        )
         identities = [
             MemberIdentity(member_id=leader, group_instance_id="a"),
             MemberIdentity(group_instance_id="b"),

@@ -1,4 +1,4 @@
-"""Groups that change their protocol, on our broker and on Apache Kafka, frame by frame: the answers are the same."""
+"""Groups that change their protocol, and odd requests, on our broker and on Apache Kafka: the answers are the same."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from benchmarks import apache_kafka
 from tests.compat.groups.kraft import KraftBroker
 from tests.compat.groups.migration_scenarios import MIGRATIONS
+from tests.compat.groups.odd_scenarios import ODDITIES
 from tests.compat.groups.raw import Transcript
 from tests.compat.groups.scenarios import Connect
 from tests.compat.groups.test_beside_kafka import SETTINGS, play, prepare
@@ -36,7 +37,7 @@ def ours() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.mark.parametrize("scenario", MIGRATIONS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", [*MIGRATIONS, *ODDITIES], ids=lambda scenario: scenario.__name__)
 def test_our_answers_are_kafkas(
     kafka: KraftBroker, ours: Broker, scenario: Callable[[Connect, Transcript], None]
 ) -> None:

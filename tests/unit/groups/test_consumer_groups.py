@@ -118,6 +118,15 @@ def test_a_member_may_be_one_epoch_behind_if_an_answer_was_lost(world: ConsumerW
     assert first.beat().code is ErrorCode.FENCED_MEMBER_EPOCH
 
 
+def test_a_member_joins_again_only_if_the_first_answer_was_lost(world: ConsumerWorld) -> None:
+    first = Client(world).join()
+    assert first.join().code is ErrorCode.NONE
+    assert (first.epoch, first.owned) == (1, ALL)
+    second = Client(world).join()
+    settle(first, second)
+    assert first.join().code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
 def test_a_changed_subscription_moves_only_its_member(world: ConsumerWorld) -> None:
     first, second = Client(world).join(), Client(world).join()
     settle(first, second)
@@ -196,9 +205,20 @@ def test_a_static_member_that_left_for_now_finds_its_partitions_again(world: Con
     assert back.owned == held
 
 
+def test_a_late_heartbeat_does_not_bring_back_a_static_member_that_left(world: ConsumerWorld) -> None:
+    member = Client(world, instance_id="i").join()
+    epoch = member.epoch
+    member.leave(-2)
+    assert member.beat().code is ErrorCode.FENCED_MEMBER_EPOCH
+    assert member.join().code is ErrorCode.NONE
+    assert (member.epoch, member.owned) == (epoch, ALL)
+
+
 def test_an_instance_id_in_use_is_not_given_away(world: ConsumerWorld) -> None:
     first = Client(world, instance_id="i").join()
     assert Client(world, instance_id="i").join().code is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert first.join().code is ErrorCode.UNRELEASED_INSTANCE_ID, "not even to its own member"
+    first.epoch, first.owned = 1, set(ALL)
     stranger = Client(world, instance_id="i")
     stranger.member_id, stranger.epoch = "x", 1
     assert stranger.beat().code is ErrorCode.FENCED_INSTANCE_ID
@@ -228,6 +248,7 @@ def test_a_static_member_that_does_not_come_back_is_put_out(world: ConsumerWorld
         {"rack_id": ""},
         {"rebalance_timeout_ms": -1},
         {"subscribed_topic_names": None},
+        {"subscribed_topic_names": []},
         {"topic_partitions": None},
         {"topic_partitions": [TopicPartitions()]},
         {"member_epoch": -3},
@@ -259,6 +280,13 @@ def test_from_version_1_members_bring_their_ids(world: ConsumerWorld) -> None:
     assert world.send(request, gives_own_id=True).reply.member_id == "mine"
 
 
+def test_from_version_1_members_may_be_subscribed_to_nothing(world: ConsumerWorld) -> None:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=GROUP, member_id="m", rebalance_timeout_ms=1000, subscribed_topic_names=[], topic_partitions=[]
+    )
+    assert world.send(request, gives_own_id=True).code is ErrorCode.NONE
+
+
 def test_a_heartbeat_for_no_group_or_from_a_stranger_is_refused(world: ConsumerWorld) -> None:
     stranger = Client(world)
     stranger.member_id, stranger.epoch = "x", 1
@@ -279,7 +307,7 @@ def commit(world: ConsumerWorld, member_id: str = "", epoch: int = -1) -> ErrorC
     outcomes: list[object] = []
     world.runtime.execute(
         0,
-        lambda shard, now_ms: shard.commit_offsets(GROUP, Committer(epoch, member_id), topics, lambda _: True, now_ms),
+        lambda shard, now_ms: shard.commit_offsets(GROUP, Committer(epoch, member_id), topics, lambda _: 100, now_ms),
         outcomes.append,
     )
     (outcome,) = outcomes

@@ -266,7 +266,7 @@ def test_members_commit_with_their_epoch_and_hear_of_a_wrong_one_in_their_own_wo
     assert world.commit(7) is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.committed() == 6
     old = Committer(consumer.epoch, consumer.member_id, knows_epochs=False)
-    call = world.execute(lambda shard, _, now_ms: shard.commit_offsets(GROUP, old, [], lambda _: True, now_ms))
+    call = world.execute(lambda shard, _, now_ms: shard.commit_offsets(GROUP, old, [], lambda _: 1, now_ms))
     assert call.code is ErrorCode.UNSUPPORTED_VERSION
     with pytest.raises(ApiError) as refused:
         world.shard.fetch_offsets(GROUP, None, False, Committer(99, classic.member_id))

@@ -99,9 +99,12 @@ def test_metadata_is_bounded_for_each_partition() -> None:
     assert world.commit(2, metadata=None) is ErrorCode.NONE
 
 
-def test_a_topic_that_does_not_exist_is_refused() -> None:
+def test_a_topic_or_partition_that_does_not_exist_is_refused() -> None:
     world = World()
-    assert world.commit(1, is_known_topic=lambda _: False) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for partition in (-1, 3):
+        code = world.commit(1, partition=partition, partition_count=lambda _: 3)
+        assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.commit(1, partition_count=lambda _: 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert world.shard.group(GROUP) is None
 
 

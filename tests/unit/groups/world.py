@@ -202,7 +202,7 @@ class World:
         leader_epoch: int = -1,
         retention_ms: int = -1,
         producer: ProducerEpoch | None = None,
-        is_known_topic: Callable[[str], bool] = lambda _: True,
+        partition_count: Callable[[str], int] = lambda _: 10_000,
         group_id: str = GROUP,
     ) -> ErrorCode:
         topics = [
@@ -224,7 +224,7 @@ class World:
                 group_id,
                 committer,
                 topics,
-                is_known_topic,
+                partition_count,
                 now_ms,
                 retention_ms=retention_ms,
                 producer=producer,

@@ -23,8 +23,8 @@ _EPOCHS_FROM: Final = 9
 
 
 def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
-    """Ask the group's coordinator; topics that do not exist are refused one by one."""
-    find_topic = context.node.image.topic
+    """Ask the group's coordinator; partitions that do not exist are refused one by one, whatever it says."""
+    partition_count = context.node.image.partition_count
     committer = Committer(
         request.generation_id_or_member_epoch,
         request.member_id,
@@ -32,9 +32,12 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
         knows_epochs=context.api_version >= _EPOCHS_FROM,
     )
 
+    def code_of(name: str, index: int, outcome: Codes | ApiError) -> ErrorCode:
+        if not isinstance(outcome, ApiError):
+            return outcome[name, index]
+        return outcome.code if 0 <= index < partition_count(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     def shape(outcome: Codes | ApiError) -> OffsetCommitResponse:
-        codes: Codes = {} if isinstance(outcome, ApiError) else outcome
-        failure = outcome.code if isinstance(outcome, ApiError) else ErrorCode.NONE
         return OffsetCommitResponse(
             topics=[
                 OffsetCommitResponseTopic(
@@ -42,21 +45,20 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
                     partitions=[
                         OffsetCommitResponsePartition(
                             partition_index=partition.partition_index,
-                            error_code=codes.get((topic.name, partition.partition_index), failure)
-                            if codes or find_topic(topic.name)
-                            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                            error_code=code_of(topic.name, partition.partition_index, outcome),
                         )
                         for partition in topic.partitions
                     ],
                 )
                 for topic in request.topics
+                if topic.partitions
             ]
         )
 
     return context.node.groups.call(
         request.group_id,
         lambda shard, _respond, now_ms: shard.commit_offsets(
-            request.group_id, committer, request.topics, find_topic, now_ms, retention_ms=request.retention_time_ms
+            request.group_id, committer, request.topics, partition_count, now_ms, retention_ms=request.retention_time_ms
         ),
         shape,
     )

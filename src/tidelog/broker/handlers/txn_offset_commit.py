@@ -76,7 +76,7 @@ def _commit(request: TxnOffsetCommitRequest, producer: ProducerEpoch, context: C
             request.group_id,
             committer,
             request.topics,
-            lambda topic: node.image.topic(topic) is not None,
+            node.image.partition_count,
             now_ms,
             producer=producer,
         ),

@@ -31,6 +31,9 @@ def check_request(request: ConsumerGroupHeartbeatRequest, asker: Asker) -> None:
     """Raise for a request that makes no sense, whoever sends it."""
     epoch = request.member_epoch
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    if not asker.gives_own_id:
+        # Only since version 1 may a member be subscribed to nothing.
+        subscribes = bool(request.subscribed_topic_names or request.subscribed_topic_regex)
     faults = {
         "group id is empty": not request.group_id,
         "instance id is empty": request.instance_id == "",
@@ -64,7 +67,8 @@ def check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) 
     if epoch == member.member_epoch:
         return
     owned = None if request.topic_partitions is None else from_wire(request.topic_partitions)
-    if epoch != member.previous_epoch or owned is None or not is_within(owned, member.assigned):
+    may_be_late = epoch < member.member_epoch and epoch == member.previous_epoch
+    if not may_be_late or owned is None or not is_within(owned, member.assigned):
         raise ApiError(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"{member.member_id} is in epoch {member.member_epoch}, the heartbeat says {epoch}",

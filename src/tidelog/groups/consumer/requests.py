@@ -96,10 +96,11 @@ class ConsumerRequests:
             member = group.members.get(change.member_id)
             if member is None and request.member_epoch != JOINS:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is no member of {group.group_id}")
+            if member is not None:
+                # Also who joins again under its id, which is right only if the answer to its first heartbeat was lost.
+                check_epoch(member, request)
         if member is None:
             check_room(group, self._settings)
-        if member is not None and request.member_epoch > 0:
-            check_epoch(member, request)
         return member
 
     def _find_static(
@@ -110,9 +111,10 @@ class ConsumerRequests:
         if known_id is None:
             if request.member_epoch != JOINS:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{group.group_id} knows no instance {request.instance_id}")
-            return None
+            return group.members.get(change.member_id)
         known = group.members[known_id]
-        if known_id == change.member_id:
+        if known_id == change.member_id and request.member_epoch != JOINS:
+            check_epoch(known, request)
             return known
         if request.member_epoch != JOINS:
             raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {request.instance_id} has another member id by now")
