@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _OFFSET_LENGTH: Final = Struct(">qi")
 _KNOWN_POSITIONS_MAX: Final = 64
 NOTHING: Final = LogRead(None, -1, -1, False)
+_NO_ROOM: Final = LogRead(None, -1, -1, True)
+"""Other partitions have used up the limit of a fetch: there is nothing to be looked for."""
 
 
 def read(log: "Log", offset: int, max_bytes: int, max_offset_exclusive: int, min_one_message: bool) -> LogRead:
@@ -31,6 +33,8 @@ def read(log: "Log", offset: int, max_bytes: int, max_offset_exclusive: int, min
     limit = min(max_offset_exclusive, log.written_end_offset)
     if offset >= limit:
         return NOTHING
+    if max_bytes <= 0 and not min_one_message:
+        return _NO_ROOM
     try:
         return _read_segments(log, offset, max_bytes, limit, min_one_message)
     except OSError as error:

@@ -80,16 +80,17 @@ def test_a_small_limit_cuts_but_the_first_batch_may_be_whole(tmp_path: Path) -> 
     partial = log.read(0, BATCH + 10, 5, True)
     assert partial.slice is not None
     assert (partial.slice.length, partial.is_first_batch_cut) == (BATCH + 10, False)
-    assert log.read(0, 0, 5, False).slice is None
+    assert log.read(0, 0, 5, False) == (None, -1, -1, True)
 
 
+@pytest.mark.parametrize("max_bytes", [0, 10_000])
 @pytest.mark.parametrize("offset", [-1, 2, 11, 1000])
-def test_offsets_outside_the_log_are_out_of_range(tmp_path: Path, offset: int) -> None:
+def test_offsets_outside_the_log_are_out_of_range(tmp_path: Path, offset: int, max_bytes: int) -> None:
     log = make_log(tmp_path)
     fill(log, 10)
     log.maybe_increment_log_start_offset(3, StartOffsetReason.CLIENT_DELETION)
     with pytest.raises(ApiError) as raised:
-        log.read(offset, 1000, 10, True)
+        log.read(offset, max_bytes, 10, bool(max_bytes))
     assert raised.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.read(10, 1000, 10, True).slice is None
 
