@@ -1,6 +1,7 @@
 """The options of the sink. `stream_writer` and `batch_writer` read them on the driver, tasks get them pickled."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -30,6 +31,14 @@ _REFUSED: Final = {
     "interceptor.classes": "rows do not pass through interceptors",
     "transactional.id": "use the option 'transactionalId', or let it be derived from checkpointLocation",
 }
+_JAVA_PARTITIONERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": {},
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": {"partitioner.ignore.keys": "true"},
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": {
+        "partitioner.class": "tidelog.client.aio.producer.partitioners.RoundRobinPartitioner"
+    },
+}
+"""The classes that come with Kafka's client, and how a producer of ours is told the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,10 @@ def _known(given: dict[str, str]) -> dict[str, str]:
     known = {name: value for name, value in given.items() if name in ProducerSettings.settings}
     for name in given.keys() - known.keys():
         _warn(name)
+    partitioner = known.get("partitioner.class")
+    if partitioner in _JAVA_PARTITIONERS:
+        del known["partitioner.class"]
+        known.update(_JAVA_PARTITIONERS[partitioner])
     return known
 
 

@@ -89,6 +89,7 @@ def load_stream_settings(given: Mapping[str, str]) -> SourceSettings:
     """The options of `spark.readStream`."""
     options = Options(given)
     options.refuse(_ENDING, "a stream has no end")
+    options.refuse(("path",), "segment files are read by spark.read; a stream reads from a cluster")
     return _load(
         options,
         _STREAM_GROUP,

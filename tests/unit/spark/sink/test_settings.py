@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.client.aio.producer.partitioners import RoundRobinPartitioner
 from tidelog.spark.options import OptionError, Options
 from tidelog.spark.sink.settings import (
     DEFAULT_STATE_TOPIC,
@@ -91,6 +92,20 @@ def test_settings_that_producers_do_not_have_are_told_once_and_left_out(caplog: 
         "option 'kafka.group.id' is no setting of a producer and has no effect",
         "option 'kafka.linger' is no setting of a producer and has no effect; did you mean 'kafka.linger.ms'?",
     ]
+
+
+def test_partitioners_that_come_with_kafka_are_known_by_their_java_names() -> None:
+    package = "org.apache.kafka.clients.producer"
+
+    def chosen(name: str) -> tuple[object, bool]:
+        producer = stream(**{"kafka.partitioner.class": f"{package}.{name}"}).producer_settings()
+        return producer.partitioner_class, producer.partitioner_ignore_keys
+
+    assert chosen("RoundRobinPartitioner") == (RoundRobinPartitioner, False)
+    assert chosen("UniformStickyPartitioner") == (None, True)
+    assert chosen("internals.DefaultPartitioner") == (None, False)
+    with pytest.raises(OptionError, match=r"partitioner\.class: Cannot be imported"):
+        chosen("OfTheirOwn")
 
 
 def test_the_query_in_a_local_checkpoint_names_the_transactions(tmp_path: Path) -> None:

@@ -57,6 +57,11 @@ def test_streams_have_no_end(name):
         _stream(**{name: "5"})
 
 
+def test_segment_files_are_no_stream():
+    with pytest.raises(OptionError, match=r"'path' cannot be set here: segment files are read by spark\.read"):
+        _stream(path="/var/lib/kafka")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
