@@ -1,6 +1,7 @@
 """The sink as users see it: streams and batches of a real Spark session into a real broker."""
 
 import itertools
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,16 +9,19 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from tests.integration.spark.sink_checks import judge, read_messages, read_rows
 from tidelog.client import Producer
 from tidelog.client.partitioner import partition_for_key
 from tidelog.spark import place_rows, write_each_batch
+from tidelog.spark.sink import jvm_partitions
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+KEY_VALUE = "key binary, value binary"
 
 _numbers = itertools.count()
 
@@ -229,6 +233,35 @@ class TestPlacing:
         assert {row.task for row in found} == {0, 1, 2}
         assert {row.partition % 3 for row in found if row.task == 1} == {1}
         assert all(row.partition == partition_for_key(row.key.encode(), 4) for row in found)
+
+    @pytest.mark.parametrize("kind", ["binary", "string"])
+    def test_chooses_in_the_jvm_what_kafka_chooses(
+        self, spark: SparkSession, broker: Broker, topic: str, kind: str
+    ) -> None:
+        """Bytes that are no UTF-8 among them, in columns of either type."""
+        keys = [bytes(random.Random(number).randbytes(number % 23)) for number in range(600)]
+        rows = spark.createDataFrame([(each, b"v%d" % at) for at, each in enumerate([*keys, *[None] * 50])], KEY_VALUE)
+        placed = place_rows(
+            rows.withColumn("key", functions.col("key").cast(kind)),
+            topic=topic,
+            bootstrap_servers=broker.bootstrap_servers,
+            tasks=3,
+        )
+
+        assert "PythonUDF" not in placed._jdf.queryExecution().optimizedPlan().toString()
+        found = placed.selectExpr("cast(key as binary) key", "partition").collect()
+        with_key = [(bytes(row.key), row.partition) for row in found if row.key is not None]
+        assert sorted(with_key) == sorted((key, partition_for_key(key, 4)) for key in keys)
+        assert {row.partition for row in found if row.key is None} == {0, 1, 2, 3}
+
+    def test_asks_python_where_the_jvm_cannot_be_asked(
+        self, spark: SparkSession, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(jvm_partitions, "_HASHER", "org.example.NotThere")
+        rows = spark.range(0, 100, 1, 3).selectExpr("cast(id as string) key", "cast(id as string) value")
+        placed = place_rows(rows, topic=topic, bootstrap_servers=broker.bootstrap_servers, tasks=2)
+
+        assert all(row.partition == partition_for_key(row.key.encode(), 4) for row in placed.collect())
 
     def test_keeps_partitions_that_are_given(self, spark: SparkSession, broker: Broker, topic: str) -> None:
         rows = spark.sql("select 'k' key, 'v' value, 3 partition union all select 'k', 'v', null")

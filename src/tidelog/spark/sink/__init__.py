@@ -10,7 +10,7 @@
     tail          the part of that topic where transactions are still open
     messages      what tasks tell the driver, and what the driver checks about it
     clients       connections and producers, kept by a worker from batch to batch
-    placement     `place_rows`: rows to the tasks that own their partitions
+    placement     `place_rows`: rows to the tasks that own their partitions, which `jvm_partitions` chooses if it can
     each_batch    `write_each_batch`: the same promise from `foreachBatch`
 
 One transaction belongs to each micro-batch. The driver opens it when the write is planned, tasks fill it, each writing

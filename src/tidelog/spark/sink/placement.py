@@ -3,8 +3,9 @@
     placed = place_rows(df, topic="orders", bootstrap_servers="localhost:9092")
     placed.writeStream.format("tidelog").option("topic", "orders")...
 
-Only keys travel to Python, where the producer's own murmur2 chooses partitions; Spark then moves the rows. How many
-partitions `topic` has is asked for once, here; for topics named in a column, it is asked for by the tasks.
+Partitions are chosen by murmur2 of the keys, in the JVM where that is possible; else keys travel to Python, to the
+producer's own, which takes longer than all else that is done here. Spark then moves the rows. How many partitions
+`topic` has is asked for once, here; for topics named in a column, it is asked for by the tasks.
 """
 
 from collections.abc import Collection
@@ -16,6 +17,7 @@ import pyarrow as pa
 from tidelog.spark.options import OptionError, Options
 from tidelog.spark.sink.clients import cluster_of
 from tidelog.spark.sink.errors import SinkError
+from tidelog.spark.sink.jvm_partitions import partitions_in_jvm
 from tidelog.spark.sink.rows import Partitioner
 from tidelog.spark.sink.settings import SinkSettings, read_batch_settings
 from tidelog.spark.sink.transaction import patiently
@@ -62,9 +64,12 @@ def place_rows(
         # One task owns everything. Several that are free to choose are kept apart by the sink, if there are not more of
         # them than partitions. Either way the sink chooses, and keys need not come to Python twice.
         return df.withColumn(_PARTITION, given).coalesce(chosen_tasks)
-    key = functions.col("key") if "key" in names else functions.lit(None).cast("binary")
-    where = [] if topic is not None else [functions.col("topic")]
-    placed = df.withColumn(_PARTITION, functions.coalesce(given, _chooser(settings, topic, count)(key, *where)))
+    chosen = None if count is None else partitions_in_jvm(df, names, settings, count)
+    if chosen is None:
+        key = functions.col("key") if "key" in names else functions.lit(None).cast("binary")
+        where = [] if topic is not None else [functions.col("topic")]
+        chosen = _chooser(settings, topic, count)(key, *where)
+    placed = df.withColumn(_PARTITION, functions.coalesce(given, chosen))
     owner: Column = functions.col(_PARTITION)
     if topic is None:
         owner = functions.pmod(functions.crc32(functions.col("topic").cast("binary")) + owner, functions.lit(1 << 30))
