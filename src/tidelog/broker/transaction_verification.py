@@ -115,11 +115,12 @@ def verify(
 
 
 def verify_first(
-    node: Node, transactional_id: str, partition: Partition, producer: ProducerEpoch, sequence: int
+    node: Node, transactional_id: str, partition: Partition, producer_id: int, epoch: int, sequence: int
 ) -> VerificationGuard | None:
     """The guard of a transaction's first batch in a partition; None where `verify` has more to say than yes."""
-    if not node.config.transaction_partition_verification_enable or not partition.is_leader:
+    if not node.config.transaction_partition_verification_enable:
         return None
+    producer = ProducerEpoch(producer_id, epoch)
     guard = partition.log.producer_state.begin_verification(*producer, sequence, node.clock.wall_ms())
     answers: list[Mapping[TopicPartition, ErrorCode]] = []
     node.transactions.verify(transactional_id, producer, (partition.key,), answers.append)

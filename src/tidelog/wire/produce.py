@@ -69,14 +69,22 @@ def decode_request(data: Buffer, position: int, end: int, version: int) -> Produ
         raise WireError(f"Produce v{version}: the request ends or breaks off within a field ({cause})") from cause
 
 
-def decode_single(data: Buffer, position: int, end: int) -> tuple[int, int, bytes, int, int, int] | None:
+def decode_single(data: Buffer, position: int, end: int) -> tuple[bytes, int, int, bytes, int, int, int] | None:
     """A flexible request for one partition in its usual shape, or None for `decode_request` to deal with.
 
-    Acks, timeout, the topic's name as bytes, partition, and where its records start and stop.
+    The transactional id (empty if there is none) and the topic's name as bytes, acks and timeout between them, then the
+    partition, and where its records start and stop.
     """
     try:
-        transactional_id, acks, timeout_ms, topic_count, name_size = _unpack_single_start(data, position)
-        if transactional_id or topic_count != 2 or not 1 < name_size < 0x80:
+        transactional_id = b""
+        id_size = data[position]
+        if id_size:
+            transactional_id = bytes(data[position + 1 : position + id_size])
+            if not 1 < id_size < 0x80 or not transactional_id.isascii():
+                return None
+            position += id_size - 1
+        acks, timeout_ms, topic_count, name_size = _unpack_single_start(data, position)
+        if topic_count != 2 or not 1 < name_size < 0x80:
             return None
         position += 9
         name = bytes(data[position : position + name_size - 1])
@@ -99,10 +107,10 @@ def decode_single(data: Buffer, position: int, end: int) -> tuple[int, int, byte
             return None
     except (error, IndexError):
         return None
-    return acks, timeout_ms, name, index, position, stop
+    return transactional_id, acks, timeout_ms, name, index, position, stop
 
 
-_unpack_single_start = Struct(">BhiBB").unpack_from
+_unpack_single_start = Struct(">xhiBB").unpack_from
 _unpack_single_partition = Struct(">BiB").unpack_from
 
 

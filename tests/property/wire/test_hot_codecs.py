@@ -141,23 +141,36 @@ def test_the_short_way_in_agrees_with_the_long_one_or_leaves_it_the_request(
     body = request.encode(version)
     single = hot_produce.decode_single(bytearray(body + tail), 0, len(body))
     if single is not None:
-        acks, timeout_ms, name, index, start, stop = single
+        transactional_id, acks, timeout_ms, name, index, start, stop = single
         spans = hot_produce.decode_request(bytearray(body), 0, len(body), version)
-        assert spans == (None, acks, timeout_ms, [(name.decode(), [(index, start, stop)])])
+        assert spans == (
+            transactional_id.decode() or None,
+            acks,
+            timeout_ms,
+            [(name.decode(), [(index, start, stop)])],
+        )
 
 
-@given(size=st.integers(0, 40_000), name=st.text(alphabet="abc", min_size=1, max_size=126), version=st.integers(9, 11))
+@given(
+    size=st.integers(0, 40_000),
+    name=st.text(alphabet="abc", min_size=1, max_size=126),
+    transactional_id=st.none() | st.text(alphabet="abc", min_size=1, max_size=126),
+    version=st.integers(9, 11),
+)
 @settings(max_examples=60, deadline=None)
-def test_one_partition_takes_the_short_way_in(size: int, name: str, version: int) -> None:
+def test_one_partition_takes_the_short_way_in(size: int, name: str, transactional_id: str | None, version: int) -> None:
     partition = PartitionProduceData(index=3, records=bytes(size))
     request = ProduceRequest(
-        acks=-1, timeout_ms=9, topic_data=[TopicProduceData(name=name, partition_data=[partition])]
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=9,
+        topic_data=[TopicProduceData(name=name, partition_data=[partition])],
     )
     body = request.encode(version)
     single = hot_produce.decode_single(bytearray(body), 0, len(body))
     assert single is not None
-    assert single[:4] == (-1, 9, name.encode(), 3)
-    assert single[5] - single[4] == size
+    assert single[:5] == ((transactional_id or "").encode(), -1, 9, name.encode(), 3)
+    assert single[6] - single[5] == size
 
 
 @given(data=st.binary(max_size=60))

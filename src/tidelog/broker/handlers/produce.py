@@ -81,11 +81,8 @@ def _handle_transactional(
     node: Node, slot: Slot, data: bytearray, spans: ProduceSpans, version: int, correlation_id: int
 ) -> None:
     """The same for a producer with a transactional id: its coordinator is asked first where that is due."""
-    from tidelog.broker.handlers._transactional_produce import append_single
     from tidelog.broker.transaction_verification import NOT_VERIFIED, Verification, verify_produce
 
-    if version >= FLEXIBLE_FROM and append_single(node, slot, data, spans, version, correlation_id):
-        return
     view = memoryview(data)
 
     def append(verified: Verification) -> None:
