@@ -24,15 +24,14 @@ from tidelog.testing import Broker
 pytestmark = pytest.mark.spark
 
 FILE = """
-import json
+import lucky_numbers
+from lucky_package.inner import read
 from tidelog.spark.pipeline import Pipeline, RetryLadder, row_step, pack_json, topic
-
-LUCKY = 5
 
 @row_step("id long", columns=["value", "_record"])
 def read_order(row):
-    number = json.loads(row["value"])["id"]
-    if number % 10 == 3 or (number % 10 == LUCKY and row["_record"]["attempts"] == 0):
+    number = read(row)["id"]
+    if number % 10 == 3 or (number % 10 == lucky_numbers.LUCKY and row["_record"]["attempts"] == 0):
         raise ValueError(f"order {{number}} failed")
     return {{"id": number}}
 
@@ -53,14 +52,23 @@ SENT = range(240)
 DYING = {number for number in SENT if number % 10 == 3}
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_killed_pipeline_loses_nothing_and_repeats_nothing(broker: Broker, tmp_path: Path) -> None:
-    """The first run is a plain spark-submit, killed when some batches are out; `run --drain` does the rest."""
+    """The first run is a plain spark-submit, killed when some batches are out; `run --drain` does the rest.
+
+    Its steps import what lies beside the file, which is not where the executors run.
+    """
     servers = broker.bootstrap_servers
     make_topics(servers, kill=3, kill_clean=2)
     send_orders(servers, "kill", SENT, keys=11)
     file = tmp_path / "kill.py"
     file.write_text(FILE.format(checkpoint=str(tmp_path / "checkpoint")))
+    (tmp_path / "lucky_numbers.py").write_text("LUCKY = 5\n")
+    (tmp_path / "lucky_package").mkdir()
+    (tmp_path / "lucky_package" / "__init__.py").write_text("")
+    (tmp_path / "lucky_package" / "inner.py").write_text(
+        "import json\ndef read(row): return json.loads(row['value'])\n"
+    )
 
     _submit_and_kill(file, servers, lambda: len(committed(servers, "kill.clean")) >= 60)
     before = len(committed(servers, "kill.clean"))

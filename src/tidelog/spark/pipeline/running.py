@@ -136,14 +136,17 @@ def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool
     problems = [problem for problem in check(pipeline) if not problem.is_warning]
     if problems:
         raise PipelineError(f"pipeline {pipeline.name!r}: " + "; ".join(map(str, problems)))
-    _send_files_along()
+    _send_files_along(spark)
     return Running(pipeline, [_begin(each, pipeline, once) for each in _writers(pipeline, spark, servers)])
 
 
-def _send_files_along() -> None:
-    """Executors cannot import a pipeline's file by name: its functions travel to them whole."""
+def _send_files_along(spark: "SparkSession") -> None:
+    """Executors cannot import a pipeline's file by name: its functions travel to them whole, and its neighbours too."""
     from pyspark import cloudpickle
 
+    from tidelog.spark.pipeline.neighbours import send_neighbours
+
+    send_neighbours(spark)
     for name, module in list(sys.modules.items()):
         if name.startswith(MODULE_PREFIX):
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
