@@ -16,9 +16,10 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.admin import Admin
 from benchmarks.client_runs import Rates, finish, in_turn, print_rates, run_child
@@ -47,6 +48,26 @@ def _tidelog(job: Job) -> dict[str, object]:
     return {"bootstrap_servers": job.servers, "auto_offset_reset": "earliest"}
 
 
+def _iterate(consumer: Iterable[Any], more: Count) -> None:
+    count = 0
+    for record in consumer:
+        count += record.value is not None
+        if count == CHUNK_RECORDS:
+            count = 0
+            if not more(CHUNK_RECORDS):
+                return
+
+
+async def _iterate_async(consumer: AsyncIterable[Any], more: Count) -> None:
+    count = 0
+    async for record in consumer:
+        count += record.value is not None
+        if count == CHUNK_RECORDS:
+            count = 0
+            if not more(CHUNK_RECORDS):
+                return
+
+
 def run_tidelog_poll(job: Job, more: Count) -> None:
     from tidelog.client import Consumer, TopicPartition
 
@@ -65,13 +86,7 @@ def run_tidelog_iterate(job: Job, more: Count) -> None:
 
     with Consumer(**_tidelog(job)) as consumer:
         consumer.assign([TopicPartition(job.topic, number) for number in range(job.partitions)])
-        count = 0
-        for record in consumer:
-            count += record.value is not None
-            if count == CHUNK_RECORDS:
-                count = 0
-                if not more(CHUNK_RECORDS):
-                    return
+        _iterate(consumer, more)
 
 
 async def run_tidelog_async_poll(job: Job, more: Count) -> None:
@@ -92,13 +107,7 @@ async def run_tidelog_async_iterate(job: Job, more: Count) -> None:
 
     async with AsyncConsumer(**_tidelog(job)) as consumer:
         await consumer.assign([TopicPartition(job.topic, number) for number in range(job.partitions)])
-        count = 0
-        async for record in consumer:
-            count += record.value is not None
-            if count == CHUNK_RECORDS:
-                count = 0
-                if not more(CHUNK_RECORDS):
-                    return
+        await _iterate_async(consumer, more)
 
 
 def run_kafka_python(job: Job, more: Count) -> None:
@@ -121,13 +130,7 @@ def run_kafka_python_iterate(job: Job, more: Count) -> None:
 
     consumer = KafkaConsumer(bootstrap_servers=job.servers, auto_offset_reset="earliest", enable_auto_commit=False)
     consumer.assign([TopicPartition(job.topic, number) for number in range(job.partitions)])
-    count = 0
-    for record in consumer:
-        count += record.value is not None
-        if count == CHUNK_RECORDS:
-            count = 0
-            if not more(CHUNK_RECORDS):
-                break
+    _iterate(consumer, more)
     consumer.close()
 
 
@@ -153,13 +156,7 @@ async def run_aiokafka_iterate(job: Job, more: Count) -> None:
     consumer = AIOKafkaConsumer(bootstrap_servers=job.servers, auto_offset_reset="earliest", enable_auto_commit=False)
     await consumer.start()
     consumer.assign([TopicPartition(job.topic, number) for number in range(job.partitions)])
-    count = 0
-    async for record in consumer:
-        count += record.value is not None
-        if count == CHUNK_RECORDS:
-            count = 0
-            if not more(CHUNK_RECORDS):
-                break
+    await _iterate_async(consumer, more)
     await consumer.stop()
 
 

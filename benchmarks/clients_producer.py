@@ -54,34 +54,36 @@ def _tidelog(job: Job) -> dict[str, Any]:
     return {"bootstrap_servers": job.servers, "acks": "all", **same}
 
 
+def _send(producer: Any, job: Job, start: Clock) -> None:
+    value = bytes(job.value_bytes)
+    for count in (WARM_UP_RECORDS, job.records):
+        for number in range(count):
+            producer.send(job.topic, value, job.key(number))
+        producer.flush()
+        start()
+
+
+async def _send_async(producer: Any, job: Job, start: Clock) -> None:
+    value = bytes(job.value_bytes)
+    for count in (WARM_UP_RECORDS, job.records):
+        for number in range(count):
+            await producer.send(job.topic, value, job.key(number))
+        await producer.flush()
+        start()
+
+
 async def run_tidelog_async(job: Job, start: Clock) -> None:
     from tidelog.client import AsyncProducer
 
-    value = bytes(job.value_bytes)
     async with AsyncProducer(**_tidelog(job)) as producer:
-        for number in range(WARM_UP_RECORDS):
-            await producer.send(job.topic, value, job.key(number))
-        await producer.flush()
-        start()
-        for number in range(job.records):
-            await producer.send(job.topic, value, job.key(number))
-        await producer.flush()
-        start()
+        await _send_async(producer, job, start)
 
 
 def run_tidelog(job: Job, start: Clock) -> None:
     from tidelog.client import Producer
 
-    value = bytes(job.value_bytes)
     with Producer(**_tidelog(job)) as producer:
-        for number in range(WARM_UP_RECORDS):
-            producer.send(job.topic, value, job.key(number))
-        producer.flush()
-        start()
-        for number in range(job.records):
-            producer.send(job.topic, value, job.key(number))
-        producer.flush()
-        start()
+        _send(producer, job, start)
 
 
 def run_kafka_python(job: Job, start: Clock) -> None:
@@ -89,15 +91,7 @@ def run_kafka_python(job: Job, start: Clock) -> None:
 
     same = {"linger_ms": SAME_LINGER_MS, "batch_size": SAME_BATCH_BYTES} if job.is_tuned else {}
     producer = KafkaProducer(bootstrap_servers=job.servers, acks="all", **same)
-    value = bytes(job.value_bytes)
-    for number in range(WARM_UP_RECORDS):
-        producer.send(job.topic, value, job.key(number))
-    producer.flush()
-    start()
-    for number in range(job.records):
-        producer.send(job.topic, value, job.key(number))
-    producer.flush()
-    start()
+    _send(producer, job, start)
     producer.close()
 
 
@@ -107,15 +101,7 @@ async def run_aiokafka(job: Job, start: Clock) -> None:
     same = {"linger_ms": SAME_LINGER_MS, "max_batch_size": SAME_BATCH_BYTES} if job.is_tuned else {}
     producer = AIOKafkaProducer(bootstrap_servers=job.servers, acks="all", enable_idempotence=True, **same)
     await producer.start()
-    value = bytes(job.value_bytes)
-    for number in range(WARM_UP_RECORDS):
-        await producer.send(job.topic, value, job.key(number))
-    await producer.flush()
-    start()
-    for number in range(job.records):
-        await producer.send(job.topic, value, job.key(number))
-    await producer.flush()
-    start()
+    await _send_async(producer, job, start)
     await producer.stop()
 
 
