@@ -86,9 +86,11 @@ def _open(file: Path) -> "ParquetFile":
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
+    if not file.is_file():
+        raise CommandError(f"{file} is not a file")
     try:
         return ParquetFile(file)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OSError) as error:
         raise CommandError(f"{file}: {error}") from error
 
 
