@@ -11,6 +11,8 @@ and the clients that applications use, each under asyncio and, without `Async`, 
     AsyncConsumer    reads topics, alone or as a member of a group
     AsyncAdmin       topics, settings, groups, transactions, the cluster
 
+and what they raise: ClientError and what is below it, and ApiError for what a broker refused. See docs/clients.md.
+
 Nothing is imported until it is asked for.
 """
 
@@ -29,6 +31,17 @@ if TYPE_CHECKING:
         ResourceType,
     )
     from tidelog.client.aio.consumer.consumer import AsyncConsumer
+    from tidelog.client.aio.consumer.errors import (
+        CommitFailed,
+        ConcurrentAccess,
+        DeserializationFailed,
+        InvalidOffset,
+        LogTruncated,
+        NoOffset,
+        OffsetOutOfRange,
+        RebalanceInProgress,
+        Woken,
+    )
     from tidelog.client.aio.consumer.listeners import RebalanceListener
     from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords
     from tidelog.client.aio.producer.batch import RecordMetadata
@@ -39,21 +52,42 @@ if TYPE_CHECKING:
     from tidelog.client.cluster import ClusterClient
     from tidelog.client.connection import Connection
     from tidelog.client.consumer import Consumer
-    from tidelog.client.errors import BrokerUnavailable, ClientError, ConnectionLost, UnsupportedByBroker
+    from tidelog.client.errors import (
+        BrokerUnavailable,
+        BufferExhausted,
+        ClientClosed,
+        ClientConfigError,
+        ClientError,
+        ConnectionLost,
+        DeadlinePassed,
+        IllegalState,
+        ProducerFenced,
+        RecordTooLarge,
+        SerializationFailed,
+        TransactionFailed,
+        UnsupportedByBroker,
+    )
     from tidelog.client.producer import Producer
     from tidelog.client.reader import RecordReader
     from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
     from tidelog.client.writer import RecordWriter
+    from tidelog.wire.errors import ApiError, ErrorCode
 
 __all__ = [
     "Admin",
     "AlterOperation",
+    "ApiError",
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
     "BrokerUnavailable",
+    "BufferExhausted",
+    "ClientClosed",
+    "ClientConfigError",
     "ClientError",
     "ClusterClient",
+    "CommitFailed",
+    "ConcurrentAccess",
     "ConfigChange",
     "ConfigResource",
     "Connection",
@@ -62,21 +96,35 @@ __all__ = [
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "ConsumerRecords",
+    "DeadlinePassed",
     "Delivery",
+    "DeserializationFailed",
+    "ErrorCode",
+    "IllegalState",
+    "InvalidOffset",
+    "LogTruncated",
     "NewPartitions",
     "NewTopic",
+    "NoOffset",
     "OffsetAndMetadata",
+    "OffsetOutOfRange",
     "PartlyRefused",
     "Producer",
+    "ProducerFenced",
     "ProducerRecord",
+    "RebalanceInProgress",
     "RebalanceListener",
     "RecordMetadata",
     "RecordReader",
+    "RecordTooLarge",
     "RecordWriter",
     "ResourceType",
+    "SerializationFailed",
     "TopicPartition",
+    "TransactionFailed",
     "TransactionHandle",
     "UnsupportedByBroker",
+    "Woken",
 ]
 
 _HOMES = {
@@ -86,8 +134,13 @@ _HOMES = {
     "AsyncConsumer": "aio.consumer.consumer",
     "AsyncProducer": "aio.producer.producer",
     "BrokerUnavailable": "errors",
+    "BufferExhausted": "errors",
+    "ClientClosed": "errors",
+    "ClientConfigError": "errors",
     "ClientError": "errors",
     "ClusterClient": "cluster",
+    "CommitFailed": "aio.consumer.errors",
+    "ConcurrentAccess": "aio.consumer.errors",
     "ConfigChange": "aio.admin.types",
     "ConfigResource": "aio.admin.types",
     "Connection": "connection",
@@ -96,28 +149,43 @@ _HOMES = {
     "ConsumerGroupMetadata": "types",
     "ConsumerRecord": "aio.consumer.types",
     "ConsumerRecords": "aio.consumer.types",
+    "DeadlinePassed": "errors",
     "Delivery": "aio.producer.delivery",
+    "DeserializationFailed": "aio.consumer.errors",
+    "IllegalState": "errors",
+    "InvalidOffset": "aio.consumer.errors",
+    "LogTruncated": "aio.consumer.errors",
     "NewPartitions": "aio.admin.types",
     "NewTopic": "aio.admin.types",
+    "NoOffset": "aio.consumer.errors",
     "OffsetAndMetadata": "types",
+    "OffsetOutOfRange": "aio.consumer.errors",
     "PartlyRefused": "aio.admin.driver",
     "Producer": "producer",
+    "ProducerFenced": "errors",
     "ProducerRecord": "aio.producer.record",
+    "RebalanceInProgress": "aio.consumer.errors",
     "RebalanceListener": "aio.consumer.listeners",
     "RecordMetadata": "aio.producer.batch",
     "RecordReader": "reader",
+    "RecordTooLarge": "errors",
     "RecordWriter": "writer",
     "ResourceType": "aio.admin.types",
+    "SerializationFailed": "errors",
     "TopicPartition": "types",
+    "TransactionFailed": "errors",
     "TransactionHandle": "aio.producer.transaction_state",
     "UnsupportedByBroker": "errors",
+    "Woken": "aio.consumer.errors",
 }
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name in ("ApiError", "ErrorCode"):
+        return getattr(import_module("tidelog.wire.errors"), name)
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
     return getattr(import_module(f"{__name__}.{home}"), name)
