@@ -73,6 +73,7 @@ class SocketServer:
         self._to_look_at: list[Connection] = []
         self._waiting_for_room: deque[Connection] = deque()
         self._is_turn_scheduled = False
+        self._is_turn_ending = False
         self._is_accepting = False
 
     # --- listeners ---
@@ -206,7 +207,8 @@ class SocketServer:
 
     def schedule_flush(self, connection: Connection) -> None:
         self._to_flush.append(connection)
-        if not self._is_turn_scheduled:
+        # Most replies are made while a turn ends, and leave with that very turn.
+        if not self._is_turn_scheduled and not self._is_turn_ending:
             self._is_turn_scheduled = True
             self._loop.call_soon(self._on_turn_end)
 
@@ -224,7 +226,14 @@ class SocketServer:
     def _on_turn_end(self) -> None:
         self._is_turn_scheduled = False
         self.now_ms = self._wall_ms()
-        self._end_turn()
+        self._is_turn_ending = True
+        try:
+            self._end_turn()
+        except BaseException:
+            self.wake()
+            raise
+        finally:
+            self._is_turn_ending = False
         to_flush = self._to_flush
         self._to_flush = []
         for connection in to_flush:

@@ -9,9 +9,10 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,11 @@ class HandLoop:
 
     def call_soon(self, callback: Callable[..., None], *args: Any) -> None:
         self._soon.append((callback, args))
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing was asked for that has not been called."""
+        return not self._soon
 
     def turn(self) -> None:
         """One turn: whoever can read reads, whoever can write writes, then what was asked for soon."""
@@ -199,3 +205,28 @@ def test_whatever_bytes_come_nothing_is_left_behind(junk: list[bytes], answers: 
         assert not peers.server.connections
         assert peers.server.channel.queued_requests == peers.server.channel.queued_bytes == 0
         assert peers.server.quotas.total == 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_answered_while_a_turn_ends_leaves_with_it(fails: bool) -> None:
+    """No other turn is needed for it, unless this one fails; then it leaves with the next."""
+    with closing(Peers(NetworkLimits())) as peers:
+
+        def end_turn() -> None:
+            while peers.waiting:
+                slot, request = peers.waiting.pop()
+                slot.fill(framed(request))
+                if fails:
+                    raise RuntimeError("after the answer")
+
+        peers.server._end_turn = end_turn
+        peers.send(framed(b"request"))
+        for callback, args in peers.loop.readers.values():
+            callback(*args)
+        peers.server.wake()
+        with pytest.raises(RuntimeError) if fails else nullcontext():
+            peers.loop.turn()
+        assert peers.loop.is_idle != fails
+        peers.loop.turn()
+        peers.receive()
+        assert bytes(peers.received) == framed(b"request")
