@@ -158,3 +158,14 @@ def test_workers_run_the_python_that_started_the_session(spark):
 
 def test_an_empty_topic_has_no_rows(spark, servers):
     assert reading(spark, servers, subscribe=make_topic(servers, partitions=2)).count() == 0
+
+
+def test_a_frame_reads_the_same_offsets_each_time_and_loading_again_sees_more(spark, servers):
+    """Spark plans a Python source once for each `load()`; its own connector looks for the end with every action."""
+    topic = make_topic(servers)
+    send(servers, topic, range(3), 0)
+    frame = reading(spark, servers, subscribe=topic)
+    assert frame.count() == 3
+    send(servers, topic, range(3, 5), 0)
+    assert frame.count() == 3
+    assert reading(spark, servers, subscribe=topic).count() == 5

@@ -116,6 +116,16 @@ def test_lost_offsets_stop_a_stream_or_are_passed_over(spark, servers, tmp_path)
     assert collected.all == [*range(20), *range(35, 40)]
 
 
+def test_a_refused_option_is_what_the_error_says(spark, servers, tmp_path):
+    """And not what Spark's runner stumbles over when a reader could not be made."""
+    stream = streaming(spark, servers, subscribe="orders", endingOffsets="latest")
+    with pytest.raises(StreamingQueryException) as caught:
+        Collected().run(stream, tmp_path)
+    said = str(caught.value).split("SQLSTATE")[0].strip().splitlines()
+    assert said[-1].endswith("OptionError: option 'endingOffsets' cannot be set here: a stream has no end")
+    assert "UnboundLocalError" not in str(caught.value)
+
+
 def test_a_broker_that_restarts_is_waited_for(spark, tmp_path):
     with Broker(process=True) as broker:
         topic = make_topic(broker.bootstrap_servers)
