@@ -31,9 +31,10 @@ def two_bars(produced_total: int, enriched_total: int) -> Iterator[Show]:
         enriched = bars.add_task("enriched", total=enriched_total, waiting="")
 
         def show(produced_count: int, enriched_count: int) -> None:
-            waiting = max(0, produced_count - enriched_count)
+            # When all is done, what has not come out is dead, and waits no more.
+            waiting = max(0, produced_count - enriched_count) if enriched_count < enriched_total else 0
             bars.update(produced, completed=produced_count)
-            bars.update(enriched, completed=enriched_count, waiting=f"{waiting:,} waiting")
+            bars.update(enriched, completed=enriched_count, waiting=f"{waiting:,} waiting" if waiting else "")
 
         yield show
 

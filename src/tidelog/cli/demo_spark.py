@@ -5,6 +5,7 @@ is the example `enrich_orders`, with a ladder of shorter delays; in the middle i
 """
 
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -34,7 +35,7 @@ _DEAD_LETTERS: Final = "orders.dlq"
 _OUTPUT: Final = "orders.enriched"
 _PARTITIONS: Final = 2
 """As many as there are cores: each partition is a task in every batch."""
-_STUCK_S: Final = 90.0
+_STUCK_S: Final = 180.0
 _SESSION: Final = {
     "spark.driver.memory": "1g",
     # A minute is too short for the larger of Java's compilers to pay: this halves what it takes on two cores.
@@ -53,10 +54,11 @@ What happened
 
 What to try next
   tidelog serve                                              a broker to keep, on 127.0.0.1:9092
-  python -m tidelog.spark.examples                           where the example pipelines are
-  python -m tidelog.spark.examples fill enrich_orders        orders and customers for this one
-  tidelog pipeline run …/enrich_orders.py                    the same pipeline, with a live view
+  python -m tidelog.spark.examples fill enrich_orders        in another terminal: orders and customers
+  tidelog pipeline run {example}
+                                                             the same pipeline, with a live view
   tidelog consume orders.enriched --from-beginning           what it writes
+  python -m tidelog.spark.examples                           the other examples
   tidelog demo exactly-once                                  clients that are killed, without Spark
 docs/pipelines.md tells how to write your own, docs/examples.md walks through the examples."""
 
@@ -270,9 +272,10 @@ def _report(story: _Story, picture: str, rate: int, seconds: float) -> None:
     shown = ("order_id", "customer_id", "country", "tier", "sku", "quantity", "total_cents")
     print_table(shown, [[_cell(order.get(name)) for name in shown] for order in tally.last])
     print_line("\nDead letters")
+    room = min(60, max(16, shutil.get_terminal_size().columns - len("attempts") - 44 - 4))
     print_table(
         ("attempts", "reason", "value"),
-        [(int(each.attempts), _cut(each.reason, 44), _cut(each.value, 60)) for each in tally.dead],
+        [(int(each.attempts), _cut(each.reason, 44), _cut(each.value, room)) for each in tally.dead],
     )
     print_line()
     print_line(draw_in_terminal(story.samples, is_colored=sys.stdout.isatty()))
@@ -288,8 +291,17 @@ def _report(story: _Story, picture: str, rate: int, seconds: float) -> None:
             gap=gap,
             picture=picture,
             seconds=seconds,
+            example=_example_file(),
         )
     )
+
+
+def _example_file() -> str:
+    """The pipeline's file, as it is named from here."""
+    from tidelog.spark.examples import enrich_orders
+
+    path = str(enrich_orders.__file__)
+    return min(path, os.path.relpath(path), key=len)
 
 
 def _demand_spark() -> None:
