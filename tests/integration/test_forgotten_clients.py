@@ -6,7 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
 
@@ -87,3 +88,25 @@ def test_a_forked_child_is_told_to_make_clients_of_its_own(servers: str) -> None
             os._exit(refused)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
         assert producer.send(topic, b"after").result(20).offset == 1
+
+
+def test_a_close_that_is_interrupted_leaves_nothing_running(
+    servers: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = consume(servers)
+    engine = consumer._engine
+
+    def interrupted(work: Coroutine[Any, Any, Any]) -> None:
+        monkeypatch.undo()
+        work.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(consumer._caller, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.close()
+    assert engine.client.is_closed
+    with pytest.raises(ClientClosed):
+        consumer.poll(0)
+    del consumer, engine
+    gc.collect()
+    assert not caplog.records, "asyncio complains of tasks that nobody ended"

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from tidelog.client.errors import ClientClosed, IllegalState
@@ -83,16 +84,17 @@ class BackgroundLoop:
         self._loop.call_soon_threadsafe(function)
 
     def close(self) -> None:
-        """End the loop and the thread. Nothing must be running any more."""
+        """End the loop and the thread. What was left running, because its end was interrupted, ends now."""
         if self.is_alive:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._begin_end)
             if threading.current_thread() is not self._thread:
                 self._thread.join()
 
     def abandon(self) -> None:
         """End soon, whatever is under way; `drop` comes first. The garbage collector calls this, in any thread."""
         if self.is_alive:
-            self._loop.call_soon_threadsafe(self._begin_end)
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(self._begin_end)
 
     def wait_ended(self, timeout_s: float) -> None:
         """Wait for the thread to end."""

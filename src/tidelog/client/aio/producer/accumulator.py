@@ -322,7 +322,7 @@ class Accumulator:
         """The batch is done: give back its memory. A buffer that a socket may still read from is left to it."""
         self.incomplete.pop(batch, None)
         buffer, batch.buffer = batch.buffer, None
-        if buffer is not None and buffer_is_free:
+        if isinstance(buffer, bytearray) and buffer_is_free:
             self._pool.take_back(buffer)
         self._pool.release(batch.reserved_bytes)
         batch.reserved_bytes = 0

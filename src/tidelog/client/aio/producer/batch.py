@@ -91,7 +91,7 @@ class ProducerBatch:
         """The epoch of the leader it was last sent to."""
         self.state = NO_PRODUCER
         self.is_transactional = False
-        self.buffer: bytearray | None = None
+        self.buffer: bytearray | memoryview | None = None
         self.encoded_bytes = 0
         self.raw_bytes = 0
         self.stamped = NO_PRODUCER
@@ -153,8 +153,8 @@ class ProducerBatch:
         self.stamped = self.state
 
     def seal_prebuilt(self, data: bytes | bytearray | memoryview, record_count: int) -> None:
-        """Take a whole encoded batch instead of records."""
-        self.buffer = bytearray(data)
+        """Take a whole encoded batch instead of records. A view that can be written to becomes the batch's own."""
+        self.buffer = data if isinstance(data, memoryview) and not data.readonly else bytearray(data)
         self.encoded_bytes = self.raw_bytes = self.size_bytes = len(self.buffer)
         self.record_count = record_count
         self.timestamps = read_header(self.buffer).max_timestamp
