@@ -133,7 +133,7 @@ def assemble_batch(
 
 
 def stamp_producer(
-    buffer: bytearray,
+    buffer: bytearray | memoryview,
     size_bytes: int,
     producer_id: int,
     producer_epoch: int,
@@ -148,6 +148,6 @@ def stamp_producer(
     _seal(buffer, size_bytes)
 
 
-def _seal(buffer: bytearray, size_bytes: int) -> None:
+def _seal(buffer: bytearray | memoryview, size_bytes: int) -> None:
     with memoryview(buffer) as view, view[ATTRIBUTES_POSITION:size_bytes] as covered:
         _CRC.pack_into(buffer, CRC_POSITION, crc32c(covered))

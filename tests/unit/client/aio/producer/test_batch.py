@@ -7,7 +7,7 @@ from tidelog.client.aio.producer.batch import (
     estimated_bytes,
     next_sequence,
 )
-from tidelog.records.batch import read_header
+from tidelog.records.batch import check_crc, read_header
 from tidelog.records.bulk import assemble_batch
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -89,6 +89,19 @@ def test_a_prebuilt_batch_can_be_divided_as_well() -> None:
     batch.seal_prebuilt(made.buffer, 4)
     parts = batch.split(60)
     assert [record for part in parts for record in part.records] == [(1, b"k", b"v", (("h", b"1"),))] * 4
+
+
+def test_a_prebuilt_batch_is_stamped_where_it_is_if_that_can_be_written_to() -> None:
+    made = assemble_batch([(1, b"k", b"v", ())])
+    for data, is_taken_over in ((memoryview(bytearray(made.buffer)), True), (bytes(made.buffer), False)):
+        before = bytes(data)
+        batch = ProducerBatch("topic", 0, 0, 0)
+        batch.seal_prebuilt(data, 1)
+        batch.state = ProducerState(7, 4, 0)
+        stamped = batch.encoded()
+        assert check_crc(stamped, 0, read_header(stamped))
+        assert read_header(stamped).producer_id == 7
+        assert (bytes(data) != before) is is_taken_over
 
 
 def test_a_renumbered_batch_is_stamped_when_it_is_sent_again() -> None:
