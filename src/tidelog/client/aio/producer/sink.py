@@ -21,7 +21,7 @@ from tidelog.client.aio.producer.partitioners import choose_sticky, own_partitio
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.errors import RecordTooLarge, SerializationFailed
 from tidelog.client.partitioner import partition_for_key
-from tidelog.records.batch import HEADER_BYTES
+from tidelog.records.batch import HEADER_BYTES, MAGIC, read_header
 from tidelog.records.bulk import RECORD_OVERHEAD_BYTES
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -151,7 +151,9 @@ class RecordSink:
     def place_batch(
         self, lane: Lane, partition: int, data: bytes | bytearray | memoryview, record_count: int, now_ms: int
     ) -> Any:
-        """The delivery of a whole encoded batch (of its first record), or `Missing`."""
+        """The delivery of a whole encoded batch (of its first record), or `Missing`. Raises ValueError for no batch."""
+        _check_batch(data, record_count)
+        _check_partition(lane.topic, partition)
         if len(data) > self._record_bytes_max:
             raise self._too_large(lane.topic, len(data))
         if partition >= lane.partition_count:
@@ -174,8 +176,7 @@ class RecordSink:
                 partition = partition_for_key(key, lane.partition_count)
             else:
                 return self._sticky(lane, size)
-        if not isinstance(partition, int) or partition < 0:
-            raise ValueError(f"partition {partition!r} of {lane.topic!r} is not a number from 0 on")
+        _check_partition(lane.topic, partition)
         return lane.queues[partition] if partition < lane.partition_count else None
 
     def _sticky(self, lane: Lane, size: int) -> PartitionQueue:
@@ -231,6 +232,20 @@ def _is_text(given: Any, surrogates: str = "strict") -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _check_batch(data: bytes | bytearray | memoryview, record_count: int) -> None:
+    """Refuse what is not one whole batch of so many records: the numbers of all that follow count on it."""
+    if len(data) >= HEADER_BYTES:
+        header = read_header(data)
+        if header.magic == MAGIC and header.size_bytes == len(data) and header.record_count == record_count > 0:
+            return
+    raise ValueError(f"{len(data)} bytes are not one whole batch of magic {MAGIC} with {record_count} records")
+
+
+def _check_partition(topic: str, partition: int) -> None:
+    if not isinstance(partition, int) or partition < 0:
+        raise ValueError(f"partition {partition!r} of {topic!r} is not a number from 0 on")
 
 
 def _as_bytes(what: str, given: Any) -> bytes | None:

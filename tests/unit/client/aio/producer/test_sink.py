@@ -5,6 +5,7 @@ from tidelog.client.aio.producer.partitioners import choose_sticky
 from tidelog.client.aio.producer.sink import Missing, RecordSink, check_topic, read_only_headers
 from tidelog.client.errors import RecordTooLarge, SerializationFailed
 from tidelog.client.partitioner import partition_for_key
+from tidelog.records.bulk import assemble_batch
 
 
 class Desk:
@@ -210,3 +211,14 @@ def test_a_partition_is_a_number(partition: object) -> None:
 def test_a_topic_that_no_request_can_carry_is_refused(topic: object) -> None:
     with pytest.raises(ValueError, match="is not the name of a topic"):
         check_topic(topic)  # type: ignore[arg-type]
+
+
+def test_a_batch_that_is_not_one_whole_batch_is_refused() -> None:
+    desk = Desk(1)
+    made = bytes(assemble_batch([(1, b"k", b"v", ())] * 3).buffer)
+    assert desk.sink.place_batch(desk.bench.lane, 0, made, 3, 0) is not None
+    for data, count in ((made, 2), (made, 0), (made[:-1], 3), (made + made, 3), (b"", 1), (b"garbage", 1)):
+        with pytest.raises(ValueError, match="are not one whole batch"):
+            desk.sink.place_batch(desk.bench.lane, 0, data, count, 0)
+    with pytest.raises(ValueError, match="not a number from 0 on"):
+        desk.sink.place_batch(desk.bench.lane, -1, made, 3, 0)
