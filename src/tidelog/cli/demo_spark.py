@@ -204,7 +204,7 @@ def _demo_pipeline(directory: str) -> "Pipeline":
 @contextmanager
 def _session(directory: str) -> "Iterator[SparkSession]":
     """A Spark session that leaves nothing behind."""
-    from tidelog.spark.session import spark_session
+    from tidelog.spark.session import end_java, spark_session
 
     # On a machine that has never run them, kernels are compiled once: here, while Java starts, and not in each task.
     compiling = threading.Thread(target=_compile_kernels, daemon=True)
@@ -214,13 +214,13 @@ def _session(directory: str) -> "Iterator[SparkSession]":
         "spark.local.dir": directory,
         "spark.sql.warehouse.dir": os.path.join(directory, "warehouse"),
     }
-    with _waiting("starting Spark"):
-        spark = spark_session("tidelog-demo", master="local[2]", settings=settings)
-        compiling.join()
     try:
+        with _waiting("starting Spark"):
+            spark = spark_session("tidelog-demo", master="local[2]", settings=settings)
+            compiling.join()
         yield spark
     finally:
-        spark.stop()
+        end_java()
 
 
 def _compile_kernels() -> None:

@@ -5,10 +5,14 @@ already and `SPARK_SETTINGS` lists what is worth setting on it.
 """
 
 import os
+import signal
 import socket
+import subprocess
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.spark.java import find_java_home
 
@@ -31,6 +35,7 @@ _LOCAL_CHECKPOINTS: Final = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+_JAVA_END_S: Final = 20.0
 
 
 def spark_session(
@@ -53,9 +58,30 @@ def spark_session(
             builder = builder.master(name)
             defaults = {**SPARK_SETTINGS, **(_LOCAL_CHECKPOINTS if is_local else {})}
             chosen = {**{each: value for each, value in defaults.items() if each not in submitted}, **chosen}
+            _start_java({"spark.master": name, "spark.app.name": app_name, **chosen})
     for each, value in chosen.items():
         builder = builder.config(each, value)
     return builder.getOrCreate()
+
+
+def end_java() -> None:
+    """Stop the session and end its JVM, so that nobody writes to its directories. `spark-submit` ends its own."""
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None:
+        with suppress(Exception):  # what was interrupted while it started may be unable to stop
+            SparkContext._active_spark_context.stop()
+    gateway: Any = SparkContext._gateway
+    if gateway is None or gateway.proc is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(_JAVA_END_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
 
 
 def prepare_environment(*, is_local: bool = True) -> None:
@@ -82,6 +108,31 @@ def _submitted() -> dict[str, str]:
 
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
+
+
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start the JVM as PySpark would, but whole: a start that Ctrl-C cuts short leaves it running for ever."""
+    from pyspark import SparkConf, SparkContext
+
+    with _interrupts_held():
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """An interrupt that comes meanwhile takes effect at the end."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    held: list[tuple[Any, ...]] = []
+    signal.signal(signal.SIGINT, lambda *given: held.append(given))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        before(*held[0])
 
 
 def _all_cores() -> str:

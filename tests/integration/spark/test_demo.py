@@ -1,12 +1,16 @@
 """`tidelog demo`, small: the whole way, and nothing left behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
+
+from tests.integration.spark.pipeline_support import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -47,7 +51,17 @@ def test_the_demo_shows_output_dead_letters_and_a_plot_and_cleans_up(tmp_path: P
     assert [path.name for path in temporary.iterdir() if path.name.startswith("tidelog")] == []
 
 
-def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
+def _started(pid: int) -> set[str]:
+    """The programs that a process and its children have started."""
+    try:
+        return {child.name() for child in psutil.Process(pid).children(recursive=True)}
+    except psutil.NoSuchProcess:
+        return set()
+
+
+@pytest.mark.parametrize("is_java_started", [False, True], ids=["the broker is ready", "Java has been started"])
+def test_an_interrupt_ends_it_quietly(tmp_path: Path, is_java_started: bool) -> None:
+    """And all that it started: its output ends only when nobody holds the pipe any more."""
     running = subprocess.Popen(
         _command("--seconds", "3", "--rate", "400"),
         stdout=subprocess.PIPE,
@@ -57,10 +71,16 @@ def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
         env=_environment(tmp_path),
         start_new_session=True,
     )
-    assert running.stderr is not None
-    assert "broker ready" in running.stderr.readline()
-    os.killpg(running.pid, signal.SIGINT)
-    out, err = running.communicate(timeout=100)
+    try:
+        assert running.stderr is not None
+        assert "broker ready" in running.stderr.readline()
+        if is_java_started:
+            wait_for(lambda: "java" in _started(running.pid), 60, "Java")
+        os.killpg(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=100)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
     assert running.returncode == 130, err
     assert "Traceback" not in err
     assert out == ""
