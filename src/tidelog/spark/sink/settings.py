@@ -123,7 +123,7 @@ def _known(given: dict[str, str]) -> dict[str, str]:
     known = {name: value for name, value in given.items() if name in ProducerSettings.settings}
     for name in given.keys() - known.keys():
         _warn(name)
-    partitioner = known.get("partitioner.class")
+    partitioner = known.get("partitioner.class", "")
     if partitioner in _JAVA_PARTITIONERS:
         del known["partitioner.class"]
         known.update(_JAVA_PARTITIONERS[partitioner])
