@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LOG: Final = logging.getLogger("tidelog.pipeline")
+_LEFT_OUT: Final = "_left_out"
 
 WriteRows = Callable[["DataFrame", int], None]
 OpenTables = Callable[["SparkSession"], Mapping[str, "DataFrame"]]
@@ -86,7 +87,10 @@ class BatchEngine:
             if self._order is None:
                 self._write(route(evaluated, self._ladder, self._pipeline.name).drop(RECORD), batch_id)
             else:
-                self._write(self._in_order(materialize(evaluated), self._order), batch_id)
+                kept = materialize(evaluated).withColumn(_LEFT_OUT, F.lit(False))
+                if self._order.is_any_waiting:
+                    kept = materialize(_with_left_out(kept, batch))
+                self._write(self._in_order(kept, self._order), batch_id)
         finally:
             for rows in held:
                 release(rows)
@@ -97,11 +101,12 @@ class BatchEngine:
 
     def _in_order(self, evaluated: "DataFrame", order: OrderKeeper) -> "DataFrame":
         decided, changed = order.decide(evaluated)
-        goes_out = F.col(VERDICT) == Verdict.EMIT.value
+        may_go = F.col(VERDICT) == Verdict.EMIT.value
+        goes_out = may_go & ~F.col(_LEFT_OUT)
         # Several rows may have come of one record; it waits once.
-        placed = decided.where(~goes_out).withColumns({name: F.col(f"{RECORD}.{name}") for name in PLACE})
+        placed = decided.where(~may_go).withColumns({name: F.col(f"{RECORD}.{name}") for name in PLACE})
         waiting = placed.dropDuplicates(list(PLACE)).drop(*PLACE)
-        routed = route(decided.where(goes_out).unionByName(waiting), self._ladder, self._pipeline.name)
+        routed = route(decided.where(goes_out).unionByName(waiting).drop(_LEFT_OUT), self._ladder, self._pipeline.name)
         age = F.struct(
             F.col(f"{RECORD}.sequence").isNull(),
             F.col(f"{RECORD}.sequence"),
@@ -118,6 +123,20 @@ class BatchEngine:
             *[F.lit(None).cast(rows.schema[name].dataType).alias(name) for name in ("headers", "partition")],
         ).withColumn("topic", F.lit(self._ladder.keys_topic))
         return rows.unionByName(state, allowMissingColumns=True)
+
+
+def _with_left_out(evaluated: "DataFrame", batch: "DataFrame") -> "DataFrame":
+    """`evaluated`, and with it the records that had waited and of which the steps now make no row.
+
+    The next of their key would wait for them for ever.
+    """
+
+    def placed(rows: "DataFrame") -> "DataFrame":
+        return rows.select(RECORD, *[F.col(f"{RECORD}.{name}").alias(name) for name in PLACE])
+
+    waited = placed(batch.where(F.col(f"{RECORD}.sequence").isNotNull()))
+    gone = waited.join(placed(evaluated).drop(RECORD), list(PLACE), "left_anti").select(RECORD)
+    return evaluated.unionByName(gone.withColumn(_LEFT_OUT, F.lit(True)), allowMissingColumns=True)
 
 
 def evaluate(

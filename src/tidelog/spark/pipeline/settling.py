@@ -79,6 +79,11 @@ class OrderKeeper:
         self._is_first = False
 
     @property
+    def is_any_waiting(self) -> bool:
+        """Whether a key has rows that wait."""
+        return bool(self._known_keys())
+
+    @property
     def is_parked_due(self) -> bool:
         """Whether the parked topic has a row whose turn it is."""
         return any_head_parked(self._known_keys())

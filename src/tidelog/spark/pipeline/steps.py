@@ -25,6 +25,10 @@ class _Drop:
     def __repr__(self) -> str:
         return "DROP"
 
+    def __reduce__(self) -> str:
+        # Functions travel to executors with what they refer to, and there it must be the same object.
+        return "DROP"
+
 
 DROP: Final = _Drop()
 """What a row function returns to leave a row out on purpose."""

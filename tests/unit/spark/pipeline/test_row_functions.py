@@ -1,11 +1,13 @@
 """One bad row fails alone, whatever the function does."""
 
+import pickle
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
 from tidelog.spark.pipeline.row_functions import run_batches, run_rows
 from tidelog.spark.pipeline.steps import DROP, RowFailed
@@ -49,6 +51,12 @@ def test_a_row_is_left_out_on_purpose_only() -> None:
         1,
         3,
     ]
+
+
+def test_leaving_out_survives_the_way_to_an_executor() -> None:
+    assert pickle.loads(pickle.dumps(DROP)) is DROP
+    function = pickle.loads(cloudpickle.dumps(lambda row: DROP))
+    assert _rows(function, _batch(1)) == []
 
 
 def test_a_result_of_another_type_fails_its_row() -> None:
