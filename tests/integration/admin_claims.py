@@ -209,3 +209,14 @@ def test_a_closed_admin_refuses(servers: str) -> None:
     admin.close()
     with pytest.raises(ClientClosed):
         admin.describe_cluster()
+
+
+def test_one_name_in_place_of_a_list_harms_nobody(servers: str) -> None:
+    """Its letters would be taken for names, and topics with such names would be gone."""
+    topic = make_topic(servers)
+    with Admin(bootstrap_servers=servers) as admin:
+        for call in (admin.delete_topics, admin.delete_groups, admin.describe_topics, admin.describe_groups):
+            with pytest.raises(ValueError, match="is one name; give a list"):
+                call(topic)
+        with pytest.raises(ValueError, match="is not a NewTopic"):
+            admin.create_topics([topic])  # type: ignore[list-item]

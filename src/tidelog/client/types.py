@@ -56,6 +56,17 @@ def as_partitions(given: Iterable[object]) -> tuple[TopicPartition, ...]:
     return tuple([as_partition(each) for each in given])
 
 
+def as_names(given: Iterable[str]) -> list[str]:
+    """Names of topics, groups or the like. Raises ValueError for a text, whose letters would be taken for names."""
+    if isinstance(given, str | bytes):
+        raise ValueError(f"{given!r} is one name; give a list of names")
+    names = list(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError(f"{name!r} is not a name")
+    return names
+
+
 def as_place(place: OffsetAndMetadata | int) -> OffsetAndMetadata:
     """An offset as a place. Raises ValueError for what is none."""
     found = OffsetAndMetadata(place) if isinstance(place, int) else place

@@ -1,6 +1,6 @@
 import pytest
 
-from tidelog.client.types import OffsetAndMetadata, TopicPartition, as_partition, as_partitions, as_places
+from tidelog.client.types import OffsetAndMetadata, TopicPartition, as_names, as_partition, as_partitions, as_places
 
 AT = TopicPartition("t", 0)
 
@@ -28,3 +28,11 @@ def test_what_is_no_offset_is_named(given: object) -> None:
 def test_offsets_without_partitions_are_refused() -> None:
     with pytest.raises(ValueError, match="are not offsets by partition"):
         as_places([AT])  # type: ignore[arg-type]
+
+
+def test_one_name_is_not_a_list_of_names() -> None:
+    assert as_names(iter(["a", "b"])) == ["a", "b"]
+    with pytest.raises(ValueError, match="'orders' is one name"):
+        as_names("orders")
+    with pytest.raises(ValueError, match="5 is not a name"):
+        as_names(["a", 5])  # type: ignore[list-item]

@@ -39,7 +39,15 @@ from tidelog.client.aio.admin.types import (
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.settings import CommonSettings, load_settings
 from tidelog.client.errors import ClientClosed, IllegalState
-from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.client.types import (
+    OffsetAndMetadata,
+    Places,
+    TopicPartition,
+    as_names,
+    as_partition,
+    as_partitions,
+    as_places,
+)
 from tidelog.config._setting import MINUTE_MS, setting
 from tidelog.wire.errors import ApiError
 
@@ -121,7 +129,7 @@ class AsyncAdmin:
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """Topics and their partitions: leaders, replicas, who is in sync."""
-        return await topics.describe_topics(self._running, names)
+        return await topics.describe_topics(self._running, as_names(names))
 
     async def create_topics(
         self, new_topics: Iterable[NewTopic], *, validate_only: bool = False
@@ -131,7 +139,7 @@ class AsyncAdmin:
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Remove topics and all their records."""
-        await topics.delete_topics(self._running, names)
+        await topics.delete_topics(self._running, as_names(names))
 
     async def create_partitions(
         self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
@@ -176,13 +184,15 @@ class AsyncAdmin:
         self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, ListedOffset]:
         """For each partition the first offset at or after a time (ms), or what EARLIEST, LATEST, MAX_TIMESTAMP say."""
-        driver = await self._knowing(times)
-        return await partitions.list_offsets(driver, times, read_committed=read_committed)
+        asked = {as_partition(each): time for each, time in times.items()}
+        driver = await self._knowing(asked)
+        return await partitions.list_offsets(driver, asked, read_committed=read_committed)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete what lies before these offsets (HIGH_WATERMARK: everything); each partition's new first offset."""
-        driver = await self._knowing(before)
-        return await partitions.delete_records(driver, before)
+        asked = {as_partition(each): offset for each, offset in before.items()}
+        driver = await self._knowing(asked)
+        return await partitions.delete_records(driver, asked)
 
     async def describe_producers(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, list[ActiveProducer]]:
         """Which producers each partition remembers, and which have a transaction open in it."""
@@ -224,11 +234,11 @@ class AsyncAdmin:
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         """Groups, their members and what each member has. A group that does not exist is Dead."""
-        return await group_descriptions.describe_groups(self._running, group_ids)
+        return await group_descriptions.describe_groups(self._running, as_names(group_ids))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Remove groups that have no members, and their offsets."""
-        await groups.delete_groups(self._running, group_ids)
+        await groups.delete_groups(self._running, as_names(group_ids))
 
     async def list_consumer_group_offsets(
         self, group_id: str, wanted: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
@@ -236,15 +246,13 @@ class AsyncAdmin:
         """What a group has committed; `require_stable` waits for transactions that commit offsets."""
         return await groups.list_offsets(self._running, group_id, wanted, require_stable=require_stable)
 
-    async def alter_consumer_group_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> None:
+    async def alter_consumer_group_offsets(self, group_id: str, offsets: Places) -> None:
         """Set what a group has committed; it must have no members."""
-        await groups.alter_offsets(self._running, group_id, offsets)
+        await groups.alter_offsets(self._running, group_id, as_places(offsets))
 
     async def delete_consumer_group_offsets(self, group_id: str, wanted: Iterable[TopicPartition]) -> None:
         """Forget what a group has committed for partitions of topics that it is not subscribed to."""
-        await groups.delete_offsets(self._running, group_id, wanted)
+        await groups.delete_offsets(self._running, group_id, as_partitions(wanted))
 
     async def remove_members_from_group(
         self, group_id: str, members: Sequence[MemberToRemove], reason: str = ""
@@ -262,7 +270,7 @@ class AsyncAdmin:
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """Transactional ids: state, producer, timeout, partitions."""
-        return await transactions.describe_transactions(self._running, transactional_ids)
+        return await transactions.describe_transactions(self._running, as_names(transactional_ids))
 
     async def abort_transaction(
         self, where: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
@@ -273,4 +281,4 @@ class AsyncAdmin:
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
         """Abort what these transactional ids have open and shut out their producers; the new ids and epochs."""
-        return await transactions.fence_producers(self._running, transactional_ids)
+        return await transactions.fence_producers(self._running, as_names(transactional_ids))

@@ -56,7 +56,11 @@ async def describe_topics(driver: Driver, names: Iterable[str]) -> dict[str, Top
 
 async def create_topics(driver: Driver, topics: Iterable[NewTopic], *, validate_only: bool) -> dict[str, CreatedTopic]:
     """Make topics; when this returns, the controller has them."""
-    wanted = {topic.name: topic for topic in topics}
+    wanted: dict[str, NewTopic] = {}
+    for topic in topics:
+        if not isinstance(topic, NewTopic):
+            raise ValueError(f"{topic!r} is not a NewTopic")
+        wanted[topic.name] = topic
 
     async def ask(node_id: int, items: list[str]) -> Answers[str, CreatedTopic]:
         request = CreateTopicsRequest(
@@ -126,7 +130,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         num_partitions=-1 if assignments else topic.partitions,
         replication_factor=-1 if assignments else topic.replication_factor,
         assignments=assignments,
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+        configs=[CreatableTopicConfig(name=name, value=_text(value)) for name, value in topic.configs.items()],
     )
 
 
@@ -148,3 +152,8 @@ def _description(topic: MetadataResponseTopic) -> TopicDescription:
         for each in sorted(topic.partitions, key=lambda part: part.partition_index)
     )
     return TopicDescription(topic.name or "", topic.topic_id, topic.is_internal, partitions)
+
+
+def _text(value: object) -> str:
+    """A setting as brokers take it; numbers and booleans are as good as their texts."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

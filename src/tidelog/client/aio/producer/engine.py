@@ -301,9 +301,13 @@ class ProducerEngine:
             pause_ms = max(min(self.settings.retry_backoff_ms, left_ms), 0)
             await asyncio.sleep(pause_ms / 1000)
             left_ms -= pause_ms
-        if left_ms <= 0:
-            raise DeadlinePassed(f"{problem} after max.block.ms={self.settings.max_block_ms}")
-        await self._client.refresh(left_ms)
+        try:
+            if left_ms > 0:
+                await self._client.refresh(left_ms)
+                return
+        except DeadlinePassed:
+            pass  # it only knows how much was left
+        raise DeadlinePassed(f"{problem} after max.block.ms={self.settings.max_block_ms}")
 
     def _learn(self) -> None:
         metadata = self._client.metadata
