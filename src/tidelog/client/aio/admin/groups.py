@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.admin.partitions import by_topic
 from tidelog.client.aio.admin.types import GroupListing, MemberToRemove
+from tidelog.client.aio.coordinators import CoordinatorType
 from tidelog.client.aio.reactions import error_code_of
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -57,7 +58,13 @@ async def delete_groups(driver: Driver, group_ids: Iterable[str]) -> None:
             each.group_id: answer_of(each.error_code, None, None, f"group {each.group_id!r}") for each in reply.results
         }
 
-    await driver.run(list(group_ids), driver.to_group_coordinator, ask)
+    wanted = list(group_ids)
+    try:
+        await driver.run(wanted, driver.to_group_coordinator, ask)
+    finally:
+        for group_id in wanted:
+            # Or an admin that deletes groups of ever new names would remember them all.
+            driver.client.forget_coordinator(CoordinatorType.GROUP, group_id)
 
 
 async def list_offsets(
