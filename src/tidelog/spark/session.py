@@ -114,12 +114,12 @@ def _start_java(settings: Mapping[str, str]) -> None:
     """Start the JVM as PySpark would, but whole: a start that Ctrl-C cuts short leaves it running for ever."""
     from pyspark import SparkConf, SparkContext
 
-    with _interrupts_held():
+    with interrupts_held():
         SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
+def interrupts_held() -> Iterator[None]:
     """An interrupt that comes meanwhile takes effect at the end."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):

@@ -1,15 +1,18 @@
 """What a session is asked for: our defaults, unless somebody has decided otherwise."""
 
 import os
+import signal
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tidelog.spark import session
-from tidelog.spark.session import spark_session
+from tidelog.spark.session import interrupts_held, spark_session
 
 ZONE = "spark.sql.session.timeZone"
+started: list[dict[str, str]] = []
+"""What Java was started with."""
 
 
 class Builder:
@@ -37,6 +40,8 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkSession, "builder", Builder())
     monkeypatch.setattr(session, "find_java_home", lambda: "/java")
     monkeypatch.setattr(session, "_is_running", lambda: False)
+    monkeypatch.setattr(session, "_start_java", started.append)
+    started.clear()
     for name in ("SPARK_MASTER", "SPARK_REMOTE", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JAVA_HOME", "/user's")
@@ -53,6 +58,7 @@ def test_a_new_session_is_local_and_speaks_utc() -> None:
     assert made["spark.master"].startswith("local[")
     assert (made[ZONE], made["spark.ui.enabled"], made["spark.speculation"]) == ("UTC", "true", "false")
     assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert started == [made], "the memory of a driver, for one, is chosen when its JVM starts"
 
 
 def test_a_session_that_runs_gets_no_more_than_the_caller_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,3 +90,17 @@ def test_a_session_far_away_has_its_own_master_and_java(monkeypatch: pytest.Monk
 
     assert asked(settings={ZONE: "Asia/Tokyo"}) == {"spark.app.name": "app", ZONE: "Asia/Tokyo"}
     assert os.environ["JAVA_HOME"] == "/user's"
+
+
+def test_an_interrupt_waits_for_what_must_be_whole() -> None:
+    steps = []
+
+    def interrupted() -> None:
+        with interrupts_held():
+            signal.raise_signal(signal.SIGINT)
+            steps.append("whole")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert steps == ["whole"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
