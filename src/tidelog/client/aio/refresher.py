@@ -64,7 +64,8 @@ class MetadataRefresher:
             async with asyncio.timeout(limit_ms / 1000):
                 await waiter
         except TimeoutError:
-            raise self._last_error or DeadlinePassed(f"no metadata within {limit_ms} ms") from None
+            asked = ", ".join(node.address for node in self._client.by_load())
+            raise self._last_error or DeadlinePassed(f"no metadata from {asked} within {limit_ms} ms") from None
         finally:
             with suppress(ValueError):
                 self._waiters.remove(waiter)

@@ -110,6 +110,18 @@ def test_start_says_who_was_asked_when_nobody_answers() -> None:
     run(work())
 
 
+def test_start_says_who_was_asked_when_nobody_says_anything() -> None:
+    async def work() -> None:
+        async with FakeBroker() as mute:
+            mute.answers[ApiKey.API_VERSIONS] = lambda _: None
+            client = client_of(mute)
+            with pytest.raises(DeadlinePassed, match=f"no metadata from {mute.address} within 100 ms"):
+                await client.start(100)
+            await client.close()
+
+    run(work())
+
+
 def test_requests_are_pipelined_and_answered_in_order() -> None:
     async def test(broker: FakeBroker, client: NetworkClient) -> None:
         numbers = iter(range(100))
