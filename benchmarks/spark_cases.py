@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from benchmarks import spark_floor
 from benchmarks.cases import Aim, AimKind, Better
 from benchmarks.spark_lab import OURS, PARTITIONS, THEIRS, SparkLab, median_ms, rows_per_second
 
@@ -62,6 +63,31 @@ def to_count(kind: str, topic: str) -> Measure:
         return found / seconds
 
     return run
+
+
+def floor_to_noop(columns: str | None = None) -> Measure:
+    """Read as many rows from a source that has them ready."""
+
+    def run(lab: SparkLab) -> float:
+        spark_floor.register(lab.spark)
+        rows = lab.rows_of["small"]
+        reader = lab.spark.read.format(spark_floor.FLOOR).option("rows", rows)
+        frame = (reader if columns is None else reader.schema(columns)).load()
+        began = time.perf_counter()
+        frame.write.format("noop").mode("overwrite").save()
+        return rows / (time.perf_counter() - began)
+
+    return run
+
+
+def floor_written(lab: SparkLab) -> float:
+    """Write as many rows into a sink that drops them."""
+    spark_floor.register(lab.spark)
+    rows = lab.sizes.written_rows
+    frame = lab.made_rows(rows, 100)
+    began = time.perf_counter()
+    frame.write.format(spark_floor.FLOOR).mode("append").save()
+    return rows / (time.perf_counter() - began)
 
 
 def files_to_noop(lab: SparkLab) -> float:
@@ -146,16 +172,22 @@ def floor(kind: str, sink: str, options: dict[str, str] | None = None) -> Measur
 
 
 GROUPS: tuple[dict[str, Measure], ...] = (
-    {"read-100": to_noop(OURS, "small"), "read-100-jvm": to_noop(THEIRS, "small"), "read-files": files_to_noop},
+    {
+        "read-100": to_noop(OURS, "small"),
+        "read-100-jvm": to_noop(THEIRS, "small"),
+        "read-files": files_to_noop,
+        "read-floor": floor_to_noop(),
+    },
     {"read-100-count": to_count(OURS, "small"), "read-100-count-jvm": to_count(THEIRS, "small")},
     {
         "read-100-value": to_noop(OURS, "small", VALUE_ONLY),
         "read-100-value-jvm": to_noop(THEIRS, "small", VALUE_ONLY),
+        "read-floor-value": floor_to_noop(VALUE_ONLY),
     },
     {"read-1k": to_noop(OURS, "large"), "read-1k-jvm": to_noop(THEIRS, "large")},
     {"read-1k-value": to_noop(OURS, "large", VALUE_ONLY), "read-1k-value-jvm": to_noop(THEIRS, "large", VALUE_ONLY)},
     {"read-stream": stream_to_noop(OURS), "read-stream-jvm": stream_to_noop(THEIRS)},
-    {"write-100": written(OURS, 100), "write-100-jvm": written(THEIRS, 100)},
+    {"write-100": written(OURS, 100), "write-100-jvm": written(THEIRS, 100), "write-floor": floor_written},
     {"write-1k": written(OURS, 1000), "write-1k-jvm": written(THEIRS, 1000)},
     {
         "stream-keys": stream_written(OURS, AT_LEAST_ONCE, has_key=True),
@@ -177,6 +209,8 @@ GROUPS: tuple[dict[str, Measure], ...] = (
 
 JVM = "Spark's own"
 SELF = "ours, at least once"
+READY = "a source of ready batches"
+DROPPED = "a sink that drops rows"
 
 
 def _floor_line(title: str, left: str, right: str) -> Comparison:
@@ -191,7 +225,10 @@ COMPARISONS: tuple[Comparison, ...] = (
     Comparison("read 1 KB values, values alone", "read-1k-value", "read-1k-value-jvm", JVM, aim=times(5)),
     Comparison("read 100 B values as a stream", "read-stream", "read-stream-jvm", JVM, aim=times(5)),
     Comparison("read segment files, 100 B values", "read-files", "read-100", "ours, from the broker"),
+    Comparison("read 100 B values, all columns", "read-100", "read-floor", READY),
+    Comparison("read 100 B values, values alone", "read-100-value", "read-floor-value", READY),
     Comparison("write 100 B values", "write-100", "write-100-jvm", JVM, aim=times(3)),
+    Comparison("write 100 B values", "write-100", "write-floor", DROPPED),
     Comparison("write 1 KB values", "write-1k", "write-1k-jvm", JVM, aim=times(3)),
     Comparison("write a stream with keys, at least once", "stream-keys", "stream-keys-jvm", JVM, aim=times(3)),
     Comparison("write a stream with keys, exactly once", "stream-keys-once", "stream-keys-jvm", JVM),
