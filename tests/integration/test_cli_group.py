@@ -250,6 +250,11 @@ class TestConsuming:
         assert sorted(places) == [(partition, offset) for partition in range(2) for offset in range(100)]
         assert committed(cluster, group, topic) == [100, 100]
 
+    def test_a_topic_that_is_not_there_is_waited_for_and_told(self, cluster: Cluster, tidelog: Tidelog) -> None:
+        ran = tidelog(cluster, "consume", cluster.group(), "--group", "g", "--timeout", "0.1")
+        assert (ran.code, ran.out) == (0, "")
+        assert "yet; waiting for it" in ran.err
+
     def test_partitions_and_offsets_are_the_groups_business(
         self, cluster: Cluster, tidelog: Tidelog, topic: str
     ) -> None:

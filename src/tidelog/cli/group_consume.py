@@ -1,5 +1,6 @@
 """`tidelog consume --group`: records as a member of a group gets them."""
 
+import sys
 import time
 from collections.abc import Generator, Mapping
 from typing import Any, Final
@@ -20,6 +21,8 @@ def read_as_member(
     Close it when what it gave could not be used: that is left to be read again.
     """
     with Consumer(settings) as consumer:
+        if topic not in consumer.list_topics():
+            sys.stderr.write(f"tidelog: there is no topic {topic!r} yet; waiting for it\n")
         consumer.subscribe([topic])
         count = 0
         idle_since = time.monotonic()
