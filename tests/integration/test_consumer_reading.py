@@ -138,7 +138,7 @@ class TestPositions:
         with Consumer(**cluster.settings()) as consumer:
             assert consumer.beginning_offsets(at(topic)) == {at(topic): 0}
             assert consumer.end_offsets(at(topic, 0), at(topic, 1)) == {at(topic, 0): 5, at(topic, 1): 0}
-            found = consumer.offsets_for_times({at(topic, 0): 1_001_500, at(topic, 1): 0})
+            found = consumer.offsets_for_times({at(topic, 0): 1_001_500, (topic, 1): 0})
             assert found[at(topic, 0)] is not None
             assert found[at(topic, 0)][:2] == (2, 1_002_000)
             assert found[at(topic, 1)] is None

@@ -33,11 +33,11 @@ async def offsets_for_times(
     engine: ConsumerEngine, times: Mapping[TopicPartition, int], timeout_ms: int
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     """The first record at or after each time in milliseconds; None where there is none."""
-    for partition, time_ms in times.items():
-        as_partition(partition)
+    asked = {as_partition(each): time_ms for each, time_ms in times.items()}
+    for partition, time_ms in asked.items():
         if time_ms < 0:
             raise IllegalState(f"{partition}: {time_ms} is not a time; use beginning_offsets() or end_offsets()")
-    found = await _find(engine, times, timeout_ms)
+    found = await _find(engine, asked, timeout_ms)
     return {
         partition: None if place.offset < 0 else OffsetAndTimestamp(place.offset, place.timestamp, place.leader_epoch)
         for partition, place in found.items()
