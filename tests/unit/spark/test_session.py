@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -92,6 +93,15 @@ def test_a_session_far_away_has_its_own_master_and_java(monkeypatch: pytest.Monk
     assert os.environ["JAVA_HOME"] == "/user's"
 
 
+@pytest.fixture
+def usual_interrupts() -> Iterator[None]:
+    """Python's own; a session that another test had in this process may have left Spark's."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("usual_interrupts")
 def test_an_interrupt_waits_for_what_must_be_whole() -> None:
     steps = []
 
