@@ -217,7 +217,7 @@ def test_a_broker_that_is_down_is_named_with_the_option_to_check():
         address = f"127.0.0.1:{unused.getsockname()[1]}"
     refused = run("topic", "list", "--bootstrap-server", address)
     assert refused.code == 1
-    assert f"no broker at {address}: Connection refused (check --bootstrap-server)" in refused.err
+    assert f"no broker at {address}: Connection refused (check bootstrap.servers or --bootstrap-server)" in refused.err
 
 
 def test_the_option_wins_over_the_environment_and_both_over_the_file(broker, tmp_path):

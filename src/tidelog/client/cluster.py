@@ -146,7 +146,7 @@ class ClusterClient:
         if len(failures) == 1:
             raise failures[0]
         tried = ", ".join(f"{failure.address} ({failure.reason})" for failure in failures)
-        raise BrokerUnavailable(tried, "none of these answers", "check --bootstrap-server")
+        raise BrokerUnavailable(tried, "none of these answers", "check bootstrap.servers or --bootstrap-server")
 
     def on_node(self, node: Node, request: Message, answer: type[Answer], *, at_most: int | None = None) -> Answer:
         """Ask `node`."""

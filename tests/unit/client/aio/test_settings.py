@@ -79,8 +79,9 @@ def test_idempotence_gives_way_unless_it_was_asked_for() -> None:
     assert not load(retries=0).enable_idempotence
     with pytest.raises(ClientConfigError, match=r"enable\.idempotence=true needs acks=all"):
         load(acks=1, enable_idempotence=True)
+    assert not load(max_in_flight_requests_per_connection=6).enable_idempotence
     with pytest.raises(ClientConfigError, match="at most 5, not 6"):
-        load(max_in_flight_requests_per_connection=6)
+        load(max_in_flight_requests_per_connection=6, enable_idempotence=True)
     assert load(max_in_flight_requests_per_connection=6, enable_idempotence=False).acks == -1
 
 

@@ -1,5 +1,6 @@
 """The settings of a producer, under Kafka's names, and what they demand of each other."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ def _parse_acks(text: str) -> int:
 
 
 _ACKS_KIND: Final = Kind("string", 2, _parse_acks, str)
+_LOG: Final = logging.getLogger("tidelog.client.producer")
 _CODECS: Final = tuple(codec.name.lower() for codec in Codec)
 
 
@@ -150,8 +152,9 @@ def _settle_idempotence(settings: ProducerSettings, given: Mapping[str, Any]) ->
     problem = next((text for is_broken, text in problems if is_broken), None)
     if problem is None:
         return settings
-    if "enable_idempotence" in given or settings.transactional_id is not None or in_flight > IN_FLIGHT_MAX_IDEMPOTENT:
+    if "enable_idempotence" in given or settings.transactional_id is not None:
         raise ClientConfigError(f"enable.idempotence=true needs {problem}")
+    _LOG.info("idempotence is off: it needs %s", problem)
     return settings.replace(enable_idempotence=False)
 
 
