@@ -89,7 +89,9 @@ class Connection:
         try:
             sock = socket.create_connection((self.host, self.port), self.timeout_s)
         except OSError as error:
-            raise BrokerUnavailable(self.address, _reason(error), "check bootstrap.servers or --bootstrap-server") from error
+            raise BrokerUnavailable(
+                self.address, _reason(error), "check bootstrap.servers or --bootstrap-server"
+            ) from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
         self._pending.clear()
