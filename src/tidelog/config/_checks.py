@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.config._setting import Check
+from tidelog.config.declaration import Check
 
 # fmt: off
 _RELEASES: Final = frozenset((

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidelog.config import _checks as checks
-from tidelog.config._kinds import LONG, SHORT
-from tidelog.config._setting import DAY_MS, HOUR_MS, INT_MAX, MIB, MINUTE_MS, SECOND_MS, Settings, setting
+from tidelog.config.declaration import DAY_MS, HOUR_MS, INT_MAX, MIB, MINUTE_MS, SECOND_MS, Settings, setting
+from tidelog.config.kinds import LONG, SHORT
 
 
 # fmt: off

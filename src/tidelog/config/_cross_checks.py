@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tidelog.config._setting import MIB
+from tidelog.config.declaration import MIB
 from tidelog.config.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.config._kinds import LONG
-from tidelog.config._setting import INT_MAX, MIB, Settings, setting
+from tidelog.config.declaration import INT_MAX, MIB, Settings, setting
+from tidelog.config.kinds import LONG
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from tidelog.config._kinds import parse_items
 from tidelog.config._listener_settings import SECURITY_PROTOCOLS
 from tidelog.config.errors import ConfigError
+from tidelog.config.kinds import parse_items
 
 _HOST_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-%._:")
 _IPV6_CHARACTERS: Final = frozenset("0123456789abcdefABCDEF:.")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidelog.config import _checks as checks
-from tidelog.config._kinds import INT, LONG, PATHS
-from tidelog.config._setting import DAY_MS, GIB, LONG_MAX, MIB, MINUTE_MS, Settings, setting
+from tidelog.config.declaration import DAY_MS, GIB, LONG_MAX, MIB, MINUTE_MS, Settings, setting
+from tidelog.config.kinds import INT, LONG, PATHS
 
 
 # fmt: off

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.config._kinds import CLASS, INT, LONG
-from tidelog.config._setting import MIB, Settings, setting
+from tidelog.config.declaration import MIB, Settings, setting
+from tidelog.config.kinds import CLASS, INT, LONG
 
 
 # fmt: off

@@ -5,8 +5,8 @@ Every TLS and SASL setting may also be given for one listener alone, as `listene
 
 from __future__ import annotations
 
-from tidelog.config._kinds import CLASS, INT, LIST, LONG, PASSWORD, SHORT
-from tidelog.config._setting import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Settings, setting
+from tidelog.config.declaration import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Settings, setting
+from tidelog.config.kinds import CLASS, INT, LIST, LONG, PASSWORD, SHORT
 
 
 # fmt: off

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidelog.config import _checks as checks
-from tidelog.config._kinds import CLASS, INT, LIST, LONG, PASSWORD
-from tidelog.config._setting import MIB, Settings, setting
+from tidelog.config.declaration import MIB, Settings, setting
+from tidelog.config.kinds import CLASS, INT, LIST, LONG, PASSWORD
 
 
 # fmt: off

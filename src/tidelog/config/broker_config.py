@@ -11,15 +11,15 @@ from typing import Final, Self
 
 from tidelog.config import _listeners
 from tidelog.config._coordinator_settings import GroupSettings, TransactionSettings
-from tidelog.config._kinds import parse_items
 from tidelog.config._listener_settings import ConnectionSettings, ListenerSettings
 from tidelog.config._listeners import Listener
 from tidelog.config._log_settings import CleanerSettings, LogSettings
 from tidelog.config._replication_settings import MetricSettings, QuotaSettings, ReplicationSettings
 from tidelog.config._security_settings import AuthorizationSettings, SaslSettings, TlsSettings
 from tidelog.config._server_settings import ServerSettings, TopicSettings, ZooKeeperSettings
-from tidelog.config._setting import Setting, parse_settings
+from tidelog.config.declaration import Setting, parse_settings
 from tidelog.config.errors import ConfigError
+from tidelog.config.kinds import parse_items
 
 
 class BrokerConfig(

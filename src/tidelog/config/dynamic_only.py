@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.config._kinds import LONG
-from tidelog.config._setting import LONG_MAX, Settings, setting
+from tidelog.config.declaration import LONG_MAX, Settings, setting
+from tidelog.config.kinds import LONG
 
 
 # fmt: off

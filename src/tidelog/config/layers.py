@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from tidelog.config._setting import Setting, parse_settings
 from tidelog.config.broker_config import BrokerConfig, listener_setting
+from tidelog.config.declaration import Setting, parse_settings
 from tidelog.config.dynamic_only import DynamicOnlySettings
 from tidelog.config.loading import load_broker_config
 from tidelog.config.log_config import LogConfig

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.config._cross_checks import check_broker_config
 from tidelog.config._foreign import is_without_effect, kraft_advice
-from tidelog.config._setting import parse_settings
 from tidelog.config.broker_config import BrokerConfig, listener_setting
+from tidelog.config.declaration import parse_settings
 from tidelog.config.dynamic_only import DynamicOnlySettings
 from tidelog.config.errors import ConfigError, UnknownSettingError
 

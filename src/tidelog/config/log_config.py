@@ -7,8 +7,7 @@ else of the configuration.
 from __future__ import annotations
 
 from tidelog.config import _checks as checks
-from tidelog.config._kinds import LIST, LONG
-from tidelog.config._setting import (
+from tidelog.config.declaration import (
     DAY_MS,
     GIB,
     HOUR_MS,
@@ -19,6 +18,7 @@ from tidelog.config._setting import (
     Synonym,
     setting,
 )
+from tidelog.config.kinds import LIST, LONG
 
 
 class LogConfig(Settings, scope="topic"):

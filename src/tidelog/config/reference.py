@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tidelog.config._kinds import PASSWORD
-from tidelog.config._setting import INT_MAX, LONG_MAX, Setting
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.declaration import INT_MAX, LONG_MAX, Setting
 from tidelog.config.dynamic_only import DynamicOnlySettings
+from tidelog.config.kinds import PASSWORD
 from tidelog.config.log_config import LogConfig
 
 _SCOPES: Final = {"read-only": "restart", "per-broker": "per broker", "cluster-wide": "cluster", "topic": "topic"}

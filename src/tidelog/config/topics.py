@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tidelog.config._setting import LONG_MAX, Setting, parse_settings
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.declaration import LONG_MAX, Setting, parse_settings
 from tidelog.config.errors import ConfigError, InvalidValueError, UnknownSettingError
 from tidelog.config.log_config import LogConfig
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tidelog.config._kinds import LIST, PASSWORD
-from tidelog.config._setting import Setting
 from tidelog.config.broker_config import BrokerConfig, listener_setting
+from tidelog.config.declaration import Setting
 from tidelog.config.dynamic_only import DynamicOnlySettings
 from tidelog.config.errors import ConfigError, UnknownSettingError
+from tidelog.config.kinds import LIST, PASSWORD
 from tidelog.config.layers import ConfigLayers
 from tidelog.config.loading import with_suggestion
 from tidelog.config.log_config import LogConfig

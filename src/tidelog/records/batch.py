@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from tidelog.records._checksum import crc32c
 from tidelog.records._record import Record, RecordShape, decode_records, scan_records
+from tidelog.records.checksum import crc32c
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec, decompress
 from tidelog.records.errors import CorruptRecordError
 

@@ -7,7 +7,6 @@ coordinators for their own topics, and for the markers that end transactions.
 import struct
 from collections.abc import Iterable, Sequence
 
-from tidelog.records._checksum import crc32c
 from tidelog.records._record import Record, encode_record
 from tidelog.records.batch import (
     CONTROL_BIT,
@@ -24,6 +23,7 @@ from tidelog.records.batch import (
     BatchHeader,
     TimestampType,
 )
+from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Codec, compress
 from tidelog.records.control import CONTROL_KEY, CONTROL_VERSION, END_TRANSACTION_VALUE, ControlType
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from tidelog.records._checksum import crc32c
 from tidelog.records._record import encode_record
 from tidelog.records._varint import encode_varint
 from tidelog.records.batch import (
@@ -27,6 +26,7 @@ from tidelog.records.batch import (
     PRODUCER_ID_POSITION,
     TRANSACTIONAL_BIT,
 )
+from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Codec, compress
 
 BulkRecord = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from struct import Struct, error
 from typing import Final, NamedTuple
 
-from tidelog.records._checksum import crc32c
+from tidelog.records.checksum import crc32c
 from tidelog.storage._files import write_all
 from tidelog.storage._pools import open_descriptor
 from tidelog.storage.errors import CorruptSnapshotError

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from tidelog.records._checksum import crc32c
 from tidelog.records.batch import (
     ATTRIBUTES_POSITION,
     HEADER_BYTES,
@@ -20,6 +19,7 @@ from tidelog.records.batch import (
     BatchHeader,
     read_header,
 )
+from tidelog.records.checksum import crc32c
 from tidelog.storage.segment import Segment, parse_header
 
 _WINDOW_BYTES: Final = 1 << 20

@@ -23,8 +23,8 @@ from struct import Struct
 from typing import Final
 
 from tidelog.config import LogConfig
-from tidelog.records._checksum import crc32c
 from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
+from tidelog.records.checksum import crc32c
 from tidelog.storage import _append, _flush, _lifecycle, _lookup, _read, _retention, _truncate, names
 from tidelog.storage._lifecycle import OnFilesDeleted
 from tidelog.storage._segments import SegmentList

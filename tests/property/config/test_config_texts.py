@@ -14,7 +14,7 @@ from tidelog.config import (
     parse_properties,
     topic_config,
 )
-from tidelog.config._kinds import BOOLEAN, DOUBLE, INT, LIST, LONG, SHORT
+from tidelog.config.kinds import BOOLEAN, DOUBLE, INT, LIST, LONG, SHORT
 from tidelog.config.layers import ConfigLayers
 
 texts = st.text(max_size=40)

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.records.strategies import NOW_MS, codecs, legacy_codecs, record_lists
-from tidelog.records._checksum import crc32c
 from tidelog.records.batch import (
     HEADER_BYTES,
     Record,
@@ -20,6 +19,7 @@ from tidelog.records.batch import (
     scan,
 )
 from tidelog.records.builder import build_batch
+from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Codec, compress, decompress, decompress_lz4_of_magic_0
 from tidelog.records.control import parse_end_transaction_marker
 from tidelog.records.errors import (

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.property.storage_cleaner.strategies import Step, histories, pairs
 from tests.property.storage_cleaner.test_model import History
 from tests.unit.storage.cleaner.support import NOW_MS, make_log, plan, run
-from tidelog.records._checksum import crc32c
 from tidelog.records._varint import encode_varint
 from tidelog.records.batch import Record, iterate_records, read_header, record_data
 from tidelog.records.builder import build_batch
+from tidelog.records.checksum import crc32c
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.kernels.compaction import (
     Compactor,

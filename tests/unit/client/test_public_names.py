@@ -7,7 +7,7 @@ import pytest
 import tidelog.client
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.producer.settings import ProducerSettings
-from tidelog.config._setting import Settings
+from tidelog.config.declaration import Settings
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "clients.md"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tidelog.config import BrokerConfig, LogConfig
-from tidelog.config._setting import Setting
+from tidelog.config.declaration import Setting
 from tidelog.config.dynamic_only import DynamicOnlySettings
 
 ALL_SETTINGS = [

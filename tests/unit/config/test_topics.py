@@ -3,7 +3,7 @@
 import pytest
 
 from tidelog.config import BrokerConfig, ConfigError, InvalidValueError, LogConfig, load_broker_config, topic_config
-from tidelog.config._setting import DAY_MS, HOUR_MS, LONG_MAX, MINUTE_MS
+from tidelog.config.declaration import DAY_MS, HOUR_MS, LONG_MAX, MINUTE_MS
 
 
 def test_defaults_of_broker_and_topic_agree() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tidelog.config import BrokerConfig, ConfigError, LogConfig
-from tidelog.config._kinds import format_double
+from tidelog.config.kinds import format_double
 
 
 def parse(name: str, text: str) -> object:

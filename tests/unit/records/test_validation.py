@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from tests.unit.records.golden import GOLDEN
-from tidelog.records._checksum import crc32c
 from tidelog.records._record import encode_record
 from tidelog.records.batch import (
     HEADER_BYTES,
@@ -17,6 +16,7 @@ from tidelog.records.batch import (
     read_header,
 )
 from tidelog.records.builder import build_batch, build_end_transaction_marker
+from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Codec, compress
 from tidelog.records.errors import (
     CorruptRecordError,

@@ -15,9 +15,9 @@ from tests.unit.storage.logs import (
     read_values,
 )
 from tidelog.config import LogConfig
-from tidelog.records._checksum import crc32c
 from tidelog.records.batch import Record, iterate_batches, read_header
 from tidelog.records.builder import build_batch
+from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Codec
 from tidelog.records.errors import InvalidRecordError, InvalidTimestampError
 from tidelog.storage import _files

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.storage.logs import NOW_MS, batch, marker
-from tidelog.records._checksum import crc32c
 from tidelog.records.batch import BatchHeader, read_header
+from tidelog.records.checksum import crc32c
 from tidelog.storage._producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot, read_snapshot
 from tidelog.storage.errors import CorruptSnapshotError
 from tidelog.storage.producer_state import CompletedTransaction, ProducerStateManager

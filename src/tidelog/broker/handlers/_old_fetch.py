@@ -11,7 +11,7 @@ from tidelog.records.errors import CorruptRecordError, UnsupportedCompressionErr
 from tidelog.records.legacy import convert_down
 
 if TYPE_CHECKING:
-    from tidelog.storage._files import FileSlice
+    from tidelog.storage.types import FileSlice
 
 _MAGIC_1_FROM: Final = 2
 _OFFSET_AND_LENGTH: Final = Struct(">qi")

@@ -18,7 +18,7 @@ from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, decod
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.network.connection import Slot
-    from tidelog.storage._files import FileSlice
+    from tidelog.storage.types import FileSlice
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 from tidelog.client.addresses import parse_bootstrap_servers
 from tidelog.client.errors import ClientConfigError
-from tidelog.config._kinds import BOOLEAN, DOUBLE, INT, LIST, LONG, SHORT, STRING, Kind
-from tidelog.config._setting import MINUTE_MS, SECOND_MS, Setting, Settings, setting
+from tidelog.config.declaration import MINUTE_MS, SECOND_MS, Setting, Settings, setting
 from tidelog.config.errors import ConfigError
+from tidelog.config.kinds import BOOLEAN, DOUBLE, INT, LIST, LONG, SHORT, STRING, Kind
 
 Group = TypeVar("Group", bound=Settings)
 

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tidelog.records._checksum import crc32c
 from tidelog.records.batch import ATTRIBUTES_POSITION, CRC_POSITION, HEADER_BYTES
+from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Buffer
 from tidelog.records.kernels import _arrow_encode as kernels
 from tidelog.records.kernels._compile import Numbers

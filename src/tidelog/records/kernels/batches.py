@@ -7,7 +7,6 @@ Called by the cleaner for each batch that the compiled kernels do not write them
 from struct import Struct
 from typing import Final
 
-from tidelog.records._checksum import crc32c
 from tidelog.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
@@ -16,6 +15,7 @@ from tidelog.records.batch import (
     NO_TIMESTAMP,
     BatchHeader,
 )
+from tidelog.records.checksum import crc32c
 from tidelog.records.compression import compress
 from tidelog.records.kernels.compaction import Filtered
 

@@ -6,7 +6,6 @@ Runs before anything is decoded, so that the next answer can be asked for first.
 from struct import Struct
 from typing import Final, NamedTuple
 
-from tidelog.records._checksum import crc32c
 from tidelog.records.batch import (
     ATTRIBUTES_POSITION,
     HEADER_BYTES,
@@ -17,6 +16,7 @@ from tidelog.records.batch import (
     TimestampType,
 )
 from tidelog.records.builder import build_batch
+from tidelog.records.checksum import crc32c
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.legacy import iterate_legacy_records
 

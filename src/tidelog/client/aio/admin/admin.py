@@ -48,7 +48,7 @@ from tidelog.client.types import (
     as_partitions,
     as_places,
 )
-from tidelog.config._setting import MINUTE_MS, setting
+from tidelog.config.declaration import MINUTE_MS, setting
 from tidelog.wire.errors import ApiError
 
 

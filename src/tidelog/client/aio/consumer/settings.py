@@ -7,8 +7,8 @@ from tidelog.client.aio.consumer.assignors import choose_protocol, make_assignor
 from tidelog.client.aio.consumer.offset_reset import parse_offset_reset
 from tidelog.client.aio.settings import OBJECT, CommonSettings, load_settings
 from tidelog.client.errors import ClientConfigError
-from tidelog.config._kinds import BOOLEAN
-from tidelog.config._setting import MIB, MINUTE_MS, SECOND_MS, setting
+from tidelog.config.declaration import MIB, MINUTE_MS, SECOND_MS, setting
+from tidelog.config.kinds import BOOLEAN
 
 
 class ConsumerSettings(CommonSettings):

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from tidelog.client.aio.settings import OBJECT, CommonSettings, read_values
 from tidelog.client.errors import ClientConfigError
-from tidelog.config._kinds import LONG, Kind
-from tidelog.config._setting import INT_MAX, KIB, MIB, MINUTE_MS, Check, setting
+from tidelog.config.declaration import INT_MAX, KIB, MIB, MINUTE_MS, Check, setting
+from tidelog.config.kinds import LONG, Kind
 from tidelog.records.compression import DEFAULT_LEVELS, Codec
 
 IN_FLIGHT_MAX_IDEMPOTENT: Final = 5

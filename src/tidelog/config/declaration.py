@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, Literal, Self, dataclass_transform
 
-from tidelog.config._kinds import LIST, PASSWORD, Kind, kind_of
 from tidelog.config.errors import invalid_value
+from tidelog.config.kinds import LIST, PASSWORD, Kind, kind_of
 
 DynamicScope = Literal["read-only", "per-broker", "cluster-wide", "topic"]
 Importance = Literal["high", "medium", "low"]
