@@ -1,4 +1,9 @@
-"""Long files first: processes share the tests file by file, and none shall wait for another's last long one."""
+"""What holds for all tests: the order of their files, and that interrupts interrupt.
+
+Long files come first: processes share the tests file by file, and none shall wait for another's last long one.
+"""
+
+import signal
 
 import pytest
 
@@ -26,3 +31,9 @@ def _turn(item: pytest.Item) -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
+
+
+def pytest_configure() -> None:
+    """A script's background jobs ignore SIGINT, and so would every process that a test starts and interrupts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
