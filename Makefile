@@ -24,7 +24,7 @@ demo: setup ## a broker, an exactly-once Spark pipeline with rows that fail, a p
 
 test: setup ## all tests, the quick ones first
 	$(BIN)/python -m pytest tests/unit tests/property -n 2 -q
-	$(BIN)/python -m pytest tests/integration tests/compat -n 3 --dist loadfile --no-loadscope-reorder -q
+	$(BIN)/python -m pytest tests/integration tests/compat -n 2 --dist loadfile --no-loadscope-reorder -q
 
 unit: setup ## the tests that need no socket and no process (under a minute)
 	$(BIN)/python -m pytest tests/unit tests/property -n 2 -q

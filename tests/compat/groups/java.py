@@ -24,6 +24,8 @@ class JavaMember:
 @contextlib.contextmanager
 def java_member(servers: str, topic: str, *properties: str) -> Iterator[JavaMember]:
     """A console consumer in the group named like its topic; SIGTERM lets it commit and leave."""
+    # Left to itself it begins at the end it finds, and passes over what is written while it is still looking.
+    properties = ("auto.offset.reset=earliest", *properties)
     options = [word for text in properties for word in ("--consumer-property", text)]
     command = ["java", *apache_kafka.TOOL_FLAGS, "-cp", apache_kafka.class_path(), CONSOLE_CONSUMER]
     command += ["--bootstrap-server", servers, "--topic", topic, "--group", topic, *options]

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from benchmarks import spark_connector
 from tests.compat.spark_connector.connectors import FORMATS, Connector
 from tidelog.spark import spark_session
+from tidelog.spark.session import end_java
 from tidelog.testing import Broker
 
 HERE = Path(__file__).parent
@@ -54,13 +55,10 @@ def spark() -> Iterator[SparkSession]:
         "spark.log.level": "ERROR",
         "spark.jars": jars,
     }
-    session = spark_session("tests", master="local[2]", settings=settings)
-    # Another test of this process may have started the session, without the jars.
-    if session.sparkContext.getConf().get("spark.jars", "") != jars:
-        for jar in jars.split(","):
-            session.sql(f"ADD JAR '{jar}'")
-    yield session
-    session.stop()
+    # Other tests of this process may have a session. Jars added to it are not found by the thread that reads errors.
+    end_java()
+    yield spark_session("tests", master="local[2]", settings=settings)
+    end_java()
 
 
 @pytest.fixture(scope="session")
