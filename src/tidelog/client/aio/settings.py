@@ -32,6 +32,16 @@ def _import_object(path: str) -> Any:
         raise ValueError(f"Cannot be imported: {error}") from error
 
 
+def with_method(given: Any, method: str, setting_name: str) -> tuple[Any, Any]:
+    """What a setting may be: a function (with None), or an object, made if its class is given, and its `method`."""
+    if isinstance(given, type) and hasattr(given, method):
+        given = given()
+    bound = getattr(given, method, None)
+    if bound is None and not callable(given):
+        raise ClientConfigError(f"{setting_name}={given!r} is no function and has no method {method}")
+    return given, bound
+
+
 def make_objects(name: str, given: Iterable[Any], methods: tuple[str, ...]) -> tuple[Any, ...]:
     """What a setting with a list of objects means: objects, classes to make them of, or paths to import either from."""
     made: list[Any] = []

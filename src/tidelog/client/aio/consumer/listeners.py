@@ -5,10 +5,10 @@ called the consumer.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from tidelog.client.aio.consumer.types import ConsumerRecords
-from tidelog.client.errors import ClientConfigError
+from tidelog.client.aio.settings import with_method
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 
 Partitions = Sequence[TopicPartition]
@@ -23,14 +23,10 @@ def deserializer_of(given: Any, what: str) -> Deserialize | None:
     """
     if given is None:
         return None
-    if isinstance(given, type) and hasattr(given, "deserialize"):
-        given = given()
-    method: Deserialize | None = getattr(given, "deserialize", None)
+    function, method = with_method(given, "deserialize", f"{what}.deserializer")
     if method is not None:
-        return method
-    if not callable(given):
-        raise ClientConfigError(f"{what}.deserializer={given!r} is no function and has no method deserialize")
-    return lambda _topic, data: None if data is None else given(data)
+        return cast(Deserialize, method)
+    return lambda _topic, data: None if data is None else function(data)
 
 
 class RebalanceListener:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol
 from tidelog.client.aio.producer.batch import DeliveryCallback, RecordMetadata
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.producer.sink import GivenHeaders
-from tidelog.client.aio.settings import make_objects
-from tidelog.client.errors import ClientConfigError, SerializationFailed
+from tidelog.client.aio.settings import make_objects, with_method
+from tidelog.client.errors import SerializationFailed
 
 _log = logging.getLogger("tidelog.client.producer")
 
@@ -98,17 +98,13 @@ def serializer_of(given: Any, what: str) -> Serialize | None:
     """
     if given is None:
         return None
-    if isinstance(given, type) and hasattr(given, "serialize"):
-        given = given()
-    method = getattr(given, "serialize", None)
-    if method is None and not callable(given):
-        raise ClientConfigError(f"{what}.serializer={given!r} is no function and has no method serialize")
+    function, method = with_method(given, "serialize", f"{what}.serializer")
 
     def serialize(topic: str, value: Any) -> bytes | None:
         if method is None and value is None:
             return None
         try:
-            made: bytes | None = given(value) if method is None else method(topic, value)
+            made: bytes | None = function(value) if method is None else method(topic, value)
         except Exception as error:
             raise SerializationFailed(f"{what} {value!r} for {topic!r}: {error}") from error
         return made
