@@ -1,7 +1,4 @@
-"""The examples of docs/clients.md, run as they stand but for the address, and for loops without an end.
-
-The one with tables is left to `test_arrow`, which has loaded what it needs anyway.
-"""
+"""The examples of docs/clients.md, run as they stand but for the address, and for loops without an end."""
 
 import re
 from collections.abc import Iterator
@@ -43,8 +40,6 @@ def ends_when_idle(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("ends_when_idle")
 def test_the_examples_run(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     for example in EXAMPLES:
-        if "pyarrow" in example:
-            continue
         try:
             exec(compile(example.replace("localhost:9092", servers), str(DOCUMENT), "exec"), {"__name__": "example"})
         except Enough:
@@ -52,3 +47,4 @@ def test_the_examples_run(servers: str, capsys: pytest.CaptureFixture[str]) -> N
     told = capsys.readouterr().out
     assert "b'3 apples'" in told
     assert "billing" in told
+    assert re.search(r"value: binary.*offset: int64", told, re.DOTALL), "a table of the columns that were asked for"
