@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit lint format bench docs clean
+.PHONY: help setup demo test test-long unit lint format bench docs clean
 
 help: ## list these commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 setup: $(STAMP) ## build .venv with every extra; does nothing the second time
 
@@ -22,12 +22,15 @@ $(STAMP): pyproject.toml
 demo: setup ## a broker, an exactly-once Spark pipeline with rows that fail, a plot of it
 	@$(BIN)/tidelog demo
 
-test: setup ## all tests, the quick ones first
-	$(BIN)/python -m pytest tests/unit tests/property -n 2 -q
-	$(BIN)/python -m pytest tests/integration tests/compat -n 2 --dist loadfile --no-loadscope-reorder -q
+test: setup ## every test but the long ones, the quick ones first
+	$(BIN)/python -m pytest tests/unit tests/property -m "not long" -n 2 -q
+	$(BIN)/python -m pytest tests/integration tests/compat -m "not long" -n 2 --dist loadfile --no-loadscope-reorder -q
+
+test-long: setup ## the long variants: crash matrices, fuzzing, other projects' tools
+	$(BIN)/python -m pytest tests -m long -n 2 --dist loadfile --no-loadscope-reorder -q
 
 unit: setup ## the tests that need no socket and no process (under a minute)
-	$(BIN)/python -m pytest tests/unit tests/property -n 2 -q
+	$(BIN)/python -m pytest tests/unit tests/property -m "not long" -n 2 -q
 
 lint: setup ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check .
