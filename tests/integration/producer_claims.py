@@ -245,7 +245,7 @@ def test_flush_returns_when_everything_is_stored(servers: str) -> None:
         async with AsyncProducer(bootstrap_servers=servers, linger_ms=60_000) as producer:
             deliveries = [await producer.send(topic, b"value") for _ in range(10)]
             assert not any(delivery.done() for delivery in deliveries)
-            await producer.flush(timeout_ms=10_000)
+            await producer.flush(10)
             assert [delivery.result().offset for delivery in deliveries] == list(range(10))
 
     run(work())
@@ -273,7 +273,7 @@ def test_closing_with_no_time_fails_what_was_not_sent(servers: str) -> None:
         producer = AsyncProducer(bootstrap_servers=servers, linger_ms=60_000)
         await producer.start()
         delivery = await producer.send(topic, b"value")
-        await producer.close(timeout_ms=0)
+        await producer.close(0)
         with pytest.raises(ClientClosed):
             await delivery
 

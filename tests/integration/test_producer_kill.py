@@ -51,7 +51,7 @@ def test_every_record_is_stored_once_and_in_order(mishap: Callable[[Broker], Non
                         await asyncio.sleep(0.001)
                 assert mishaps is not None
                 await mishaps
-                await producer.flush(timeout_ms=60_000)
+                await producer.flush(60)
 
         run(work())
         found = read_all(broker.bootstrap_servers, "topic", 3)
@@ -76,6 +76,25 @@ def test_the_blocking_producer_survives_a_crash_as_well() -> None:
         assert stored == list(range(COUNT))
         # A batch that was stored before the crash and sent again may be told its offset or, if it is too long ago, not.
         assert all(offset in (number, -1) for number, offset in enumerate(offsets))
+
+
+def test_close_and_flush_wait_for_a_broker_that_pauses() -> None:
+    """Both take seconds, like every other call: 10 outlasts a pause of one second, and no record is given up."""
+    with Broker(process=True) as broker:
+        broker.create_topic("topic")
+
+        async def work() -> None:
+            producer = await AsyncProducer(bootstrap_servers=broker.bootstrap_servers).start()
+            await producer.send_and_wait("topic", b"first")
+            for settle in (producer.flush, producer.close):
+                broker.pause()
+                asyncio.get_running_loop().call_later(1, broker.resume)
+                deliveries = [await producer.send("topic", b"value") for _ in range(500)]
+                await settle(10)
+                assert [delivery.exception() for delivery in deliveries] == [None] * 500
+
+        run(work())
+        assert len(read_all(broker.bootstrap_servers, "topic")) == 1001
 
 
 def test_records_for_a_broker_that_stays_away_are_given_up_in_time() -> None:

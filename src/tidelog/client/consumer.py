@@ -21,7 +21,7 @@ from tidelog.client.aio.background import BackgroundLoop
 from tidelog.client.aio.consumer import queries
 from tidelog.client.aio.consumer.async_commits import CommitCallback
 from tidelog.client.aio.consumer.caller_thread import CallerThread
-from tidelog.client.aio.consumer.consumer import CLOSE_TIMEOUT_S, milliseconds
+from tidelog.client.aio.consumer.consumer import CLOSE_TIMEOUT_S
 from tidelog.client.aio.consumer.cursor import Cursor
 from tidelog.client.aio.consumer.engine import ConsumerEngine
 from tidelog.client.aio.consumer.errors import ConcurrentAccess
@@ -40,6 +40,7 @@ from tidelog.client.types import (
     as_partitions,
     as_place,
     as_places,
+    milliseconds,
 )
 
 if TYPE_CHECKING:

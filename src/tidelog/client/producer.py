@@ -92,12 +92,12 @@ class Producer:
         self._lock = threading.RLock()
         self._engine.refuse(ClientClosed(FORKED))
 
-    def close(self, timeout: float | None = None) -> None:
-        """Send what waits, within `timeout` seconds, then let go; what is not stored by then fails."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """Send what waits, within `timeout_s`, then let go; what is not stored by then fails."""
         if not self._background.is_alive:
             return
         try:
-            self._background.run(self._async.close(None if timeout is None else int(timeout * 1000)))
+            self._background.run(self._async.close(timeout_s))
         finally:
             self._background.close()
 
@@ -172,9 +172,12 @@ class Producer:
         """How many partitions a topic has; blocks for metadata up to max.block.ms. `is_fresh` asks brokers now."""
         return self._background.run(self._async.partitions_for(topic, is_fresh=is_fresh))
 
-    def flush(self, timeout: float | None = None) -> None:
-        """Send everything now, and return when all that was sent before this call is stored or given up."""
-        self._background.run(self._async.flush(None if timeout is None else int(timeout * 1000)))
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Send everything now, and return when all that was sent before this call is stored or given up.
+
+        Raises DeadlinePassed after `timeout_s`; the records stay under way.
+        """
+        self._background.run(self._async.flush(timeout_s))
 
     # Transactions.
 

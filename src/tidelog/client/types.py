@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 _OFFSET_MAX: Final = (1 << 63) - 1
+_LONGEST_S: Final = 1e9
 
 
 class TopicPartition(NamedTuple):
@@ -80,6 +81,17 @@ def as_places(offsets: Places) -> dict[TopicPartition, OffsetAndMetadata]:
     if not isinstance(offsets, Mapping):
         raise ValueError(f"{offsets!r} are not offsets by partition; give {{TopicPartition(topic, number): offset}}")
     return {as_partition(each): as_place(place) for each, place in offsets.items()}
+
+
+def milliseconds(seconds: float) -> int:
+    """A duration that a caller gave in seconds, in the unit of deadlines here; infinity is very long.
+
+    Raise `ValueError` for anything that is not a number from 0 on.
+    """
+    # A comparison with NaN is false, so NaN is refused as well.
+    if not isinstance(seconds, int | float) or not seconds >= 0:
+        raise ValueError(f"a timeout of {seconds!r} is not a number of seconds from 0 on")
+    return int(min(seconds, _LONGEST_S) * 1000)
 
 
 class ConsumerGroupMetadata(NamedTuple):

@@ -1,14 +1,18 @@
 """What `tidelog.client` offers can be imported from there, and docs/clients.md tells of every setting."""
 
+import inspect
 from pathlib import Path
 
 import pytest
 
 import tidelog.client
+from tidelog.client import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.config.declaration import Settings
 
+# Points in time are what brokers store: milliseconds since 1970.
+TIMESTAMPS = {"timestamp_ms", "times_ms"}
 DOCUMENT = Path(__file__).parents[3] / "docs" / "clients.md"
 
 
@@ -23,6 +27,17 @@ def test_every_setting_is_documented_with_its_default(group: type[Settings]) -> 
     for setting in group.settings.values():
         row = f"| `{setting.name}` | {shown_default(setting.default)} | {setting.doc} |"
         assert row in text, row
+
+
+@pytest.mark.parametrize("client", [Producer, AsyncProducer, Consumer, AsyncConsumer, Admin, AsyncAdmin])
+def test_durations_are_in_seconds_and_their_names_say_so(client: type) -> None:
+    """`close(10)` must not mean ten seconds in one client and ten milliseconds in another."""
+    for name, method in inspect.getmembers(client, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        for parameter in set(inspect.signature(method).parameters) - TIMESTAMPS:
+            assert not parameter.endswith("_ms"), f"{client.__name__}.{name} takes {parameter}"
+            assert not parameter.startswith("timeout") or parameter == "timeout_s", f"{client.__name__}.{name}"
 
 
 def shown_default(default: object) -> str:

@@ -1,6 +1,14 @@
 import pytest
 
-from tidelog.client.types import OffsetAndMetadata, TopicPartition, as_names, as_partition, as_partitions, as_places
+from tidelog.client.types import (
+    OffsetAndMetadata,
+    TopicPartition,
+    as_names,
+    as_partition,
+    as_partitions,
+    as_places,
+    milliseconds,
+)
 
 AT = TopicPartition("t", 0)
 
@@ -36,3 +44,14 @@ def test_one_name_is_not_a_list_of_names() -> None:
         as_names("orders")
     with pytest.raises(ValueError, match="5 is not a name"):
         as_names(["a", 5])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(("given", "expected"), [(0, 0), (0.0015, 1), (10, 10_000), (float("inf"), 10**12)])
+def test_seconds_become_milliseconds(given: float, expected: int) -> None:
+    assert milliseconds(given) == expected
+
+
+@pytest.mark.parametrize("given", [-1, float("nan"), "5", None])
+def test_what_is_no_duration_is_named(given: object) -> None:
+    with pytest.raises(ValueError, match="is not a number of seconds from 0 on"):
+        milliseconds(given)  # type: ignore[arg-type]

@@ -40,7 +40,9 @@ def list_transactions(
     """List transactional ids with their producers and states."""
     with connect_admin(bootstrap_server, command_config) as admin:
         found = admin.list_transactions(
-            states=[_state(each) for each in state or ()], producer_ids=producer_id or (), longer_than_ms=longer_than
+            states=[_state(each) for each in state or ()],
+            producer_ids=producer_id or (),
+            longer_than_s=None if longer_than < 0 else longer_than / 1000,
         )
     if output is Format.JSON:
         print_json(

@@ -81,8 +81,8 @@ def _close(client: _Closable) -> None:
 class _QuickProducer(Producer):
     """A producer that is only closed when it has nothing to send, or has failed: it does not wait."""
 
-    def close(self, timeout: float | None = 0) -> None:
-        super().close(timeout)
+    def close(self, timeout_s: float | None = 0) -> None:
+        super().close(timeout_s)
 
 
 CLUSTERS: Final[Kept[ClusterClient]] = Kept()

@@ -47,6 +47,7 @@ from tidelog.client.types import (
     as_partition,
     as_partitions,
     as_places,
+    milliseconds,
 )
 from tidelog.config.declaration import MINUTE_MS, setting
 from tidelog.wire.errors import ApiError
@@ -263,9 +264,10 @@ class AsyncAdmin:
     # Transactions.
 
     async def list_transactions(
-        self, *, states: Collection[str] = (), producer_ids: Collection[int] = (), longer_than_ms: int = -1
+        self, *, states: Collection[str] = (), producer_ids: Collection[int] = (), longer_than_s: float | None = None
     ) -> list[TransactionListing]:
-        """The transactional ids of all coordinators, by name."""
+        """The transactional ids of all coordinators, by name; `longer_than_s`: those open for longer."""
+        longer_than_ms = None if longer_than_s is None else milliseconds(longer_than_s)
         return await transactions.list_transactions(self._running, states, producer_ids, longer_than_ms)
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:

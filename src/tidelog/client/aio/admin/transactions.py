@@ -1,6 +1,7 @@
 """Transactions: listed, described, and ended by hand when nobody else can."""
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.admin.types import TransactionDescription, TransactionListing
@@ -20,15 +21,19 @@ from tidelog.wire.messages import (
 from tidelog.wire.messages.describe_transactions import TransactionState
 from tidelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 
+_ANY_DURATION: Final = -1
+
 
 async def list_transactions(
-    driver: Driver, states: Collection[str], producer_ids: Collection[int], longer_than_ms: int
+    driver: Driver, states: Collection[str], producer_ids: Collection[int], longer_than_ms: int | None
 ) -> list[TransactionListing]:
     """The transactional ids of all coordinators, by name."""
 
     async def ask(node_id: int, items: list[int]) -> Answers[int, list[TransactionListing]]:
         request = ListTransactionsRequest(
-            state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=longer_than_ms
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=_ANY_DURATION if longer_than_ms is None else longer_than_ms,
         )
         reply = await driver.client.send(node_id, request, ListTransactionsResponse)
         found = [

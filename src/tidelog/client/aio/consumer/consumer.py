@@ -40,13 +40,13 @@ from tidelog.client.types import (
     as_partitions,
     as_place,
     as_places,
+    milliseconds,
 )
 
 if TYPE_CHECKING:
     from pyarrow import Table
 
 CLOSE_TIMEOUT_S = 30.0
-_LONGEST_S = 1e9
 _ITERATION_POLL_MS = 60_000
 
 
@@ -291,8 +291,3 @@ class AsyncConsumer:
 
     def _within(self, timeout_s: float | None) -> int:
         return self._settings.default_api_timeout_ms if timeout_s is None else milliseconds(timeout_s)
-
-
-def milliseconds(seconds: float) -> int:
-    """A time to wait; for ever is very long."""
-    return int(min(seconds, _LONGEST_S) * 1000)

@@ -22,7 +22,7 @@ from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.aio.producer.transactions import Transactions
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed, ClientConfigError, IllegalState
-from tidelog.client.types import ConsumerGroupMetadata, Places, TopicPartition, as_places
+from tidelog.client.types import ConsumerGroupMetadata, Places, TopicPartition, as_places, milliseconds
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
@@ -72,14 +72,15 @@ class AsyncProducer:
             self._append = engine.sink.append
         return engine
 
-    async def close(self, timeout_ms: int | None = None) -> None:
-        """Send what waits, within `timeout_ms` (default: as long as delivery.timeout.ms allows), then let go.
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Send what waits, within `timeout_s` (default: as long as delivery.timeout.ms allows), then let go.
 
         What is not stored by then fails with ClientClosed. An open transaction is aborted.
         """
+        limit_ms = None if timeout_s is None else milliseconds(timeout_s)
         self._is_closed = True
         if self._engine is not None:
-            await self._engine.close(timeout_ms)
+            await self._engine.close(limit_ms)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -199,9 +200,12 @@ class AsyncProducer:
             lane = await engine.lane(topic)
         return lane.partition_count
 
-    async def flush(self, timeout_ms: int | None = None) -> None:
-        """Send everything now, and return when all that was sent before this call is stored or given up."""
-        await self._running().flush(timeout_ms)
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Send everything now, and return when all that was sent before this call is stored or given up.
+
+        Raises DeadlinePassed after `timeout_s`; the records stay under way.
+        """
+        await self._running().flush(None if timeout_s is None else milliseconds(timeout_s))
 
     # Transactions.
 

@@ -139,7 +139,7 @@ def with_producer(test: Callable[[AsyncProducer, Coordination], Awaitable[None]]
             try:
                 await test(producer, coordination)
             finally:
-                await producer.close(1000)
+                await producer.close(1)
 
     run(work())
 
