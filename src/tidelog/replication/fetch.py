@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import READ_COMMITTED, Partition
 from tidelog.storage.errors import LogDirFailure
 from tidelog.timing import DelayedOperation
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.fetch import FetchPartition, PartitionReply, TopicKey
 
-READ_COMMITTED: Final = 1
 _UNDEFINED: Final = -1
 
 
@@ -97,7 +96,8 @@ def _is_another_topic(partition: Partition, key: TopicKey) -> bool:
 def _read(
     partition: Partition, fetch: FetchPartition, parameters: FetchParameters, max_bytes: int, is_first: bool
 ) -> PartitionReply:
-    partition.check_readable(fetch.current_leader_epoch)
+    is_follower, isolation_level = parameters.replica_id >= 0, parameters.isolation_level
+    end_offset = partition.readable_end(fetch.current_leader_epoch, is_follower, isolation_level)
     log = partition.log
     high_watermark = log.high_watermark
     last_stable_offset = log.last_stable_offset
@@ -107,14 +107,8 @@ def _read(
         return PartitionReply(
             fetch.partition_index, 0, high_watermark, last_stable_offset, start_offset, diverging_epoch=diverging
         )
-    if parameters.replica_id >= 0:
-        end_offset = log.written_end_offset
-    elif parameters.isolation_level == READ_COMMITTED:
-        end_offset = last_stable_offset
-    else:
-        end_offset = high_watermark
     records = None
-    aborted: list[tuple[int, int]] | None = [] if parameters.isolation_level == READ_COMMITTED else None
+    aborted: list[tuple[int, int]] | None = [] if isolation_level == READ_COMMITTED else None
     offset = fetch.fetch_offset
     if offset != end_offset or offset < log.log_start_offset:
         read = log.read(offset, max_bytes, end_offset, is_first)
@@ -163,35 +157,48 @@ class DelayedFetch(DelayedOperation):
         self._respond = respond
 
     def try_complete(self) -> bool:
-        parameters = self._parameters
-        if parameters.min_bytes <= 1:
-            return self._has_any() and self.force_complete()
-        _, bytes_read, has_error = read_partitions(self._source, parameters, self._wanted)
-        return (bytes_read >= parameters.min_bytes or has_error) and self.force_complete()
+        """Complete once there are `min_bytes` to read, or waiting cannot bring more or brings an error.
 
-    def _has_any(self) -> bool:
-        """Is there a byte to read, or an error to tell, anywhere? Cheaper than reading, and asked at every append."""
-        parameters = self._parameters
+        Nothing is read for that: the bytes are the distance between two positions in a segment, each partition's up to
+        its own limit.
+        """
+        bytes_found = 0
         for entry in self._wanted:
-            if entry.topic is None:
-                return True
             try:
-                partition = self._source.partition(entry.topic, entry.fetch.partition_index)
-                partition.check_readable(entry.fetch.current_leader_epoch)
-                if _is_another_topic(partition, entry.topic_key):
-                    return True
-            except ApiError:
-                return True
-            log = partition.log
-            if parameters.replica_id >= 0:
-                end_offset = log.written_end_offset
-            elif parameters.isolation_level == READ_COMMITTED:
-                end_offset = log.last_stable_offset
-            else:
-                end_offset = log.high_watermark
-            if end_offset > entry.fetch.fetch_offset or entry.fetch.fetch_offset < log.log_start_offset:
-                return True
-        return False
+                available = self._available(entry)
+            except (ApiError, LogDirFailure):
+                available = None
+            if available is None:
+                return self.force_complete()
+            bytes_found += available
+        return bytes_found >= max(self._parameters.min_bytes, 1) and self.force_complete()
+
+    def _available(self, entry: Wanted) -> int | None:
+        """How much there is to read of a partition; None if the fetch must not wait for more of it.
+
+        That is so before the last segment: what is left of a segment is all that one fetch gets of it, however little.
+        """
+        fetch, parameters = entry.fetch, self._parameters
+        if entry.topic is None:
+            return None
+        partition = self._source.partition(entry.topic, fetch.partition_index)
+        if _is_another_topic(partition, entry.topic_key):
+            return None
+        end_offset = partition.readable_end(
+            fetch.current_leader_epoch, parameters.replica_id >= 0, parameters.isolation_level
+        )
+        offset = fetch.fetch_offset
+        log = partition.log
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return None
+        if fetch.last_fetched_epoch >= 0 and _diverging_epoch(partition, fetch) is not None:
+            return None
+        if offset >= end_offset:
+            return 0
+        if parameters.min_bytes <= 1:
+            return 1
+        available = log.bytes_between(offset, end_offset)
+        return None if available is None else min(available, fetch.max_bytes)
 
     def on_complete(self) -> None:
         replies, _, _ = read_partitions(self._source, self._parameters, self._wanted)

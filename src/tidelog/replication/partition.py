@@ -17,6 +17,8 @@ from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.produce import SingleReply
 
 NO_LEADER: Final = -1
+READ_COMMITTED: Final = 1
+"""The isolation level of a reader that sees no record of an open or aborted transaction."""
 
 
 class Partition:
@@ -123,6 +125,19 @@ class Partition:
                 f"{self.topic}-{self.index} is in leader epoch {self.leader_epoch}, "
                 f"the request says {current_leader_epoch}",
             )
+
+    def readable_end(self, current_leader_epoch: int, is_follower: bool, isolation_level: int) -> int:
+        """How far this reader may read; raises ApiError if it may not read at all."""
+        if not self.is_leader or current_leader_epoch not in (-1, self.leader_epoch):
+            self.check_readable(current_leader_epoch)
+        return self.end_for_reader(is_follower, isolation_level)
+
+    def end_for_reader(self, is_follower: bool, isolation_level: int) -> int:
+        """Where the log ends for a reader: at what is written, committed, or committed and of no open transaction."""
+        log = self.log
+        if is_follower:
+            return log.written_end_offset
+        return log.last_stable_offset if isolation_level == READ_COMMITTED else log.high_watermark
 
     def absence(self) -> ApiError:
         """What to tell who wants something of a partition that is not led here, or no more."""

@@ -107,6 +107,26 @@ def _slice(segment: Segment, start: int, first_bytes: int, end: int, max_bytes: 
     return LogRead(piece, segment.base_offset, start, is_cut)
 
 
+def bytes_between(log: "Log", offset: int, end_offset: int) -> int | None:
+    """The bytes from the batch that holds `offset` up to `end_offset`; None where they span more than one segment.
+
+    A read ends with its segment, so a reader of an older segment never gets more by waiting. Raises LogDirFailure.
+    """
+    active = log.active_segment
+    segment = active
+    if offset < active.base_offset:
+        slot = log.segments.slot_of(offset)
+        if slot != log.segments.slot_of(end_offset):
+            return None
+        segment = log.segments[max(slot, 0)]
+    try:
+        end = _end_position(log, segment, min(end_offset, log.written_end_offset))
+        start, _ = _start(log, segment, offset, end)
+    except OSError as error:
+        raise log.fail(error) from error
+    return end - start if start >= 0 else 0
+
+
 def read_end_offset(log: "Log", result: LogRead) -> int:
     """An offset at or after the end of what was read, as close as the index tells."""
     if result.slice is None:

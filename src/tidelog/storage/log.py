@@ -350,6 +350,7 @@ class Log:
     # --- out ---
 
     read = _read.read
+    bytes_between = _read.bytes_between
     read_end_offset = _read.read_end_offset
     aborted_transactions = _read.aborted_transactions
     offset_for_timestamp = _lookup.offset_for_timestamp

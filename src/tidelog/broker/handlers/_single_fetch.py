@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.replication.fetch import READ_COMMITTED
+from tidelog.replication.partition import READ_COMMITTED
 from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.errors import ApiError
 from tidelog.wire.fetch import decode_single, encode_single

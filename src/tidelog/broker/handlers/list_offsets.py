@@ -29,7 +29,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 _FIRST_VERSION: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _NEVER: Final = 1 << 15
-_READ_COMMITTED: Final = 1
+_CONSUMER: Final = -1
 _DEBUGGING_REPLICA: Final = -2
 
 Found = tuple[int, int, int]
@@ -73,7 +73,7 @@ def _answer(
         if context.api_version == 0:
             now_ms = context.node.clock.wall_ms()
             found = partition.log.offsets_before(asked.timestamp, asked.max_num_offsets, now_ms)
-            end_offset = _end_offset(partition, request.replica_id, 0)
+            end_offset = partition.end_for_reader(request.replica_id != _CONSUMER, 0)
             response.old_style_offsets = [min(offset, end_offset) for offset in found]
             return response
         response.timestamp, response.offset, response.leader_epoch = _find(partition, timestamp, request)
@@ -87,7 +87,7 @@ def _answer(
 
 def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> Found:
     log = partition.log
-    end_offset = _end_offset(partition, request.replica_id, request.isolation_level)
+    end_offset = partition.end_for_reader(request.replica_id != _CONSUMER, request.isolation_level)
     if timestamp == LATEST:
         return -1, end_offset, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -99,10 +99,3 @@ def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> 
     if found is None or found.offset >= end_offset:
         return -1, -1, -1
     return found.timestamp, found.offset, found.leader_epoch
-
-
-def _end_offset(partition: Partition, replica_id: int, isolation_level: int) -> int:
-    log = partition.log
-    if replica_id != -1:
-        return log.written_end_offset
-    return log.last_stable_offset if isolation_level == _READ_COMMITTED else log.high_watermark
