@@ -55,12 +55,26 @@ def test_a_file_of_settings_is_read(tmp_path):
     assert "broker.id=42" in (tmp_path / "data" / "meta.properties").read_text(encoding="utf-8")
 
 
+def test_a_setting_without_effect_is_named_once(tmp_path):
+    """Fails on 4724f6e, which named settings twice, in two wordings, and most of them not at all."""
+    idle = ["num.io.threads=16", "telemetry.max.bytes=5", "num.network.threads=3"]
+    with serve(*settings(tmp_path), *(word for each in idle for word in ("--set", each))) as process:
+        process.stdout.readline()
+        process.terminate()
+        _, err = process.communicate(timeout=20)
+    (warning,) = [line for line in err.decode().splitlines() if "WARNING" in line]
+    assert "no effect in Tidelog: num.io.threads, telemetry.max.bytes (" in warning
+
+
 @pytest.mark.parametrize(
     ("setting", "complaints"),
     [
         ("num.partitions=many", ["num.partitions", "many"]),
         ("num.partitons=3", ["num.partitons"]),
         ("listeners=nonsense", ["listeners", "nonsense"]),
+        ("listeners=SASL_SSL://127.0.0.1:0", ["listeners", "SASL_SSL", "not supported"]),
+        ("authorizer.class.name=AclAuthorizer", ["authorizer.class.name", "AclAuthorizer", "not supported"]),
+        ("zookeeper.connect=localhost:2181", ["zookeeper.connect", "localhost:2181", "not supported"]),
     ],
 )
 def test_a_wrong_setting_is_exit_code_2_and_names_setting_and_value(setting, complaints, tmp_path):

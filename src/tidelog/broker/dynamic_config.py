@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.settings import load_dynamic_layers, network_limits
-from tidelog.config import BrokerConfig, topic_config
+from tidelog.broker.settings import load_dynamic_layers, network_limits, warn_of_idle_settings
+from tidelog.config import BrokerConfig, settings_without_effect, topic_config, topic_settings_without_effect
 from tidelog.metadata.config_changes import ConfigChangeListener
+from tidelog.metadata.configs import ConfigEntity, read_overrides
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
@@ -30,6 +31,8 @@ class DynamicConfig:
         """The settings of `topics/T` or `brokers/N` changed."""
         kind, _, name = entity_path.partition("/")
         if kind == "topics":
+            idle = topic_settings_without_effect(read_overrides(self._node.store, ConfigEntity("topics", name)))
+            warn_of_idle_settings(idle, f"topic {name}")
             self._node.topics.apply_config(name)
         elif kind == "brokers":
             self._follow_broker()
@@ -39,6 +42,9 @@ class DynamicConfig:
         before = node.config
         node.config_layers = load_dynamic_layers(node.store, node.broker_id, self._static)
         node.config = node.config_layers.config
+        known = settings_without_effect(before.originals)
+        idle = [name for name in settings_without_effect(node.config.originals) if name not in known]
+        warn_of_idle_settings(idle)
         node.socket_server.update_limits(network_limits(node.config))
         node.cleaning.update_config(node.config)
         if topic_config({}, before) != topic_config({}, node.config):

@@ -25,7 +25,7 @@ from tidelog.broker.handlers import handlers
 from tidelog.broker.identity import establish_identity
 from tidelog.broker.node import Node
 from tidelog.broker.own_apis import own_handlers
-from tidelog.broker.settings import load_dynamic_layers, network_limits
+from tidelog.broker.settings import load_dynamic_layers, network_limits, warn_of_idle_settings
 from tidelog.broker.timer_driver import TimerDriver
 from tidelog.broker.topic_service import TopicService
 from tidelog.broker.transaction_coordinator import TransactionCoordinator
@@ -124,8 +124,7 @@ class Server:
         node.broker_id = node.replica_manager.local_id = identity.broker_id
         node.config_layers = load_dynamic_layers(node.store, identity.broker_id, self._static)
         node.config = node.config_layers.config
-        for name in settings_without_effect(self._static.originals):
-            logger.warning("%s is set and has no effect in Tidelog", name)
+        warn_of_idle_settings(settings_without_effect(node.config.originals))
         self._bind(loop)
         registration = self._registration()
         broker_epoch = register_broker(node.store, registration)

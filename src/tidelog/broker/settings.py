@@ -6,6 +6,7 @@ Called at start-up, and again when a dynamic setting changes.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Final
 
 from tidelog.config import BrokerConfig, ConfigError
@@ -22,16 +23,27 @@ CLUSTER_DEFAULT: Final = "<default>"
 def load_dynamic_layers(store: Store, broker_id: int, static: BrokerConfig) -> ConfigLayers:
     """The static settings with what the tree holds for the cluster and for this broker laid over them.
 
-    Dynamic settings that no longer add up are said and left out: they must not keep a broker from starting.
+    A dynamic setting that is no longer accepted is logged and left out: it must not keep a broker from starting.
     """
     given = static.originals
     cluster = read_overrides(store, ConfigEntity("brokers", CLUSTER_DEFAULT))
     own = read_overrides(store, ConfigEntity("brokers", str(broker_id)))
-    try:
-        return ConfigLayers(given, cluster=cluster, broker=own)
-    except ConfigError as error:
-        logger.error("dynamic settings of broker %d are ignored: %s", broker_id, error)
-        return ConfigLayers(given)
+    while True:
+        try:
+            return ConfigLayers(given, cluster=cluster, broker=own)
+        except ConfigError as error:
+            if error.setting not in cluster.keys() | own.keys():
+                logger.error("all dynamic settings of broker %d are ignored: %s", broker_id, error)
+                return ConfigLayers(given)
+            logger.error("the dynamic setting %s is ignored: %s", error.setting, error)
+            cluster.pop(error.setting, None)
+            own.pop(error.setting, None)
+
+
+def warn_of_idle_settings(names: Collection[str], owner: str = "the broker") -> None:
+    """Log, in one line, the settings that were accepted and that nothing reads."""
+    if names:
+        logger.warning("settings of %s that have no effect in Tidelog: %s", owner, ", ".join(names))
 
 
 def network_limits(config: BrokerConfig) -> NetworkLimits:
@@ -41,7 +53,10 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
         queued_requests_max=config.queued_max_requests,
         queued_request_bytes_max=config.queued_max_request_bytes,
         connections_max=config.max_connections,
-        listener_connections_max=_listener_limits(config),
+        listener_connections_max=_by_listener(config, "max.connections"),
+        connections_per_second_max=config.max_connection_creation_rate,
+        listener_connections_per_second_max=_by_listener(config, "max.connection.creation.rate"),
+        protected_listener=config.inter_broker_name if len(config.parsed_listeners) > 1 else None,
         connections_per_ip_max=config.max_connections_per_ip,
         connections_per_ip_overrides=config.connections_per_ip_overrides,
         connections_idle_ms_max=config.connections_max_idle_ms,
@@ -59,10 +74,11 @@ def _if_set(config: BrokerConfig, name: str, size: int) -> int:
     return size if name in config.originals else -1
 
 
-def _listener_limits(config: BrokerConfig) -> dict[str, int]:
-    """`listener.name.<listener>.max.connections` of each listener that has one."""
+def _by_listener(config: BrokerConfig, name: str) -> dict[str, int]:
+    """`listener.name.<listener>.<name>` of each listener that has it."""
+    field = BrokerConfig.settings[name].field
     return {
-        listener.name: config.for_listener(listener.name).max_connections
+        listener.name: getattr(config.for_listener(listener.name), field)
         for listener in config.parsed_listeners
-        if f"listener.name.{listener.name.lower()}.max.connections" in config.originals
+        if f"listener.name.{listener.name.lower()}.{name}" in config.originals
     }

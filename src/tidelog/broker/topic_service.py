@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.broker.metadata_errors import metadata_errors_told
-from tidelog.config import ConfigError, LogConfig, topic_config
+from tidelog.broker.settings import warn_of_idle_settings
+from tidelog.config import ConfigError, LogConfig, topic_config, topic_settings_without_effect
 from tidelog.metadata import topics as topic_plans
 from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.elections import begin_new_epochs
@@ -79,6 +80,7 @@ class TopicService:
         topic = plan.image()
         if validate_only:
             return topic
+        warn_of_idle_settings(topic_settings_without_effect(overrides), f"topic {name}")
         topic_plans.write_topic(node.store, plan)
         node.image.set_topic(topic)
         self._open_partitions(topic, topic.partitions, config)
@@ -158,11 +160,17 @@ class TopicService:
 
     def config_of(self, name: str) -> LogConfig:
         """The settings of a topic's logs. A setting that no longer parses must not keep a broker from starting."""
-        try:
-            return topic_config(self.overrides_of(name), self._node.config, ignore_unknown=True)
-        except ConfigError as error:
-            logger.error("settings of topic %s are ignored: %s", name, error)
-            return topic_config({}, self._node.config)
+        overrides = self.overrides_of(name)
+        while True:
+            try:
+                return topic_config(overrides, self._node.config, ignore_unknown=True)
+            except ConfigError as error:
+                # Only that one: a topic that lost its retention with it would lose its records.
+                if error.setting not in overrides:
+                    logger.error("all settings of topic %s are ignored: %s", name, error)
+                    return topic_config({}, self._node.config)
+                logger.error("the setting %s of topic %s is ignored: %s", error.setting, name, error)
+                del overrides[error.setting]
 
     def apply_config(self, name: str) -> None:
         """A topic's settings changed: its logs follow."""

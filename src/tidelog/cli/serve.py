@@ -4,7 +4,7 @@ Reached from `tidelog.__main__` without a command line framework: whatever is im
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple, TextIO
 
 HELP: Final = """\
@@ -55,12 +55,10 @@ def main(arguments: Sequence[str]) -> int:
     from tidelog.config import ConfigError, load_broker_config
 
     try:
-        properties = read_settings(options)
-        config = load_broker_config(properties)
+        config = load_broker_config(read_settings(options))
     except (ConfigError, UsageError) as error:
         return _fail(str(error), EXIT_MISUSED)
     _configure_logging(options.log_level, sys.stderr)
-    _warn_of_idle_settings(properties)
     from tidelog.broker.server import run
     from tidelog.metadata.errors import StoreError
     from tidelog.storage.errors import StorageError
@@ -140,16 +138,6 @@ def _configure_logging(level: str, stream: TextIO) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())
-
-
-def _warn_of_idle_settings(properties: Mapping[str, str]) -> None:
-    """A server.properties made for Kafka may hold settings that do nothing here; whoever wrote them should know."""
-    import logging
-
-    from tidelog.config import settings_without_effect
-
-    for name in settings_without_effect(properties):
-        logging.getLogger(__name__).warning("%s is a setting of Kafka's that has no effect here", name)
 
 
 def _os_error_text(error: OSError) -> str:

@@ -66,7 +66,7 @@ class GroupSettings(Settings, area="Groups and offsets"):
         doc="An offset commit fails when its replicas take longer than this.")
     offsets_commit_required_acks: int = setting(
         "offsets.commit.required.acks", -1, type=SHORT, importance="high",
-        doc="Acknowledgements an offset commit waits for; -1 is all in-sync replicas.")
+        effect=False, doc="Acknowledgements an offset commit waits for; -1 is all in-sync replicas.")
 
 
 class TransactionSettings(Settings, area="Producers and transactions"):

@@ -12,8 +12,8 @@ from typing import Final
 _KRAFT_ADVICE: Final = {
     "process.roles": "leave it out; a broker has no roles",
     "node.id": "use broker.id",
-    "controller.quorum.voters": "use zookeeper.connect, or nothing for embedded metadata",
-    "controller.quorum.bootstrap.servers": "use zookeeper.connect, or nothing for embedded metadata",
+    "controller.quorum.voters": "leave it out; metadata is embedded",
+    "controller.quorum.bootstrap.servers": "leave it out; metadata is embedded",
     "controller.listener.names": "leave it out; the controller is one of the brokers",
     "metadata.log.dir": "leave it out; embedded metadata is in the first of log.dirs",
 }

@@ -36,9 +36,11 @@ class ListenerSettings(Settings, area="Listeners"):
             "`security.inter.broker.protocol`.")
     security_inter_broker_protocol: str = setting(
         "security.inter.broker.protocol", "PLAINTEXT", one_of=SECURITY_PROTOCOLS,
+        refused="TLS and SASL are not supported yet",
         doc="Security protocol between brokers; only one of this and `inter.broker.listener.name` may be set.")
     control_plane_listener_name: str | None = setting(
         "control.plane.listener.name", None, importance="high",
+        refused="one broker has no control plane",
         doc="Name of a listener for the controller's requests alone, so that they do not queue behind data.")
 
 
@@ -75,11 +77,12 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="Close a connection that has been silent for this long; negative never.")
     connection_failed_authentication_delay_ms: int = setting(
         "connection.failed.authentication.delay.ms", 100, importance="low", at_least=0,
+        effect=False,
         doc="Hold back the reply to a failed authentication this long, to slow down guessing. Must be less than "
             "`connections.max.idle.ms`.")
     connections_max_reauth_ms: int = setting(
         "connections.max.reauth.ms", 0, type=LONG,
-        doc="Longest time a SASL session lasts before the client must authenticate again; 0 is for ever.")
+        effect=False, doc="Longest time a SASL session lasts before the client must authenticate again; 0 is for ever.")
     queued_max_requests: int = setting(
         "queued.max.requests", 500, importance="high", at_least=1,
         doc="Requests that may wait for their turn or their reply before reading from clients pauses.")
@@ -88,10 +91,10 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="Bytes of requests held in memory before reading from clients pauses; -1 sets no limit.")
     num_network_threads: int = setting(
         "num.network.threads", 3, importance="high", at_least=1, dynamic="cluster-wide",
-        doc="Accepted for compatibility: one event loop serves all connections.")
+        effect=False, doc="One event loop serves all connections.")
     num_io_threads: int = setting(
         "num.io.threads", 8, importance="high", at_least=1, dynamic="cluster-wide",
-        doc="Accepted for compatibility: requests run on the event loop.")
+        effect=False, doc="Requests run on the event loop.")
     background_threads: int = setting(
         "background.threads", 10, importance="high", at_least=1, dynamic="cluster-wide",
         doc="Threads for work that blocks or burns CPU: fsync, recovery, deletion of directories.")
@@ -100,10 +103,10 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="How long a broker waits for the answer to a request of its own.")
     socket_connection_setup_timeout_ms: int = setting(
         "socket.connection.setup.timeout.ms", 10_000, type=LONG,
-        doc="First limit on setting up a connection to another broker; it doubles with each failure.")
+        effect=False, doc="First limit on setting up a connection to another broker; it doubles with each failure.")
     socket_connection_setup_timeout_max_ms: int = setting(
         "socket.connection.setup.timeout.max.ms", 30_000, type=LONG,
-        doc="Largest limit on setting up a connection to another broker.")
+        effect=False, doc="Largest limit on setting up a connection to another broker.")
     max_request_partition_size_limit: int = setting(
         "max.request.partition.size.limit", 2000, at_least=1,
         doc="Partitions in one answer to DescribeTopicPartitions.")

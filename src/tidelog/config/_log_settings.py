@@ -85,7 +85,7 @@ class LogSettings(Settings, area="Logs"):
         doc="Threads per data directory that load and recover logs at start-up and flush them at shutdown.")
     log_message_format_version: str = setting(
         "log.message.format.version", "3.0-IV1", validator=checks.METADATA_VERSION,
-        doc="Accepted for compatibility: the stored format is always the current one.")
+        effect=False, doc="The stored format is always the current one.")
     log_message_timestamp_type: str = setting(
         "log.message.timestamp.type", "CreateTime", one_of=("CreateTime", "LogAppendTime"), dynamic="cluster-wide",
         doc="Whose clock a record's timestamp is: the producer's or the broker's.")
@@ -103,10 +103,10 @@ class LogSettings(Settings, area="Logs"):
         doc="Convert batches to old formats for consumers that need it; otherwise such fetches are refused.")
     log_local_retention_ms: int = setting(
         "log.local.retention.ms", -2, type=LONG, at_least=-2, dynamic="cluster-wide",
-        doc="Accepted for compatibility: tiered storage is not offered, all data is local.")
+        effect=False, doc="Tiered storage is not offered, all data is local.")
     log_local_retention_bytes: int = setting(
         "log.local.retention.bytes", -2, type=LONG, at_least=-2, dynamic="cluster-wide",
-        doc="Accepted for compatibility: tiered storage is not offered, all data is local.")
+        effect=False, doc="Tiered storage is not offered, all data is local.")
 
 
 class CleanerSettings(Settings, area="Log compaction"):

@@ -1,6 +1,6 @@
 """Broker settings: authorization, delegation tokens, TLS, SASL.
 
-Every TLS and SASL setting may also be given for one listener alone, as `listener.name.<name>.<setting>`.
+None of it takes effect yet. Listeners with TLS or SASL are refused, and so is whatever would switch protection on.
 """
 
 from __future__ import annotations
@@ -15,47 +15,54 @@ class AuthorizationSettings(Settings, area="Authorization and tokens"):
 
     authorizer_class_name: str = setting(
         "authorizer.class.name", "", importance="low",
+        refused="access control is not supported yet, and every client would be allowed everything",
         doc="Switches access control on: Kafka's `kafka.security.authorizer.AclAuthorizer`, or `AclAuthorizer`. "
             "Empty: everybody may do everything.")
     super_users: str = setting(
-        "super.users", "", doc="Principals that may do everything, as `User:name` separated by semicolons.")
+        "super.users", "", effect=False,
+        doc="Principals that may do everything, as `User:name` separated by semicolons.")
     allow_everyone_if_no_acl_found: bool = setting(
-        "allow.everyone.if.no.acl.found", False, doc="Resources without any ACL are open to everybody.")
+        "allow.everyone.if.no.acl.found", False, effect=False, doc="Resources without any ACL are open to everybody.")
     principal_builder_class: str = setting(
         "principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        type=CLASS, dynamic="per-broker", doc="A class that turns an authenticated session into a principal.")
+        type=CLASS, dynamic="per-broker", refused="principals are not supported yet",
+        doc="A class that turns an authenticated session into a principal.")
     delegation_token_secret_key: str | None = setting(
         "delegation.token.secret.key", None, type=PASSWORD,
+        refused="delegation tokens are not supported yet",
         doc="Secret that signs delegation tokens, the same on every broker. Not set: no tokens.")
     delegation_token_master_key: str | None = setting(
-        "delegation.token.master.key", None, type=PASSWORD, doc="Old name of `delegation.token.secret.key`.")
+        "delegation.token.master.key", None, type=PASSWORD, refused="delegation tokens are not supported yet",
+        doc="Old name of `delegation.token.secret.key`.")
     delegation_token_max_lifetime_ms: int = setting(
         "delegation.token.max.lifetime.ms", 7 * DAY_MS, type=LONG, at_least=1,
-        doc="A token cannot be renewed beyond this age.")
+        effect=False, doc="A token cannot be renewed beyond this age.")
     delegation_token_expiry_time_ms: int = setting(
-        "delegation.token.expiry.time.ms", DAY_MS, type=LONG, at_least=1, doc="A token lasts this long unless renewed.")
+        "delegation.token.expiry.time.ms", DAY_MS, type=LONG, at_least=1, effect=False,
+        doc="A token lasts this long unless renewed.")
     delegation_token_expiry_check_interval_ms: int = setting(
         "delegation.token.expiry.check.interval.ms", HOUR_MS, type=LONG, importance="low", at_least=1,
-        doc="How often expired tokens are looked for.")
+        effect=False, doc="How often expired tokens are looked for.")
     password_encoder_secret: str | None = setting(
         "password.encoder.secret", None, type=PASSWORD,
-        doc="Secret that encrypts passwords which are set dynamically; needed before one can be.")
+        effect=False, doc="Secret that encrypts passwords which are set dynamically; needed before one can be.")
     password_encoder_old_secret: str | None = setting(
-        "password.encoder.old.secret", None, type=PASSWORD, doc="The secret before it was changed.")
+        "password.encoder.old.secret", None, type=PASSWORD, effect=False, doc="The secret before it was changed.")
     password_encoder_keyfactory_algorithm: str | None = setting(
         "password.encoder.keyfactory.algorithm", None, importance="low",
-        doc="Key derivation of that encryption; PBKDF2WithHmacSHA512 when not set.")
+        effect=False, doc="Key derivation of that encryption; PBKDF2WithHmacSHA512 when not set.")
     password_encoder_cipher_algorithm: str = setting(
         "password.encoder.cipher.algorithm", "AES/CBC/PKCS5Padding", importance="low",
-        doc="Cipher of that encryption.")
+        effect=False, doc="Cipher of that encryption.")
     password_encoder_key_length: int = setting(
-        "password.encoder.key.length", 128, importance="low", at_least=8, doc="Key length of that encryption.")
+        "password.encoder.key.length", 128, importance="low", at_least=8, effect=False,
+        doc="Key length of that encryption.")
     password_encoder_iterations: int = setting(
         "password.encoder.iterations", 4096, importance="low", at_least=1024,
-        doc="Iterations of that key derivation.")
+        effect=False, doc="Iterations of that key derivation.")
 
 
-class TlsSettings(Settings, area="TLS"):
+class TlsSettings(Settings, area="TLS", effect=False):
     """Certificates and what is negotiated."""
 
     ssl_client_auth: str = setting(
@@ -73,7 +80,7 @@ class TlsSettings(Settings, area="TLS"):
     ssl_protocol: str = setting(
         "ssl.protocol", "TLSv1.3", dynamic="per-broker", doc="Newest TLS version that is negotiated.")
     ssl_provider: str | None = setting(
-        "ssl.provider", None, dynamic="per-broker", doc="Accepted for compatibility: OpenSSL is always used.")
+        "ssl.provider", None, dynamic="per-broker", doc="OpenSSL is always used.")
     ssl_enabled_protocols: tuple[str, ...] = setting(
         "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), dynamic="per-broker", doc="TLS versions that are allowed.")
     ssl_cipher_suites: tuple[str, ...] = setting(
@@ -103,22 +110,22 @@ class TlsSettings(Settings, area="TLS"):
         doc="The trusted certificates themselves, in PEM.")
     ssl_keymanager_algorithm: str = setting(
         "ssl.keymanager.algorithm", "SunX509", dynamic="per-broker",
-        doc="Accepted for compatibility: OpenSSL is always used.")
+        doc="OpenSSL is always used.")
     ssl_trustmanager_algorithm: str = setting(
         "ssl.trustmanager.algorithm", "PKIX", dynamic="per-broker",
-        doc="Accepted for compatibility: OpenSSL is always used.")
+        doc="OpenSSL is always used.")
     ssl_endpoint_identification_algorithm: str = setting(
         "ssl.endpoint.identification.algorithm", "https", importance="low", dynamic="per-broker",
         doc="Check the other side's host name against its certificate with `https`; empty does not.")
     ssl_secure_random_implementation: str | None = setting(
         "ssl.secure.random.implementation", None, importance="low", dynamic="per-broker",
-        doc="Accepted for compatibility: OpenSSL is always used.")
+        doc="OpenSSL is always used.")
     ssl_engine_factory_class: str | None = setting(
         "ssl.engine.factory.class", None, type=CLASS, importance="low", dynamic="per-broker",
         doc="A class that makes TLS contexts.")
 
 
-class SaslSettings(Settings, area="SASL"):
+class SaslSettings(Settings, area="SASL", effect=False):
     """How clients and brokers prove who they are."""
 
     sasl_enabled_mechanisms: tuple[str, ...] = setting(

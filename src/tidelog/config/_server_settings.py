@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidelog.config import _checks as checks
 from tidelog.config.declaration import MIB, Settings, setting
 from tidelog.config.kinds import CLASS, INT, LIST, LONG, PASSWORD
+
+_NO_ZOOKEEPER: Final = "ZooKeeper is not supported yet; leave it out, and the metadata is kept in log.dirs"
 
 
 # fmt: off
@@ -22,24 +26,26 @@ class ServerSettings(Settings, area="Broker"):
     broker_rack: str | None = setting(
         "broker.rack", None, doc="Where the broker stands; replicas are spread over racks, and followers chosen by it.")
     controlled_shutdown_enable: bool = setting(
-        "controlled.shutdown.enable", True, doc="Hand over leadership before stopping.")
+        "controlled.shutdown.enable", True, effect=False, doc="Hand over leadership before stopping.")
     controlled_shutdown_max_retries: int = setting(
-        "controlled.shutdown.max.retries", 3, doc="Attempts to hand over leadership before stopping anyway.")
+        "controlled.shutdown.max.retries", 3, effect=False,
+        doc="Attempts to hand over leadership before stopping anyway.")
     controlled_shutdown_retry_backoff_ms: int = setting(
         "controlled.shutdown.retry.backoff.ms", 5000, type=LONG,
-        doc="Wait between two attempts, so that lagging replicas may catch up.")
+        effect=False, doc="Wait between two attempts, so that lagging replicas may catch up.")
     inter_broker_protocol_version: str = setting(
         "inter.broker.protocol.version", "3.9-IV0", validator=checks.METADATA_VERSION,
-        doc="Version of the protocol between brokers, for rolling upgrades.")
+        effect=False, doc="Version of the protocol between brokers, for rolling upgrades.")
     controller_socket_timeout_ms: int = setting(
-        "controller.socket.timeout.ms", 30_000, doc="Timeout of requests between controller and brokers.")
+        "controller.socket.timeout.ms", 30_000, effect=False, doc="Timeout of requests between controller and brokers.")
 
 
-class ZooKeeperSettings(Settings, area="ZooKeeper"):
+class ZooKeeperSettings(Settings, area="ZooKeeper", effect=False):
     """The ensemble that holds the metadata. Without `zookeeper.connect` the metadata is embedded."""
 
     zookeeper_connect: str | None = setting(
         "zookeeper.connect", None, importance="high",
+        refused=_NO_ZOOKEEPER,
         doc="Servers as `host:port,host:port/chroot`. Not set: the metadata is kept in the data directory.")
     zookeeper_session_timeout_ms: int = setting(
         "zookeeper.session.timeout.ms", 18_000, importance="high", doc="Session timeout.")
@@ -47,12 +53,13 @@ class ZooKeeperSettings(Settings, area="ZooKeeper"):
         "zookeeper.connection.timeout.ms", None, type=INT, importance="high",
         doc="Longest wait for a connection; `zookeeper.session.timeout.ms` when not set.")
     zookeeper_set_acl: bool = setting(
-        "zookeeper.set.acl", False, importance="high", doc="Create nodes that only the brokers may change.")
+        "zookeeper.set.acl", False, importance="high", refused=_NO_ZOOKEEPER,
+        doc="Create nodes that only the brokers may change.")
     zookeeper_max_in_flight_requests: int = setting(
         "zookeeper.max.in.flight.requests", 10, importance="high", at_least=1,
         doc="Requests sent to ZooKeeper without waiting for an answer.")
     zookeeper_ssl_client_enable: bool = setting(
-        "zookeeper.ssl.client.enable", False, doc="Connect to ZooKeeper with TLS.")
+        "zookeeper.ssl.client.enable", False, refused=_NO_ZOOKEEPER, doc="Connect to ZooKeeper with TLS.")
     zookeeper_ssl_keystore_location: str | None = setting(
         "zookeeper.ssl.keystore.location", None, doc="Key store of the client certificate shown to ZooKeeper.")
     zookeeper_ssl_keystore_password: str | None = setting(
@@ -94,9 +101,11 @@ class TopicSettings(Settings, area="Topics and requests"):
         "default.replication.factor", 1, doc="Replicas of a topic that is created without a number.")
     create_topic_policy_class_name: str | None = setting(
         "create.topic.policy.class.name", None, type=CLASS, importance="low",
+        refused="policies are not supported, and requests would not be checked",
         doc="A class that may refuse the creation of a topic.")
     alter_config_policy_class_name: str | None = setting(
         "alter.config.policy.class.name", None, type=CLASS, importance="low",
+        refused="policies are not supported, and requests would not be checked",
         doc="A class that may refuse a change of settings.")
     message_max_bytes: int = setting(
         "message.max.bytes", MIB + 12, importance="high", at_least=0, dynamic="cluster-wide",

@@ -89,6 +89,9 @@ class BrokerConfig(
 
 _LISTENER_PREFIX: Final = "listener.name."
 
+LISTENER_SETTINGS: Final = ("max.connections", "max.connection.creation.rate")
+"""The settings that take effect for one listener alone."""
+
 
 def listener_setting(name: str) -> Setting | None:
     """The setting that `listener.name.<listener>.<setting>` or `….<mechanism>.<setting>` is about, if there is one."""

@@ -45,8 +45,8 @@ class Setting:
 
     # fmt: off
     __slots__ = (
-        "area", "at_least", "at_most", "check", "default", "doc", "dynamic", "field", "importance", "is_sensitive",
-        "kind", "name", "one_of", "synonyms",
+        "area", "at_least", "at_most", "check", "default", "doc", "dynamic", "field", "has_effect", "importance",
+        "is_sensitive", "kind", "name", "one_of", "refused", "synonyms",
     )
     # fmt: on
 
@@ -64,6 +64,10 @@ class Setting:
     at_most: float | None
     one_of: tuple[str, ...]
     check: Check | None
+    has_effect: bool
+    """Whether anything reads the value. One that nothing reads is accepted, named in a warning and documented so."""
+    refused: str | None
+    """Why only the default is accepted: the setting asks for something that is not built, and must not be ignored."""
 
     def parse(self, text: str | None) -> Any:
         """The typed value of `text`; raises ConfigError when it is malformed or out of bounds."""
@@ -90,6 +94,8 @@ class Setting:
                 if item not in self.one_of:
                     raise invalid_value(self.name, item, f"String must be one of: {', '.join(self.one_of)}")
         problem = self.check.problem(value) if self.check is not None else None
+        if problem is None and value != self.default:
+            problem = self.refused
         if problem is not None:
             raise invalid_value(self.name, self._shown(self.format(value)), problem)
 
@@ -108,6 +114,12 @@ class Setting:
         if self.at_least is not None:
             return f"at least {self.at_least}"
         return "" if self.at_most is None else f"at most {self.at_most}"
+
+    def described(self) -> str:
+        """What the setting means, for DescribeConfigs and the reference page."""
+        if self.refused is not None:
+            return f"**Only the default is accepted:** {self.refused}. {self.doc}"
+        return self.doc if self.has_effect else f"**No effect.** {self.doc}"
 
     def _shown(self, value: object) -> object:
         return "[hidden]" if self.is_sensitive else value
@@ -130,8 +142,14 @@ def setting(
     validator: Check | None = None,
     synonyms: tuple[str | Synonym, ...] = (),
     sensitive: bool = False,
+    effect: bool = True,
+    refused: str | None = None,
 ) -> Any:
-    """Declare one setting in the body of a `Settings` class. The type follows from the default unless given."""
+    """Declare one setting in the body of a `Settings` class. The type follows from the default unless given.
+
+    A setting that nothing reads says so: `effect=False` where ignoring it does no harm, `refused` with a reason where
+    it would, because whoever sets it relies on what it asks for.
+    """
     declared = Setting()
     declared.name = name
     declared.field = declared.area = ""
@@ -146,12 +164,17 @@ def setting(
     declared.check = validator
     declared.synonyms = tuple([Synonym(each) if isinstance(each, str) else each for each in synonyms])
     declared.is_sensitive = sensitive or kind is PASSWORD
+    declared.has_effect = effect and refused is None
+    declared.refused = refused
     return declared
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class SettingsMeta(type):
-    """Turns declared settings into slots. A class with an `area` is a part to be inherited and has no slots itself."""
+    """Turns declared settings into slots. A class with an `area` is a part to be inherited and has no slots itself.
+
+    `scope` and `effect` hold for every setting of the class.
+    """
 
     settings: Mapping[str, Setting]
     """By setting name, in order of declaration, those of inherited parts first."""
@@ -167,6 +190,7 @@ class SettingsMeta(type):
         *,
         area: str | None = None,
         scope: DynamicScope | None = None,
+        effect: bool = True,
     ) -> SettingsMeta:
         settings: dict[str, Setting] = {}
         defaults: dict[str, Any] = {}
@@ -180,6 +204,7 @@ class SettingsMeta(type):
                 value.field = field
                 value.area = area or ""
                 value.dynamic = scope or value.dynamic
+                value.has_effect = value.has_effect and effect
                 settings[value.name] = value
                 defaults[field] = value.default
                 del namespace[field]

@@ -215,5 +215,5 @@ def _entry(
         read_only=read_only,
         synonyms=synonyms,
         type_code=declared.kind.code,
-        documentation=declared.doc,
+        documentation=declared.described(),
     )

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.config._cross_checks import check_broker_config
 from tidelog.config._foreign import is_without_effect, kraft_advice
-from tidelog.config.broker_config import BrokerConfig, listener_setting
-from tidelog.config.declaration import parse_settings
+from tidelog.config.broker_config import LISTENER_SETTINGS, BrokerConfig, listener_setting
+from tidelog.config.declaration import Setting, parse_settings
 from tidelog.config.dynamic_only import DynamicOnlySettings
 from tidelog.config.errors import ConfigError, UnknownSettingError
+from tidelog.config.log_config import LogConfig
 
 
 def load_broker_config(properties: Mapping[str, str], *, ignore_unknown: bool = False) -> BrokerConfig:
@@ -41,9 +42,18 @@ def unknown_settings(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if not _is_known(name))
 
 
-def settings_without_effect(names: Iterable[str]) -> list[str]:
-    """Those names, sorted, that Kafka has a setting for and Tidelog has no use for. Worth a warning."""
-    return sorted(name for name in names if is_without_effect(name) and name not in BrokerConfig.settings)
+def settings_without_effect(properties: Mapping[str, str]) -> list[str]:
+    """The names, sorted, of settings that are accepted although nothing reads them. Worth one warning.
+
+    A declared setting counts only if its value is not the default, which it would have anyway.
+    """
+    return sorted(name for name, text in properties.items() if _is_set_in_vain(name, text))
+
+
+def topic_settings_without_effect(overrides: Mapping[str, str]) -> list[str]:
+    """The same for the settings of a topic."""
+    settings = LogConfig.settings
+    return sorted(name for name, text in overrides.items() if name in settings and _is_idle_value(settings[name], text))
 
 
 def with_suggestion(name: str, known: Iterable[str]) -> str:
@@ -52,6 +62,18 @@ def with_suggestion(name: str, known: Iterable[str]) -> str:
 
     matches = get_close_matches(name, list(known), n=1, cutoff=0.75)
     return f"{name} (did you mean {matches[0]}?)" if matches else name
+
+
+def _is_set_in_vain(name: str, text: str) -> bool:
+    declared = BrokerConfig.settings.get(name) or DynamicOnlySettings.settings.get(name)
+    if declared is not None:
+        return _is_idle_value(declared, text)
+    of_listener = listener_setting(name)
+    return is_without_effect(name) if of_listener is None else of_listener.name not in LISTENER_SETTINGS
+
+
+def _is_idle_value(declared: Setting, text: str) -> bool:
+    return not declared.has_effect and text.strip() != declared.format(declared.default)
 
 
 def _is_known(name: str) -> bool:

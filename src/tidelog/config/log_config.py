@@ -56,19 +56,20 @@ class LogConfig(Settings, scope="topic"):
         doc="Call fsync when the oldest unflushed record is this old.")
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         "follower.replication.throttled.replicas", (), type=LIST, validator=checks.THROTTLED_REPLICAS,
-        doc="Replicas whose fetching is throttled, as `partition:broker` pairs, or `*` for all.")
+        effect=False, doc="Replicas whose fetching is throttled, as `partition:broker` pairs, or `*` for all.")
     index_interval_bytes: int = setting(
         "index.interval.bytes", 4096, at_least=0, synonyms=("log.index.interval.bytes",),
         doc="Bytes of records between two entries of the offset and time index.")
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
         "leader.replication.throttled.replicas", (), type=LIST, validator=checks.THROTTLED_REPLICAS,
+        effect=False,
         doc="Replicas to which the leader's sending is throttled, as `partition:broker` pairs, or `*` for all.")
     local_retention_bytes: int = setting(
         "local.retention.bytes", -2, type=LONG, at_least=-2, synonyms=("log.local.retention.bytes",),
-        doc="Accepted for compatibility: tiered storage is not offered, all data is local.")
+        effect=False, doc="Tiered storage is not offered, all data is local.")
     local_retention_ms: int = setting(
         "local.retention.ms", -2, type=LONG, at_least=-2, synonyms=("log.local.retention.ms",),
-        doc="Accepted for compatibility: tiered storage is not offered, all data is local.")
+        effect=False, doc="Tiered storage is not offered, all data is local.")
     max_compaction_lag_ms: int = setting(
         "max.compaction.lag.ms", LONG_MAX, type=LONG, at_least=1, synonyms=("log.cleaner.max.compaction.lag.ms",),
         doc="A record is compacted at the latest this long after it was written.")
@@ -81,7 +82,7 @@ class LogConfig(Settings, scope="topic"):
     message_format_version: str = setting(
         "message.format.version", "3.0-IV1", validator=checks.METADATA_VERSION,
         synonyms=("log.message.format.version",),
-        doc="Accepted for compatibility: the stored format is always the current one.")
+        effect=False, doc="The stored format is always the current one.")
     message_timestamp_after_max_ms: int = setting(
         "message.timestamp.after.max.ms", LONG_MAX, type=LONG, at_least=0,
         synonyms=("log.message.timestamp.after.max.ms",),
@@ -112,13 +113,13 @@ class LogConfig(Settings, scope="topic"):
         doc="Reserve the disk space of a new segment when it is created.")
     remote_log_copy_disable: bool = setting(
         "remote.log.copy.disable", False,
-        doc="Accepted for compatibility: tiered storage is not offered.")
+        effect=False, doc="Tiered storage is not offered.")
     remote_log_delete_on_disable: bool = setting(
         "remote.log.delete.on.disable", False,
-        doc="Accepted for compatibility: tiered storage is not offered.")
+        effect=False, doc="Tiered storage is not offered.")
     remote_storage_enable: bool = setting(
         "remote.storage.enable", False,
-        doc="Only false is possible: tiered storage is not offered.")
+        refused="tiered storage is not offered", doc="Move old segments to another store.")
     retention_bytes: int = setting(
         "retention.bytes", -1, type=LONG, synonyms=("log.retention.bytes",),
         doc="Delete the oldest segments while a partition is larger than this; -1 keeps all.")
@@ -143,6 +144,7 @@ class LogConfig(Settings, scope="topic"):
         doc="Start a new segment when the current one is this old.")
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable", False, synonyms=("unclean.leader.election.enable",),
+        effect=False,
         doc="Let a replica that is out of sync become leader when none in sync is left; acknowledged data may be lost.")
     # fmt: on
 

@@ -21,13 +21,18 @@ _INTRODUCTION: Final = """\
 Names, types and defaults are those of Apache Kafka 3.9 in ZooKeeper mode, except that `listeners` and `log.dirs` have
 defaults of their own. Give them in a file in the form of server.properties (`tidelog serve --config FILE`) or one by
 one (`tidelog serve --set name=value`). An unknown name, a malformed value or a contradiction stops the start with a
-message that names it. Settings of Kafka that have no meaning here (KRaft's tuning, tiered storage, the JVM) are
-accepted and have no effect; settings that form a KRaft cluster are refused.
+message that names it.
+
+Not everything that Kafka has is here. A setting marked **No effect** is accepted, so that a file written for Kafka
+opens as it is, and one warning at start names it; so are settings of Kafka that are not listed (KRaft's tuning, tiered
+storage, the JVM). A setting marked **Only the default is accepted** stops the start when it is set to anything else,
+because whoever sets it relies on what it asks for; so do listeners with TLS or SASL and settings that form a KRaft
+cluster. AlterConfigs follows the same rules.
 
 "Changed" says how a setting is changed: at a **restart**, or while the broker runs **per broker** or for the whole
 **cluster** (`tidelog config alter`, AlterConfigs). What holds for a topic is, first of all, its own setting, then the
-broker's dynamic one, the cluster's dynamic one, the file, the default. TLS, SASL and connection settings may be given
-for one listener alone: `listener.name.<name>.<setting>`.
+broker's dynamic one, the cluster's dynamic one, the file, the default. `max.connections` and
+`max.connection.creation.rate` may be given for one listener alone: `listener.name.<name>.<setting>`.
 """
 
 
@@ -68,7 +73,7 @@ def _topic_section() -> str:
             _default(declared),
             declared.valid_values(),
             origin,
-            declared.doc,
+            declared.described(),
         )
         lines.append(_row(cells))
     return "".join(lines)
@@ -85,7 +90,7 @@ def _table(settings: Iterable[Setting], topic_names: Mapping[str, str]) -> str:
             declared.valid_values(),
             _SCOPES[declared.dynamic],
             f"`{topic}`" if topic else "",
-            declared.doc,
+            declared.described(),
         )
         lines.append(_row(cells))
     return "".join(lines)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.declaration import LONG_MAX, Setting, parse_settings
-from tidelog.config.errors import ConfigError, InvalidValueError, UnknownSettingError
+from tidelog.config.errors import ConfigError, UnknownSettingError
 from tidelog.config.log_config import LogConfig
 
 
@@ -71,9 +71,4 @@ def _check(values: Mapping[str, Any]) -> None:
     if lag_min > lag_max:
         raise ConfigError(
             f"conflict topic config setting min.compaction.lag.ms ({lag_min}) > max.compaction.lag.ms ({lag_max})"
-        )
-    if values["remote_storage_enable"]:
-        raise InvalidValueError(
-            "Invalid value true for configuration remote.storage.enable: tiered storage is not offered",
-            setting="remote.storage.enable",
         )

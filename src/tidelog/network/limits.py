@@ -1,7 +1,8 @@
 """What may be open or queued at once. Pure counting; `SocketServer` and `Connection` act on the answers.
 
-`ConnectionQuotas` counts connections: broker-wide and per-listener limits make the listener wait (nobody is refused
-who would be welcome a moment later), a per-address limit turns the connection away, as in Kafka.
+`ConnectionQuotas` counts connections: broker-wide and per-listener limits make the listener wait, in number and in
+connections per second; a per-address limit turns the connection away, as in Kafka. The protected listener, over which
+brokers talk to each other, is exempt from the broker-wide limits.
 
 `RequestChannel` counts requests that were read and not yet answered, and their bytes. Requests parked in purgatory
 hold no buffer and do not count, just as they have left the queue in Kafka.
@@ -12,6 +13,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+UNLIMITED: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,10 @@ class NetworkLimits:
     queued_request_bytes_max: int = -1
     connections_max: int = 2**31 - 1
     listener_connections_max: Mapping[str, int] = field(default_factory=dict)
+    connections_per_second_max: int = UNLIMITED
+    listener_connections_per_second_max: Mapping[str, int] = field(default_factory=dict)
+    protected_listener: str | None = None
+    """The listener between brokers, if clients have another one."""
     connections_per_ip_max: int = 2**31 - 1
     connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     connections_idle_ms_max: int = 600_000
@@ -31,19 +39,48 @@ class NetworkLimits:
     listen_backlog: int = 50
 
 
-class ConnectionQuotas:
-    """How many connections are open, in all, by listener and by address."""
+class ConnectionRate:
+    """So many connections per second on average, and never more than one second's share at once."""
 
-    __slots__ = ("_by_address", "_by_listener", "_limits", "_total")
+    __slots__ = ("_at_seconds", "_credit", "per_second_max")
+
+    def __init__(self, per_second_max: int) -> None:
+        self.per_second_max = per_second_max
+        self._credit = float(per_second_max)
+        self._at_seconds = 0.0
+
+    def wait_seconds(self, now_seconds: float) -> float:
+        """How long until the next connection may be accepted; 0 means now."""
+        rate = self.per_second_max
+        self._credit = min(self._credit + (now_seconds - self._at_seconds) * rate, float(rate))
+        self._at_seconds = now_seconds
+        if self._credit >= 1:
+            return 0.0
+        return (1 - self._credit) / rate if rate else 1.0
+
+    def count(self) -> None:
+        self._credit -= 1
+
+
+class ConnectionQuotas:
+    """How many connections are open, in all, by listener and by address, and how fast they come."""
+
+    __slots__ = ("_by_address", "_by_listener", "_limits", "_rate", "_rates", "_total")
 
     def __init__(self, limits: NetworkLimits) -> None:
-        self._limits = limits
         self._total = 0
         self._by_listener: Counter[str] = Counter()
         self._by_address: Counter[str] = Counter()
+        self.update_limits(limits)
 
     def update_limits(self, limits: NetworkLimits) -> None:
         self._limits = limits
+        self._rate = _rate_of(limits.connections_per_second_max)
+        self._rates = {
+            listener: rate
+            for listener, per_second_max in limits.listener_connections_per_second_max.items()
+            if (rate := _rate_of(per_second_max)) is not None
+        }
 
     @property
     def total(self) -> int:
@@ -54,10 +91,21 @@ class ConnectionQuotas:
         limit = self._limits.listener_connections_max.get(listener)
         if limit is not None and self._by_listener[listener] >= limit:
             return False
-        return self._total < self._limits.connections_max
+        return self._total < self._limits.connections_max or listener == self._limits.protected_listener
+
+    def wait_seconds(self, listener: str, now_seconds: float) -> float:
+        """How long this listener should wait before it accepts one more connection; 0 means not at all."""
+        return max((rate.wait_seconds(now_seconds) for rate in self._rates_of(listener)), default=0.0)
+
+    def _rates_of(self, listener: str) -> list[ConnectionRate]:
+        own = self._rates.get(listener)
+        rates = [own] if own is not None else []
+        if self._rate is not None and listener != self._limits.protected_listener:
+            rates.append(self._rate)
+        return rates
 
     def excess(self) -> int:
-        """How many connections are open beyond a limit that was lowered meanwhile."""
+        """How many connections are open beyond the limit: it was lowered, or the protected listener took one more."""
         return max(0, self._total - self._limits.connections_max)
 
     def address_limit(self, address: str) -> int:
@@ -66,6 +114,8 @@ class ConnectionQuotas:
 
     def try_admit(self, listener: str, address: str) -> bool:
         """Count a new connection; False when its address has as many as it may."""
+        for rate in self._rates_of(listener):
+            rate.count()
         if self._by_address[address] >= self.address_limit(address):
             return False
         self._total += 1
@@ -79,6 +129,10 @@ class ConnectionQuotas:
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
+
+
+def _rate_of(per_second_max: int) -> ConnectionRate | None:
+    return ConnectionRate(per_second_max) if per_second_max < UNLIMITED else None
 
 
 class RequestChannel:

@@ -32,12 +32,13 @@ _ACCEPT_RETRY_SECONDS: Final = 0.1
 class Endpoint:
     """A listening socket and the name its clients come in under."""
 
-    __slots__ = ("is_accepting", "name", "socket")
+    __slots__ = ("is_accepting", "is_resting", "name", "socket")
 
     def __init__(self, name: str, listening: socket.socket) -> None:
         self.name = name
         self.socket = listening
         self.is_accepting = False
+        self.is_resting = False
 
     @property
     def port(self) -> int:
@@ -116,7 +117,7 @@ class SocketServer:
                 self._loop.remove_reader(endpoint.socket.fileno())
 
     def _accept_on(self, endpoint: Endpoint) -> None:
-        if self._is_accepting and not endpoint.is_accepting:
+        if self._is_accepting and not endpoint.is_accepting and not endpoint.is_resting:
             endpoint.is_accepting = True
             self._loop.add_reader(endpoint.socket.fileno(), self._on_acceptable, endpoint)
 
@@ -128,21 +129,30 @@ class SocketServer:
                 self._loop.remove_reader(endpoint.socket.fileno())
                 logger.warning("listener %s is at its connection limit and waits", endpoint.name)
                 return
+            wait_seconds = self.quotas.wait_seconds(endpoint.name, self._loop.time())
+            if wait_seconds:
+                self._rest_from_accepting(endpoint, wait_seconds)
+                return
             try:
                 client, address = endpoint.socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as cause:
-                self._rest_from_accepting(endpoint, cause)
+                # Out of descriptors or memory: trying again at once would only spin.
+                logger.error("listener %s cannot accept connections for now: %s", endpoint.name, cause)
+                self._rest_from_accepting(endpoint, _ACCEPT_RETRY_SECONDS)
                 return
             self._admit(endpoint, client, str(address[0]))
 
-    def _rest_from_accepting(self, endpoint: Endpoint, cause: OSError) -> None:
-        """Out of descriptors or memory: trying again at once would only spin."""
-        logger.error("listener %s cannot accept connections for now: %s", endpoint.name, cause)
+    def _rest_from_accepting(self, endpoint: Endpoint, seconds: float) -> None:
         endpoint.is_accepting = False
+        endpoint.is_resting = True
         self._loop.remove_reader(endpoint.socket.fileno())
-        self._loop.call_later(_ACCEPT_RETRY_SECONDS, self._accept_on, endpoint)
+        self._loop.call_later(seconds, self._end_rest, endpoint)
+
+    def _end_rest(self, endpoint: Endpoint) -> None:
+        endpoint.is_resting = False
+        self._accept_on(endpoint)
 
     def _admit(self, endpoint: Endpoint, client: socket.socket, address: str) -> None:
         if not self.quotas.try_admit(endpoint.name, address):
@@ -162,6 +172,7 @@ class SocketServer:
         connection.last_active_ms = self._wall_ms()
         self.connections[connection.fd] = connection
         self.start_reading(connection)
+        self._close_excess()
 
     # --- for connections ---
 
@@ -275,12 +286,20 @@ class SocketServer:
         self.quotas.update_limits(limits)
         self.request_bytes_max = limits.request_bytes_max
         self.channel.requests_max = limits.queued_requests_max
-        excess = self.quotas.excess()
-        if excess:
-            for connection in sorted(self.connections.values(), key=lambda c: c.last_active_ms)[:excess]:
-                connection.close()
+        self._close_excess()
         for endpoint in self._endpoints:
             self._accept_on(endpoint)
+
+    def _close_excess(self) -> None:
+        """Close the connections that were idle longest, those of the protected listener last."""
+        excess = self.quotas.excess()
+        if excess:
+            protected = self._limits.protected_listener
+            by_idleness = sorted(
+                self.connections.values(), key=lambda each: (each.listener == protected, each.last_active_ms)
+            )
+            for connection in by_idleness[:excess]:
+                connection.close()
 
     def close(self) -> None:
         """Send what is answered already, then end everything."""

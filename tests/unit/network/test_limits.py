@@ -58,3 +58,35 @@ def test_without_a_byte_limit_only_the_number_counts() -> None:
     channel = RequestChannel(NetworkLimits(queued_request_bytes_max=-1))
     channel.queued_bytes = 2**40
     assert not channel.is_full
+
+
+def test_connections_come_at_the_rate_of_the_setting_after_one_seconds_share_at_once() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(connections_per_second_max=2))
+    for _ in range(2):
+        assert quotas.wait_seconds("PLAINTEXT", 100.0) == 0
+        assert quotas.try_admit("PLAINTEXT", "10.0.0.1")
+    assert quotas.wait_seconds("PLAINTEXT", 100.0) == 0.5
+    assert quotas.wait_seconds("PLAINTEXT", 100.25) == 0.25
+    assert quotas.wait_seconds("PLAINTEXT", 100.5) == 0
+    assert quotas.try_admit("PLAINTEXT", "10.0.0.1")
+    assert quotas.wait_seconds("PLAINTEXT", 1000.0) == 0
+
+
+def test_a_listener_has_a_rate_of_its_own_beside_the_brokers() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(listener_connections_per_second_max={"EXTERNAL": 1}))
+    assert quotas.try_admit("EXTERNAL", "10.0.0.1")
+    assert quotas.try_admit("INTERNAL", "10.0.0.1")
+    assert quotas.wait_seconds("EXTERNAL", 0.0) == 1.0
+    assert quotas.wait_seconds("INTERNAL", 0.0) == 0
+
+
+def test_the_listener_between_brokers_is_exempt_from_the_limits_of_the_whole_broker() -> None:
+    """As in Kafka: clients that fill a broker up must not cut it off from the others."""
+    limits = NetworkLimits(connections_max=1, connections_per_second_max=1, protected_listener="INTERNAL")
+    quotas = ConnectionQuotas(limits)
+    assert quotas.try_admit("EXTERNAL", "10.0.0.1")
+    assert not quotas.has_room("EXTERNAL")
+    assert quotas.has_room("INTERNAL")
+    assert quotas.wait_seconds("INTERNAL", 0.0) == 0
+    assert quotas.try_admit("INTERNAL", "10.0.0.2")
+    assert quotas.excess() == 1

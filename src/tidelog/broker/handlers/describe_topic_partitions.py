@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers._operations import TOPIC_OPERATIONS
 from tidelog.metadata.topics import check_topic_name
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
     from tidelog.metadata.image import PartitionImage
 
-PARTITIONS_PER_PAGE_MAX: Final = 2000
-
 
 def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
     """Describe topics in order of their names until the page is full; the cursor says where to go on."""
@@ -33,7 +31,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Describ
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first_index = request.cursor.partition_index
-    left = min(max(request.response_partition_limit, 1), PARTITIONS_PER_PAGE_MAX)
+    left = min(max(request.response_partition_limit, 1), context.node.config.max_request_partition_size_limit)
     response = DescribeTopicPartitionsResponse()
     for name in names:
         if not left:

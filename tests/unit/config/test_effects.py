@@ -1,0 +1,157 @@
+"""A setting that is accepted works, or says that it does not: declarations against what the code reads.
+
+The other half is in the declarations: `effect=False` is a claim that nothing reads the setting, and the same test holds
+it to that, so that a setting which begins to work is no longer announced as one without effect.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tidelog
+from tidelog.config import (
+    BrokerConfig,
+    ConfigError,
+    LogConfig,
+    load_broker_config,
+    settings_without_effect,
+    topic_settings_without_effect,
+)
+from tidelog.config.declaration import Settings
+from tidelog.config.dynamic_only import DynamicOnlySettings
+from tidelog.config.layers import ConfigLayers
+from tidelog.config.updates import checked_topic, updated_layers
+
+PACKAGE = Path(tidelog.__file__).parent
+
+# Clients have settings of the same names; declarations, checks among settings and updates decide nothing in a broker.
+ROOMS = ("broker", "network", "replication", "storage", "metadata", "config")
+NO_READERS = ("_cross_checks.py", "updates.py")
+
+
+def sources() -> Iterator[Path]:
+    for room in ROOMS:
+        for path in (PACKAGE / room).rglob("*.py"):
+            is_declaration = path.name.endswith("_settings.py") or path.name in ("log_config.py", "dynamic_only.py")
+            if not is_declaration and path.name not in NO_READERS:
+                yield path
+
+
+def names_read() -> set[str]:
+    """Every attribute that is read, and every text: some fields are read by name."""
+    read: set[str] = set()
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                read.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                read.add(node.value)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                # `LogManagerConfig` and its like take the settings that their fields are named after.
+                read.add(node.target.id)
+    return read
+
+
+@pytest.fixture(scope="module")
+def read() -> set[str]:
+    return names_read()
+
+
+def effects_of_topic_settings(read: set[str]) -> set[str]:
+    """Broker settings that are the default of a topic setting which is read."""
+    return {
+        synonym.name
+        for declared in LogConfig.settings.values()
+        if declared.field in read
+        for synonym in declared.synonyms
+    }
+
+
+@pytest.mark.parametrize("group", [BrokerConfig, LogConfig, DynamicOnlySettings])
+def test_every_setting_is_read_or_declared_without_effect(group: type[Settings], read: set[str]) -> None:
+    """The test fails on 4724f6e, where 107 settings were accepted and read by nothing."""
+    defaults = effects_of_topic_settings(read) if group is BrokerConfig else set()
+    wrong = [
+        f"{name}: declared {'with' if declared.has_effect else 'without'} effect"
+        for name, declared in group.settings.items()
+        if declared.refused is None and declared.has_effect != (declared.field in read or name in defaults)
+    ]
+    assert wrong == []
+
+
+REFUSED = {
+    "listeners": "SASL_SSL://127.0.0.1:9093",
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "zookeeper.connect": "localhost:2181",
+    "zookeeper.set.acl": "true",
+    "zookeeper.ssl.client.enable": "true",
+    "security.inter.broker.protocol": "SASL_SSL",
+    "control.plane.listener.name": "CONTROLLER",
+    "principal.builder.class": "org.example.Builder",
+    "delegation.token.secret.key": "secret",
+    "create.topic.policy.class.name": "org.example.Policy",
+    "alter.config.policy.class.name": "org.example.Policy",
+    "client.quota.callback.class": "org.example.Callback",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_protect_is_refused_until_it_works(name: str) -> None:
+    """Fails on 4724f6e, which served SASL_SSL listeners in plaintext and ignored the others."""
+    with pytest.raises(ConfigError, match=name.replace(".", r"\.")) as refused:
+        load_broker_config({name: REFUSED[name]})
+    assert "secret" not in str(refused.value).replace("secret.key", "")
+
+
+def test_no_security_protocol_but_plaintext_is_served_whatever_the_listener_is_called() -> None:
+    for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        with pytest.raises(ConfigError, match=rf"INSIDE://127.0.0.1:1 has the security protocol {protocol}"):
+            load_broker_config(
+                {
+                    "listeners": "INSIDE://127.0.0.1:1",
+                    "listener.security.protocol.map": f"INSIDE:{protocol}",
+                    "inter.broker.listener.name": "INSIDE",
+                }
+            )
+
+
+def test_the_default_of_a_refused_setting_is_accepted() -> None:
+    load_broker_config({"authorizer.class.name": "", "security.inter.broker.protocol": "PLAINTEXT"})
+
+
+def test_a_dynamic_change_is_refused_by_the_same_rule() -> None:
+    with pytest.raises(ConfigError, match=r"principal\.builder\.class"):
+        updated_layers(ConfigLayers({}), {"principal.builder.class": "org.example.Builder"}, is_cluster=False)
+    with pytest.raises(ConfigError, match=r"remote\.storage\.enable: tiered storage"):
+        checked_topic(ConfigLayers({}), {"remote.storage.enable": "true"})
+
+
+def test_a_setting_without_effect_is_named_once_and_only_if_it_was_changed() -> None:
+    properties = {
+        "num.io.threads": "16",
+        "num.network.threads": "3",
+        "telemetry.max.bytes": "1",
+        "ssl.keystore.location": "/keys",
+        "listener.name.plaintext.ssl.client.auth": "required",
+        "listener.name.plaintext.max.connections": "5",
+        "num.partitions": "4",
+    }
+    load_broker_config(properties)
+    assert settings_without_effect(properties) == [
+        "listener.name.plaintext.ssl.client.auth",
+        "num.io.threads",
+        "ssl.keystore.location",
+        "telemetry.max.bytes",
+    ]
+    overrides = {"local.retention.ms": "1000", "local.retention.bytes": "-2", "retention.ms": "1000"}
+    assert topic_settings_without_effect(overrides) == ["local.retention.ms"]
+
+
+def test_the_description_says_that_a_setting_has_no_effect() -> None:
+    assert BrokerConfig.settings["num.io.threads"].described().startswith("**No effect.**")
+    assert BrokerConfig.settings["zookeeper.connect"].described().startswith("**Only the default is accepted:**")
+    assert not BrokerConfig.settings["num.partitions"].described().startswith("**")
