@@ -1,6 +1,6 @@
 """Which errors are the user's to read as one line, and which are ours to read as a traceback."""
 
-from tidelog.client.errors import ClientError
+from tidelog.client.errors import BootstrapFailed, ClientError
 from tidelog.config.errors import ConfigError
 from tidelog.records.errors import CorruptRecordError
 from tidelog.testing._runner import BrokerFailed
@@ -15,6 +15,9 @@ def explain(error: Exception) -> str | None:
     """One line for the user, or None for an error nobody foresaw."""
     if isinstance(error, ApiError):
         return f"{error.message or error.code.text} ({error.code.name})"
+    if isinstance(error, BootstrapFailed):
+        tried = "; ".join(f"{address}: {reason}" for address, reason in error.failures.items())
+        return f"no broker at {tried} (check bootstrap.servers or --bootstrap-server)"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, CommandError | ClientError | ConfigError | CorruptRecordError | BrokerFailed):

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tidelog.client.connection import Connection
     from tidelog.client.consumer import Consumer
     from tidelog.client.errors import (
+        BootstrapFailed,
         BrokerUnavailable,
         BufferExhausted,
         ClientClosed,
@@ -80,6 +81,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "BootstrapFailed",
     "BrokerUnavailable",
     "BufferExhausted",
     "ClientClosed",
@@ -133,6 +135,7 @@ _HOMES = {
     "AsyncAdmin": "aio.admin.admin",
     "AsyncConsumer": "aio.consumer.consumer",
     "AsyncProducer": "aio.producer.producer",
+    "BootstrapFailed": "errors",
     "BrokerUnavailable": "errors",
     "BufferExhausted": "errors",
     "ClientClosed": "errors",

@@ -32,7 +32,7 @@ class Admin:
     """Administers a cluster. Settings are Kafka's, as a dict with dots or as keywords with underscores."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        """Reaches the cluster; raises BrokerUnavailable when none of the bootstrap servers answers."""
+        """Reaches the cluster; raises BootstrapFailed when none of the bootstrap servers answers."""
         self._async = AsyncAdmin(config, **settings)
         self._background = BackgroundLoop("tidelog-admin")
         try:

@@ -1,8 +1,9 @@
 """What can go wrong around a request, as opposed to what a broker answers (that is `tidelog.wire.errors.ApiError`).
 
 ClientError
-├── BrokerUnavailable        nobody answers at that address
-│   └── ConnectionLost       somebody did, and then the connection ended: the fate of open requests is unknown
+├── BrokerUnavailable        no broker answers at that address
+│   ├── BootstrapFailed      none of bootstrap.servers ever answered
+│   └── ConnectionLost       a broker answered, then the connection ended: the outcome of open requests is unknown
 ├── UnsupportedByBroker      the broker does not serve this API, or no version of it that we speak
 ├── InvalidReply             bytes came back that are no Kafka reply
 ├── ClientConfigError        a client setting or address that cannot be used
@@ -18,6 +19,8 @@ ClientError
 
 # ruff: noqa: N818 - most of these names say what happened, and read better in an `except` without a suffix
 
+from collections.abc import Mapping
+
 
 class ClientError(Exception):
     """Base of everything this room raises by itself."""
@@ -30,6 +33,19 @@ class BrokerUnavailable(ClientError):
         super().__init__(f"no broker at {address}: {reason}" + (f" ({advice})" if advice else ""))
         self.address = address
         self.reason = reason
+
+
+class BootstrapFailed(BrokerUnavailable):
+    """No broker was ever reached; `failures` has the reason for each address that was tried."""
+
+    def __init__(self, failures: Mapping[str, str], timeout_ms: int) -> None:
+        tried = "; ".join(f"{address}: {reason}" for address, reason in failures.items())
+        ClientError.__init__(
+            self, f"no broker at {tried} (check bootstrap.servers; given up after bootstrap.timeout.ms={timeout_ms})"
+        )
+        self.address = ",".join(failures)
+        self.reason = "none of these answers"
+        self.failures = dict(failures)
 
 
 class ConnectionLost(BrokerUnavailable):

@@ -73,7 +73,7 @@ class Producer:
     def __init__(
         self, config: Mapping[str, Any] | None = None, *, joining: TransactionHandle | None = None, **settings: Any
     ) -> None:
-        """Reaches the cluster; raises BrokerUnavailable when none of the bootstrap servers answers."""
+        """Reaches the cluster; raises BootstrapFailed when none of the bootstrap servers answers."""
         self._lock = threading.RLock()
         self._async = AsyncProducer(config, joining=joining, **settings)
         self._hooks = self._async.hooks

@@ -9,7 +9,7 @@ from tidelog import __version__
 from tidelog.__main__ import main
 from tidelog.cli._errors import CommandError, explain
 from tidelog.cli.app import COMMANDS
-from tidelog.client.errors import BrokerUnavailable
+from tidelog.client.errors import BootstrapFailed, BrokerUnavailable
 from tidelog.config import ConfigError
 from tidelog.records.errors import CorruptRecordError
 from tidelog.testing import BrokerFailed
@@ -118,6 +118,10 @@ def test_missing_extras_are_named_with_the_command_that_installs_them(monkeypatc
     [
         (ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 't'"), "topic 't' (UNKNOWN_TOPIC_OR_PARTITION)"),
         (BrokerUnavailable("h:1", "refused", "check it"), "no broker at h:1: refused (check it)"),
+        (
+            BootstrapFailed({"h:1": "refused", "h:2": "timed out"}, 1000),
+            "no broker at h:1: refused; h:2: timed out (check bootstrap.servers or --bootstrap-server)",
+        ),
         (ConfigError("bad"), "bad"),
         (CorruptRecordError("torn"), "torn"),
         (CommandError("no"), "no"),

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.connection import BrokerConnection
+from tidelog.client.aio.reachability import Reachability
 from tidelog.client.aio.settings import CommonSettings
 from tidelog.client.aio.transport import Connector
-from tidelog.client.errors import ClientError
+from tidelog.client.errors import BrokerUnavailable, ClientError
 from tidelog.client.types import BrokerNode
 
 
@@ -27,13 +28,20 @@ class Link:
     """At most one connection to `node`."""
 
     def __init__(
-        self, node: BrokerNode, settings: CommonSettings, connector: Connector, in_flight_max: int, spawn: Spawn
+        self,
+        node: BrokerNode,
+        settings: CommonSettings,
+        connector: Connector,
+        in_flight_max: int,
+        spawn: Spawn,
+        reachability: Reachability,
     ) -> None:
         self.node = node
         self._settings = settings
         self._connector = connector
         self._in_flight_max = in_flight_max
         self._spawn = spawn
+        self._reachability = reachability
         self._loop = asyncio.get_running_loop()
         self._connection: BrokerConnection | None = None
         self._connecting: asyncio.Task[BrokerConnection] | None = None
@@ -136,14 +144,17 @@ class Link:
         )
         try:
             await connection.open(self._connector, self._setup.after(self._failures + 1))
-        except ClientError:
+        except ClientError as error:
             self._failures += 1
+            reason = error.reason if isinstance(error, BrokerUnavailable) else str(error)
+            self._reachability.failed(self.node.address, reason, self._loop.time())
             self._next_attempt = self._loop.time() + self._reconnect.after(self._failures) / 1000
             raise
         if self._closed is not None:
             connection.abort(self._closed)
             raise self._closed
         self._failures = 0
+        self._reachability.connected(self.node.address)
         self._connection = connection
         return connection
 

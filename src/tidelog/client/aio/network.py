@@ -22,10 +22,11 @@ from tidelog.client.aio.connection import BrokerConnection, Response
 from tidelog.client.aio.coordinators import CoordinatorLookup, CoordinatorType
 from tidelog.client.aio.link import Link
 from tidelog.client.aio.metadata import MetadataCache
+from tidelog.client.aio.reachability import Reachability
 from tidelog.client.aio.refresher import MetadataRefresher
 from tidelog.client.aio.settings import CommonSettings
 from tidelog.client.aio.transport import Connector, PlainConnector
-from tidelog.client.errors import BrokerUnavailable, ClientClosed
+from tidelog.client.errors import BrokerUnavailable, ClientClosed, ClientError
 from tidelog.client.types import BrokerNode
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.schema import Message
@@ -57,6 +58,7 @@ class NetworkClient:
             for index, (host, port) in enumerate(parse_bootstrap_servers(settings.bootstrap_servers))
         }
         self._links: dict[tuple[int, int], Link] = {}
+        self.reachability = Reachability(settings.bootstrap_timeout_ms, self.now_ms())
         self._tasks: set[asyncio.Task[Any]] = set()
         self._refresher = MetadataRefresher(self, topics_wanted, may_create_topics)
         self._coordinators = CoordinatorLookup(self)
@@ -65,7 +67,7 @@ class NetworkClient:
     # Life.
 
     async def start(self, timeout_ms: int | None = None) -> None:
-        """Reach one of the bootstrap servers and learn the cluster. Raises BrokerUnavailable when none answers."""
+        """Reach one of the bootstrap servers and learn the cluster. Raises BootstrapFailed when none answers."""
         self._refresher.start()
         self._watch_idle()
         await self._refresher.refresh(timeout_ms)
@@ -165,7 +167,7 @@ class NetworkClient:
             if link is not None:
                 link.close(BrokerUnavailable(link.node.address, f"broker {node_id} has moved to {node.address}"))
             link = self._links[node_id, channel] = Link(
-                node, self.settings, self._connector, self.in_flight_max, self.spawn
+                node, self.settings, self._connector, self.in_flight_max, self.spawn, self.reachability
             )
         return link
 
@@ -204,6 +206,10 @@ class NetworkClient:
     def on_metadata(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every update of the metadata."""
         self._refresher.listeners.append(listener)
+
+    def on_unreachable(self, listener: Callable[[ClientError], None]) -> None:
+        """Call `listener` with what keeps this client from reaching its first broker, each time it gives up."""
+        self._refresher.on_unreachable.append(listener)
 
     # Idle connections.
 

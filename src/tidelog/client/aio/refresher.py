@@ -24,6 +24,7 @@ class MetadataRefresher:
         self, client: "NetworkClient", topics_wanted: Callable[[], Iterable[str] | None], may_create_topics: bool
     ) -> None:
         self.listeners: list[Callable[[], None]] = []
+        self.on_unreachable: list[Callable[[ClientError], None]] = []
         self._client = client
         self._topics_wanted = topics_wanted
         self._may_create_topics = may_create_topics
@@ -101,10 +102,15 @@ class MetadataRefresher:
             self._last_error = error
             self._failures += 1
             self._waiters = waiters + self._waiters
+            hopeless = client.reachability.give_up(client.now_ms())
+            if hopeless is not None:
+                self._give_up(hopeless)
         except ClientError as error:
             self._last_error = error
             self._failures += 1
             self._settle(waiters, error)
+            if not client.metadata.version:
+                self._give_up(error)
         else:
             self._failures = 0
             self._last_error = None
@@ -115,6 +121,14 @@ class MetadataRefresher:
             for listener in self.listeners:
                 listener()
         self._next_ms = client.now_ms() + self._backoff.after(max(self._failures, 1))
+
+    def _give_up(self, error: ClientError) -> None:
+        """Fail everything that waits for a first answer. The next question goes out all the same."""
+        self._last_error = error
+        waiters, self._waiters = self._waiters, []
+        self._settle(waiters, error)
+        for listener in self.on_unreachable:
+            listener(error)
 
     def _settle(self, waiters: list["asyncio.Future[None]"], error: ClientError | None) -> None:
         for waiter in waiters:

@@ -68,6 +68,12 @@ class CommonSettings(Settings, area="common"):
     bootstrap_servers: tuple[str, ...] = setting(
         "bootstrap.servers", (), importance="high", doc="Brokers to begin with, as host:port; the rest is learned."
     )
+    bootstrap_timeout_ms: int = setting(
+        "bootstrap.timeout.ms",
+        5 * SECOND_MS,
+        at_least=0,
+        doc="Give up if none of bootstrap.servers was ever reached for so long.",
+    )
     client_id: str = setting("client.id", "tidelog", doc="Named in every request, for logs and quotas of brokers.")
     client_rack: str = setting("client.rack", "", doc="Where this client runs, to read from a replica nearby.")
     request_timeout_ms: int = setting(

@@ -103,8 +103,11 @@ def cluster_of(settings: SinkSettings) -> ClusterClient:
 
 def producer_of(settings: SinkSettings, joining: TransactionHandle | None) -> Producer:
     """A producer that writes in the transaction `joining`, or without one."""
+    # The driver has reached the cluster, so a broker that does not answer now is one that restarts.
+    patience = {"bootstrap.timeout.ms": settings.producer_settings().max_block_ms}
+    kafka = patience | dict(settings.kafka)
     if joining is None:
-        return PRODUCERS.get(("alone", settings.kafka), lambda: _QuickProducer(dict(settings.kafka)))
-    producer = PRODUCERS.get(("joining", settings.kafka), lambda: _QuickProducer(dict(settings.kafka), joining=joining))
+        return PRODUCERS.get(("alone", settings.kafka), lambda: _QuickProducer(kafka))
+    producer = PRODUCERS.get(("joining", settings.kafka), lambda: _QuickProducer(kafka, joining=joining))
     producer.join(joining)
     return producer

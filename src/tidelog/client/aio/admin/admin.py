@@ -71,7 +71,7 @@ class AsyncAdmin:
         self._is_closed = False
 
     async def start(self) -> Self:
-        """Reach the cluster; `async with` calls this. Raises BrokerUnavailable when no bootstrap server answers."""
+        """Reach the cluster; `async with` calls this. Raises BootstrapFailed when no bootstrap server answers."""
         if self._is_closed:
             raise ClientClosed("the admin is closed")
         if self._driver is None:

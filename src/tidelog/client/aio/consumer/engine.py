@@ -9,6 +9,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from tidelog.client.aio.consumer.async_commits import AsyncCommits, CommitCallback
@@ -92,13 +93,12 @@ class ConsumerEngine:
         self._loading = None
         self._checked_metadata = 0
         self.client.on_metadata(self._on_metadata)
+        self.client.on_unreachable(self.signal.fail)
         self.client.spawn(self._reach_cluster())
 
     async def _reach_cluster(self) -> None:
-        try:
+        with suppress(ClientError):  # it goes on trying, and the call that waits is told by the signal
             await self.client.start()
-        except ClientError as error:
-            _LOG.warning("%s; trying on", error)
 
     # What is read.
 
@@ -205,7 +205,7 @@ class ConsumerEngine:
             self.rewind(self.cursor)
         until_ms = self.client.now_ms() + timeout_ms
         while True:
-            self.signal.raise_if_woken()
+            self.signal.raise_if_ended()
             await self._update()
             taken = take()
             self._fetcher.send()
@@ -249,6 +249,7 @@ class ConsumerEngine:
                 raise ApiError(code, f"topic {topic.name!r}: {code.text}")
 
     def _on_metadata(self) -> None:
+        self.signal.recover()
         self.subscription.follow_leaders(self.client.metadata)
         self._fetcher.send()
         self.signal.notify()

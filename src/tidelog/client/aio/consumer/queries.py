@@ -90,8 +90,14 @@ async def _ask(
         topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
         allow_auto_topic_creation=engine.settings.allow_auto_create_topics and topics is not None,
     )
-    until_ms = engine.client.now_ms() + timeout_ms
-    reply = await engine.wait_for(engine.client.send_to_any(request, MetadataResponse), until_ms, "asking for metadata")
+    client = engine.client
+
+    async def ask() -> MetadataResponse:
+        if not client.metadata.version:
+            await client.refresh(timeout_ms)  # a broker that is still starting is waited for, as by every other call
+        return await client.send_to_any(request, MetadataResponse)
+
+    reply = await engine.wait_for(ask(), client.now_ms() + timeout_ms, "asking for metadata")
     cache = MetadataCache(max_age_ms=0)
     cache.update(reply, 0, wanted=None)
     for topic in cache.topics.values():

@@ -1,20 +1,22 @@
-"""The one thing a consumer's calls wait on: something has changed, or the caller is to be woken."""
+"""The one thing a consumer's calls wait on: something has changed, has failed, or the caller is to be woken."""
 
 import asyncio
 
 from tidelog.client.aio.consumer.errors import Woken
+from tidelog.client.errors import ClientError
 
 
 class Signal:
     """Set by whatever changes, waited on by the one caller that a consumer serves."""
 
-    __slots__ = ("_is_set", "_is_woken", "_loop", "_waiter")
+    __slots__ = ("_error", "_is_set", "_is_woken", "_loop", "_waiter")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
         self._is_set = False
         self._is_woken = False
+        self._error: ClientError | None = None
 
     def notify(self) -> None:
         """Something has changed: who waits shall look again."""
@@ -27,15 +29,30 @@ class Signal:
         self._is_woken = True
         self.notify()
 
-    def raise_if_woken(self) -> None:
-        """Raise Woken, once per `wake`."""
+    def fail(self, error: ClientError) -> None:
+        """End the call that waits, or the next one that would, with `error`."""
+        self._error = error
+        self.notify()
+
+    def recover(self) -> None:
+        """What `fail` was called with is over."""
+        self._error = None
+
+    def raise_if_ended(self) -> None:
+        """Raise Woken once per `wake`, and the error of `fail` once."""
         if self._is_woken:
             self._is_woken = False
             raise Woken
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
 
     async def wait(self, until_ms: int) -> None:
-        """Return when something has changed since the last wait, or at `until_ms` of the loop's time; raises Woken."""
-        self.raise_if_woken()
+        """Return when something has changed since the last wait, or at `until_ms` of the loop's time.
+
+        Raises Woken, or the error of `fail`.
+        """
+        self.raise_if_ended()
         if not self._is_set:
             self._waiter = waiter = self._loop.create_future()
             handle = self._loop.call_at(until_ms / 1000, _settle, waiter)
@@ -45,10 +62,10 @@ class Signal:
                 handle.cancel()
                 self._waiter = None
         self._is_set = False
-        self.raise_if_woken()
+        self.raise_if_ended()
 
     async def settle(self, task: "asyncio.Future[object]", until_ms: int) -> bool:
-        """Whether `task` ended by `until_ms`; raises Woken meanwhile. The task goes on if it did not end."""
+        """Whether `task` ended by `until_ms`; raises as `wait` does. The task goes on if it did not end."""
         if not task.done():
             task.add_done_callback(lambda _: self.notify())
         while not task.done():

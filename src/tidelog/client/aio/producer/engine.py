@@ -79,7 +79,7 @@ class ProducerEngine:
     # Life.
 
     async def start(self) -> None:
-        """Reach the cluster. Raises BrokerUnavailable when none of the bootstrap servers answers."""
+        """Reach the cluster. Raises BootstrapFailed when none of the bootstrap servers answers."""
         self._client.on_metadata(self._learn)
         try:
             await self._client.start(self.settings.max_block_ms)

@@ -50,7 +50,7 @@ class AsyncProducer:
     # Life.
 
     async def start(self) -> Self:
-        """Reach the cluster; `async with` calls this. Raises BrokerUnavailable when no bootstrap server answers."""
+        """Reach the cluster; `async with` calls this. Raises BootstrapFailed when no bootstrap server answers."""
         if self._is_closed:
             raise ClientClosed("the producer is closed")
         if self._engine is None:
