@@ -28,6 +28,8 @@ from tidelog.groups.states import GroupState
 from tidelog.wire.errors import ApiError, ErrorCode
 
 NO_GENERATION = -1
+TIMESTAMP_MS_MAX = 2**63 - 1
+"""The latest time that a record can say: a retention of 2^63-1 ms ends there, and so never."""
 
 
 class CommittedPartition(Protocol):
@@ -126,7 +128,7 @@ def commit(
         timers = (SetTimer((SESSION, group_id, member.member_id), member.session_timeout_ms),)
     codes: Codes = {}
     prefix = offset_key_prefix(group_id)
-    expire_timestamp = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
+    expire_timestamp = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, TIMESTAMP_MS_MAX)
     records: list[StateRecord] = []
     for topic in topics:
         name = topic.name

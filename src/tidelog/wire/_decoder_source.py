@@ -20,7 +20,14 @@ from struct import unpack_from
 
 from tidelog.wire._source import FIXED_FORMATS, TABLE_SIZE, Source, layout, unpacker, unpackers
 from tidelog.wire.errors import WireError
-from tidelog.wire.primitives import NO_UUID, STRING_BYTES_MAX, Buffer, continue_uvarint, decode_uvarint
+from tidelog.wire.primitives import (
+    NO_UUID,
+    Buffer,
+    checked_string_bytes,
+    checked_tag_count,
+    continue_uvarint,
+    decode_uvarint,
+)
 from tidelog.wire.schema import LATEST, Field, Message, Struct
 
 
@@ -53,8 +60,7 @@ def decoder_source(cls: type[Message], version: int, *, from_bytes: bool) -> Sou
 def continue_string(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
     """The rest of the length of a compact string that is longer than one byte can say."""
     length, position = continue_uvarint(buffer, position, first)
-    if length > STRING_BYTES_MAX + 1:
-        raise WireError(f"string of {length - 1} bytes at {position} is longer than {STRING_BYTES_MAX}")
+    checked_string_bytes(length - 1)
     return length, position
 
 
@@ -63,9 +69,7 @@ def tag_count(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
     count = first
     if first > 127:
         count, position = continue_uvarint(buffer, position, first)
-    if count * 2 > len(buffer) - position:
-        raise WireError(f"{count} tagged fields cannot be in {len(buffer) - position} bytes")
-    return count, position
+    return checked_tag_count(count, len(buffer) - position), position
 
 
 def tag_and_end(buffer: Buffer, position: int) -> tuple[int, int, int]:

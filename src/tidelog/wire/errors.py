@@ -177,10 +177,16 @@ class ErrorCode(IntEnum):
     VOTER_NOT_FOUND = 127, FINAL, "The voter is not in the set of voters."
 
 
+ERROR_MESSAGE_LENGTH_MAX: Final = 1000
+"""Messages quote names and values of requests, and these may be as long as a string of a reply can be: 32,767 bytes."""
+
+
 class ApiError(Exception):
-    """Something the client must be told: an error code and, where the reply has room for it, a message."""
+    """An error that a reply carries: a code and, where the reply has room for it, a message of bounded length."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None and len(message) > ERROR_MESSAGE_LENGTH_MAX:
+            message = f"{message[:ERROR_MESSAGE_LENGTH_MAX]}… ({len(message)} characters)"
         super().__init__(code, message)
         self.code = code
         self.message = message

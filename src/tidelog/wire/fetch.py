@@ -15,6 +15,8 @@ from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import (
     Buffer,
     checked_count,
+    checked_string_bytes,
+    checked_tag_count,
     decode_uvarint,
     encode_compact_string,
     encode_uvarint,
@@ -237,7 +239,7 @@ def _decode_tags(data: Buffer, position: int, end: int, version: int, replica_id
     if position < end and not data[position]:
         return replica_id, position + 1
     count, position = decode_uvarint(data, position)
-    for _ in range(checked_count(count, end - position)):
+    for _ in range(checked_tag_count(count, end - position)):
         tag, position = decode_uvarint(data, position)
         size, position = decode_uvarint(data, position)
         if tag == 1 and version >= 15 and size >= 4:
@@ -268,7 +270,7 @@ def _compact_name(data: Buffer, position: int) -> tuple[str, int]:
     length, position = decode_uvarint(data, position)
     if not length:
         raise WireError(f"Fetch: a name at byte {position} is null")
-    end = position + length - 1
+    end = position + checked_string_bytes(length - 1)
     return str(data[position:end], "utf-8"), end
 
 

@@ -16,10 +16,13 @@ from typing import Final, NamedTuple
 
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import WireError
-from tidelog.wire.primitives import Buffer, decode_uvarint, encode_string
+from tidelog.wire.primitives import Buffer, encode_string, skip_tagged_fields
 
 NEVER_FLEXIBLE: Final = 0x7FFF
 """A version that no message reaches."""
+
+CLIENT_ID_BYTES_MAX: Final = 1024
+"""Longer client ids are cut: member ids begin with them, and must fit into a string of 32,767 bytes themselves."""
 
 # The first version of each API whose header and body are flexible, by API key. Messages declare the same; a frame must
 # be understood before its message is loaded, so the numbers stand here too and a test holds the two together.
@@ -76,10 +79,13 @@ def parse_request_header(buffer: Buffer, offset: int = 0) -> RequestHeader:
         end = position + client_id_bytes
         if end > len(buffer):
             raise WireError(f"client id of {client_id_bytes} bytes ends beyond the request")
-        try:
-            client_id = str(buffer[position:end], "utf-8")
-        except UnicodeDecodeError as error:
-            raise WireError(f"client id is not UTF-8: {error.reason}") from None
+        if client_id_bytes > CLIENT_ID_BYTES_MAX:
+            client_id = str(buffer[position : position + CLIENT_ID_BYTES_MAX], "utf-8", "ignore")
+        else:
+            try:
+                client_id = str(buffer[position:end], "utf-8")
+            except UnicodeDecodeError as error:
+                raise WireError(f"client id is not UTF-8: {error.reason}") from None
         position = end
     if api_version >= (_FLEXIBLE_FROM[api_key] if 0 <= api_key < 60 else 0):
         position = _skip_tags(buffer, position)
@@ -97,13 +103,7 @@ def _parse_shortest(buffer: Buffer, offset: int) -> RequestHeader:
 
 def _skip_tags(buffer: Buffer, position: int) -> int:
     """The position after the tagged fields of a header. None are defined, so all may be passed over."""
-    count, position = decode_uvarint(buffer, position)
-    if count == 0:
-        return position
-    for _ in range(count):
-        _, position = decode_uvarint(buffer, position)
-        size, position = decode_uvarint(buffer, position)
-        position += size
+    position = skip_tagged_fields(buffer, position, len(buffer))
     if position > len(buffer):
         raise WireError("tagged fields of the header end beyond the request")
     return position

@@ -19,6 +19,9 @@ NO_UUID: Final = bytes(16)
 STRING_BYTES_MAX: Final = 0x7FFF
 """No string on the wire is longer, not even where its length field has room for more."""
 
+TAGGED_FIELDS_MAX: Final = 64
+"""Of one struct or header. Kafka's messages define a handful; newer clients may send a few that are unknown here."""
+
 _VARINT_MAX: Final = 0x7FFFFFFF
 
 UVARINTS: Final = tuple(bytes((n,)) if n < 0x80 else bytes((n & 0x7F | 0x80, n >> 7)) for n in range(512))
@@ -74,12 +77,28 @@ def checked_count(count: int, remaining_bytes: int) -> int:
     return max(count, 0)
 
 
+def checked_string_bytes(size: int) -> int:
+    """The size of a string whose length field could say more than a string may have."""
+    if size > STRING_BYTES_MAX:
+        raise WireError(f"a string of {size} bytes is longer than {STRING_BYTES_MAX}")
+    return size
+
+
+def checked_tag_count(count: int, remaining_bytes: int) -> int:
+    """The number of tagged fields that follow. Each takes two bytes or more."""
+    if count > TAGGED_FIELDS_MAX or count * 2 > remaining_bytes:
+        raise WireError(
+            f"{count} tagged fields in {remaining_bytes} bytes; at most {TAGGED_FIELDS_MAX}, of two bytes or more each"
+        )
+    return count
+
+
 def skip_tagged_fields(buffer: Buffer, position: int, end: int) -> int:
-    """The position after tagged fields that nobody here knows."""
+    """The position after tagged fields that are unknown here. It may lie beyond `end`: callers check that at last."""
     if position < end and not buffer[position]:
         return position + 1
     count, position = decode_uvarint(buffer, position)
-    for _ in range(checked_count(count, end - position)):
+    for _ in range(checked_tag_count(count, end - position)):
         _, position = decode_uvarint(buffer, position)
         size, position = decode_uvarint(buffer, position)
         position += size
@@ -153,8 +172,7 @@ def decode_string(buffer: Buffer, position: int) -> tuple[str | None, int]:
 
 
 def _text(buffer: Buffer, start: int, end: int) -> tuple[str, int]:
-    if end - start > STRING_BYTES_MAX:
-        raise WireError(f"string of {end - start} bytes at {start} is longer than {STRING_BYTES_MAX}")
+    checked_string_bytes(end - start)
     if end > len(buffer):
         raise WireError(f"string at {start} ends at {end}, beyond the buffer's {len(buffer)} bytes")
     try:

@@ -16,6 +16,7 @@ from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import (
     Buffer,
     checked_count,
+    checked_string_bytes,
     decode_uvarint,
     encode_compact_string,
     encode_uvarint,
@@ -152,7 +153,7 @@ def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
     length, position = decode_uvarint(data, position)
     transactional_id = None
     if length:
-        position += length - 1
+        position += checked_string_bytes(length - 1)
         transactional_id = str(data[position - length + 1 : position], "utf-8")
     acks, timeout_ms = _unpack_acks_timeout(data, position)
     topic_count, position = decode_uvarint(data, position + 6)
@@ -161,7 +162,7 @@ def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
         length, position = decode_uvarint(data, position)
         if not length:
             raise WireError("Produce: a topic name is null")
-        position += length - 1
+        position += checked_string_bytes(length - 1)
         name = str(data[position - length + 1 : position], "utf-8")
         partition_count, position = decode_uvarint(data, position)
         partitions: list[PartitionSpan] = []

@@ -43,6 +43,14 @@ def test_a_commit_with_a_retention_of_its_own_carries_its_expiry() -> None:
     assert read_offset_value(value).expire_timestamp == world.clock.wall_ms() + 1_000
 
 
+def test_a_retention_that_ends_after_all_time_ends_with_it() -> None:
+    world = World()
+    assert world.commit(1, retention_ms=2**63 - 1) is ErrorCode.NONE
+    ((_, value),) = world.log.records()
+    assert value is not None
+    assert read_offset_value(value).expire_timestamp == 2**63 - 1
+
+
 def test_offsets_of_a_group_that_never_existed_are_no_error() -> None:
     shard = World().shard
     ((topic, entries),) = shard.fetch_offsets("none", [("t", [0, 1])], True).items()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.wire.errors import ApiError, EncodeError, ErrorCode, WireError
+from tidelog.wire.errors import ERROR_MESSAGE_LENGTH_MAX, ApiError, EncodeError, ErrorCode, WireError
 
 
 def test_codes_are_kafkas() -> None:
@@ -35,6 +35,17 @@ def test_an_api_error_carries_code_and_message() -> None:
     error = ApiError(ErrorCode.INVALID_CONFIG, "retention.ms: 'soon' is not a number")
     assert (error.code, error.message) == (ErrorCode.INVALID_CONFIG, "retention.ms: 'soon' is not a number")
     assert str(error) == "INVALID_CONFIG: retention.ms: 'soon' is not a number"
+
+
+def test_a_message_that_quotes_a_long_value_is_cut() -> None:
+    """A value may have 32,767 bytes, and so may the string of a reply: the words around it would be too much."""
+    error = ApiError(ErrorCode.INVALID_CONFIG, f"retention.ms: {'x' * 32_767} is not a number")
+    assert error.message is not None
+    assert error.message.startswith("retention.ms: xxx")
+    assert error.message.endswith("x… (32797 characters)")
+    assert len(error.message) < ERROR_MESSAGE_LENGTH_MAX + 30
+    whole = "x" * ERROR_MESSAGE_LENGTH_MAX
+    assert ApiError(ErrorCode.INVALID_CONFIG, whole).message == whole
 
 
 def test_an_api_error_without_message_speaks_for_its_code() -> None:

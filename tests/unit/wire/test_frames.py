@@ -6,6 +6,7 @@ from tests.compat.wire.samples import all_messages
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import WireError
 from tidelog.wire.frames import (
+    CLIENT_ID_BYTES_MAX,
     RequestHeader,
     encode_request,
     encode_response,
@@ -13,6 +14,7 @@ from tidelog.wire.frames import (
     parse_request_header,
     response_body_offset,
 )
+from tidelog.wire.primitives import encode_uvarint
 from tidelog.wire.schema import LATEST
 
 
@@ -44,6 +46,24 @@ def test_tags_of_a_request_header_are_passed_over() -> None:
     assert parse_request_header(header + b"body").body_offset == len(header)
 
 
+@pytest.mark.parametrize("count", [65, 49_000_000])
+def test_a_header_of_more_tags_than_any_client_sends_is_refused(count: int) -> None:
+    """The tags of a header have no use here, and 49 million of them fit into one request."""
+    tags = encode_uvarint(count) + b"\x01\x00" * min(count, 1000)
+    with pytest.raises(WireError, match="tagged fields"):
+        parse_request_header(bytes.fromhex("0003 0009 00000001 ffff") + tags)
+
+
+def test_a_long_client_id_is_cut_within_a_character() -> None:
+    """Member ids begin with the client id; one of 32,767 bytes would not fit into a string."""
+    frame = encode_request(ApiKey.METADATA, 8, 7, "é" * 16_000, b"body")
+    header = parse_request_header(frame, 4)
+    assert header.client_id == "é" * (CLIENT_ID_BYTES_MAX // 2)
+    assert header.body_offset == len(frame) - 4
+    odd = parse_request_header(encode_request(ApiKey.METADATA, 8, 7, "a" + "é" * 16_000, b""), 4)
+    assert odd.client_id == "a" + "é" * (CLIENT_ID_BYTES_MAX // 2 - 1)
+
+
 def test_controlled_shutdown_v0_has_no_client_id() -> None:
     frame = encode_request(ApiKey.CONTROLLED_SHUTDOWN, 0, 5, "ignored", b"")
     assert frame.hex(" ") == "00 00 00 08 00 07 00 00 00 00 00 05"
@@ -70,7 +90,7 @@ def test_unknown_keys_and_versions_are_for_the_caller_to_answer(api_key: int, ve
         ("0003 0001 00000001 0002 ffff", "not UTF-8"),
         ("0003 0009 00000001 ffff", "varint"),
         ("0003 0009 00000001 ffff 01 00 05 61", "tagged fields of the header"),
-        ("0003 0009 00000001 ffff ffffffff07", "varint"),
+        ("0003 0009 00000001 ffff ffffffff07", "tagged fields"),
     ],
 )
 def test_malformed_headers_are_refused(header: str, complaint: str) -> None:
