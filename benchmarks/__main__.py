@@ -1,6 +1,7 @@
 """`python -m benchmarks`: run the cases and write RESULTS.md. Progress goes to stderr, the page to stdout as well.
 
-`python -m benchmarks spark` runs those of the Spark connector, which have a part of the page to themselves.
+`python -m benchmarks spark` runs those of the Spark connector, which have a part of the page to themselves;
+`python -m benchmarks hostile` sends hostile requests and writes HOSTILE.md.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ def main() -> int:
         from benchmarks import spark
 
         return spark.main(sys.argv[2:])
+    if sys.argv[1:2] == ["hostile"]:
+        from benchmarks.hostile import command
+
+        return command.main(sys.argv[2:])
     if sys.argv[1:2] == ["clients"]:
         from benchmarks import clients
 

@@ -1,0 +1,95 @@
+"""The table of hostile requests: one row for each, the worst of its versions, Tidelog beside Apache Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from benchmarks.hostile.measuring import Outcome
+from benchmarks.report import OURS, THEIRS, machine
+
+WAIT_MS_MAX: Final = 20.0
+GROWN_BYTES_MAX: Final = 100_000_000
+_SMALL_FRAME_BYTES: Final = 1_000_000
+_MB: Final = 1_000_000
+
+
+def is_within_bounds(outcome: Outcome, baseline_ms: float) -> bool:
+    """Whether a request kept to what we promise: the wait of others, and memory for frames below a megabyte."""
+    is_small = outcome.size_bytes < _SMALL_FRAME_BYTES
+    return (
+        outcome.worst_ms <= max(WAIT_MS_MAX, baseline_ms)
+        and outcome.failure is None
+        and outcome.fate != "silent"
+        and not (is_small and outcome.grown_bytes > GROWN_BYTES_MAX)
+    )
+
+
+def page(outcomes: Mapping[str, Sequence[Outcome]], baselines: Mapping[str, float], notes: Sequence[str]) -> str:
+    """The whole page."""
+    ours = outcomes.get(OURS, ())
+    beyond = [outcome for outcome in ours if not is_within_bounds(outcome, baselines.get(OURS, 0.0))]
+    return "\n".join(
+        [
+            "# Hostile requests",
+            "",
+            "Written by `python -m benchmarks hostile`; see `benchmarks/hostile`. Each request is well-formed or",
+            "nearly so, and is sent beside a bystander on another connection that produces, fetches and asks for",
+            "metadata.",
+            "",
+            *(f"- {fact}" for fact in machine()),
+            *(
+                f"- {name}: without an attack the bystander waits {ms:.0f} ms at worst"
+                for name, ms in baselines.items()
+            ),
+            *(f"- {note}" for note in notes),
+            f"- {len(ours)} requests to Tidelog; {len(beyond)} of them beyond {WAIT_MS_MAX:.0f} ms of waiting or, for",
+            f"  requests below a megabyte, {GROWN_BYTES_MAX // _MB} MB of memory",
+            "",
+            "Wait: the bystander's longest, in ms; the least of up to three tries where the first was above the limit.",
+            "Memory: the broker's peak above what it had before, in MB. A row shows the version that was worst for us.",
+            "",
+            *_table(outcomes),
+            "",
+        ]
+    )
+
+
+def _table(outcomes: Mapping[str, Sequence[Outcome]]) -> list[str]:
+    names = [name for name in (OURS, THEIRS) if name in outcomes]
+    head = ["request", "size"] + [f"{name}: {word}" for name in names for word in ("wait", "memory", "answer")]
+    rows = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    by_request = {name: {outcome.request.name: outcome for outcome in outcomes[name]} for name in names}
+    for shown in _worst_of_versions(outcomes[names[0]]):
+        cells = [shown.request.name, _size(shown.size_bytes)]
+        for name in names:
+            outcome = by_request[name].get(shown.request.name)
+            cells += _cells(outcome)
+        rows.append("| " + " | ".join(cells) + " |")
+    return rows
+
+
+def _worst_of_versions(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    worst: dict[tuple[str, str], Outcome] = {}
+    for outcome in outcomes:
+        key = (outcome.request.api, outcome.request.kind)
+        if key not in worst or _badness(outcome) > _badness(worst[key]):
+            worst[key] = outcome
+    return list(worst.values())
+
+
+def _badness(outcome: Outcome) -> float:
+    return max(outcome.worst_ms / WAIT_MS_MAX, outcome.grown_bytes / GROWN_BYTES_MAX)
+
+
+def _cells(outcome: Outcome | None) -> list[str]:
+    if outcome is None:
+        return ["", "", ""]
+    fate = outcome.fate if outcome.fate != "answered" else _size(outcome.reply_bytes)
+    return [f"{outcome.worst_ms:.1f}", f"{outcome.grown_bytes / _MB:.1f}", fate + (" !" if outcome.failure else "")]
+
+
+def _size(size_bytes: int) -> str:
+    if size_bytes >= _MB:
+        return f"{size_bytes / _MB:.1f} MB"
+    return f"{size_bytes / 1000:.1f} kB" if size_bytes >= 1000 else f"{size_bytes} B"
