@@ -7,6 +7,7 @@ state of the broker is ever touched by two threads.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
@@ -14,6 +15,8 @@ from typing import TypeVar
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
 from tidelog.timing import Clock
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -70,7 +73,10 @@ class Flusher:
                 await self._pool.run(job.run)
                 log.complete_flush(job, self._clock.wall_ms())
                 for callback in callbacks:
-                    callback()
+                    try:
+                        callback()
+                    except Exception:
+                        logger.exception("what waited for a sync of %s failed", log.directory)
                 callbacks, self._running[log] = self._running[log], []
         except LogDirFailure as failure:
             # The files of a topic that is deleted meanwhile are renamed and removed under the sync.

@@ -24,40 +24,47 @@ class Reply:
     """Takes the outcome of one request and makes its response, now or later.
 
     One that comes later goes to whoever asked with `then`, within the very turn in which it became true; those who
-    collect several of them may await it instead.
+    collect several of them may await it instead. An error of `shape` is the reply's own: it is raised where the
+    response is asked for, not where the outcome came from.
     """
 
-    __slots__ = ("_response", "_shape", "_then")
+    __slots__ = ("_error", "_response", "_shape", "_then")
 
     def __init__(self, shape: Callable[[Any], Any]) -> None:
         self._shape = shape
         self._response: Any = None
-        self._then: Callable[[Any], None] | None = None
+        self._error: Exception | None = None
+        self._then: Callable[[Reply], None] | None = None
 
     def __call__(self, outcome: Any) -> None:
-        self._response = self._shape(outcome)
+        try:
+            self._response = self._shape(outcome)
+        except Exception as error:
+            self._error = error
         if self._then is not None:
-            self._then(self._response)
+            self._then(self)
 
     @property
     def is_there(self) -> bool:
-        return self._response is not None
+        return self._response is not None or self._error is not None
 
     def result(self) -> Any:
-        """The response, or this reply itself as long as there is none."""
+        """The response, or this reply itself as long as there is none; raises what went wrong in making it."""
+        if self._error is not None:
+            raise self._error
         return self if self._response is None else self._response
 
-    def then(self, callback: Callable[[Any], None]) -> None:
-        """Call `callback` with the response as soon as it is there. One may wait."""
-        assert self._response is None, "there is nothing to wait for"
+    def then(self, callback: Callable[[Reply], None]) -> None:
+        """Call `callback` with this reply as soon as it has a result. One may wait."""
+        assert not self.is_there, "there is nothing to wait for"
         self._then = callback
 
     def __await__(self) -> Generator[Any, None, Any]:
-        if self._response is None:
-            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            self.then(lambda response: None if future.done() else future.set_result(response))
+        if not self.is_there:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.then(lambda _: None if future.done() else future.set_result(None))
             yield from future
-        return self._response
+        return self.result()
 
 
 class ShardLoader:

@@ -18,6 +18,7 @@ from tidelog.broker.coordinators import Reply
 from tidelog.broker.metadata_errors import storage_error
 from tidelog.broker.routes import Message, Route, request_name
 from tidelog.metadata.errors import StoreUnavailableError
+from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ApiError, ErrorCode, WireError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tidelog.network.connection import Connection, Slot
 
 logger = logging.getLogger(__name__)
+logger.addFilter(LogRateLimit())
 
 _unpack_header: Final = Struct(">hhih").unpack_from
 
@@ -65,9 +67,8 @@ class Dispatcher:
         except ApiError as cause:
             logger.warning("closing %s: its answer has no place for an error: %s", connection.address, cause)
             connection.close()
-        except Exception:
-            logger.exception("closing %s: its request failed", connection.address)
-            connection.close()
+        except Exception as cause:
+            slot.fail(str(api_key) if route is None else route.api_key.name, cause)
 
     def _answer_unsupported(
         self, connection: Connection, slot: Slot, api_key: int, version: int, correlation_id: int
@@ -98,7 +99,7 @@ class Dispatcher:
         except Exception as cause:
             response = self._error_response(route, cause)
         if type(response) is Reply:
-            response.then(lambda message: self._answer_late(route, slot, version, header.correlation_id, message))
+            response.then(lambda reply: self._answer_with(route, slot, version, header.correlation_id, reply))
             # It may wait for long, a JoinGroup for all other members: it must not stand in their way.
             slot.park()
             return
@@ -120,19 +121,20 @@ class Dispatcher:
                 message = await response
             except Exception as cause:
                 message = self._error_response(route, cause)
-        except Exception:
-            logger.exception("closing %s: its request failed", slot.connection.address)
-            slot.connection.close()
-        else:
-            self._answer_late(route, slot, version, correlation_id, message)
+            self._answer(route, slot, version, correlation_id, message)
+        except Exception as cause:
+            slot.fail(route.api_key.name, cause)
 
-    def _answer_late(self, route: Route, slot: Slot, version: int, correlation_id: int, response: Message) -> None:
-        """Answer in somebody else's turn, whom no mistake in this answer may disturb."""
+    def _answer_with(self, route: Route, slot: Slot, version: int, correlation_id: int, reply: Reply) -> None:
+        """Answer while another request is carried out, which no mistake in this answer may disturb."""
         try:
-            self._answer(route, slot, version, correlation_id, response)
-        except Exception:
-            logger.exception("closing %s: its request failed", slot.connection.address)
-            slot.connection.close()
+            try:
+                message = reply.result()
+            except Exception as cause:
+                message = self._error_response(route, cause)
+            self._answer(route, slot, version, correlation_id, message)
+        except Exception as cause:
+            slot.fail(route.api_key.name, cause)
 
     @staticmethod
     def _answer(route: Route, slot: Slot, version: int, correlation_id: int, response: Message) -> None:

@@ -37,14 +37,17 @@ from tidelog.metadata.loading import load_image
 from tidelog.metadata.producer_ids import ProducerIdAllocator
 from tidelog.metadata.registration import elect_controller, prepare_tree, register_broker
 from tidelog.metadata.tree import BrokerRegistration, Endpoint
+from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.socket_server import SocketServer
 from tidelog.replication.fetch_session import FetchSessionCache
 from tidelog.replication.replica_manager import PurgeIntervals, ReplicaManager
 from tidelog.storage.errors import LogDirFailure, StorageError
 from tidelog.storage.log_manager import LogManager, LogManagerConfig
-from tidelog.timing import Clock, Scheduler, Timer, TimerTask
+from tidelog.timing import Clock, Scheduler, Timer
 
 logger = logging.getLogger(__name__)
+failure_logger = logging.getLogger(f"{__name__}.failures")
+failure_logger.addFilter(LogRateLimit())
 
 _IDLE_CHECKS: Final = 10
 """How often within `connections.max.idle.ms` connections are looked at."""
@@ -87,7 +90,7 @@ class Server:
         node, config = self._node, self._static
         node.clock = self._clock
         node.config = config
-        self._timer = timer = Timer(self._clock.monotonic_ms(), on_error=_log_task_error)
+        self._timer = timer = Timer(self._clock.monotonic_ms(), on_error=_log_failure)
         self._driver = TimerDriver(loop, timer, self._clock)
         node.scheduler = Scheduler(timer, self._clock)
         node.background = BackgroundPool(loop, config.background_threads)
@@ -301,8 +304,8 @@ def _metadata_path(directories: list[str], configured: Sequence[str]) -> str:
     return os.path.join(first, METADATA_FILE_NAME)
 
 
-def _log_task_error(task: TimerTask, error: Exception) -> None:
-    logger.error("%r failed", task, exc_info=error)
+def _log_failure(failed: object, error: Exception) -> None:
+    failure_logger.error("%r failed", failed, exc_info=error)
 
 
 def run(config: BrokerConfig, on_ready: Callable[[str], None]) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tidelog.coordination.decision import Decision, Respond, SetTimer, TimerChange, TimerKey
 from tidelog.timing import TimerTask
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 
 ShardT = TypeVar("ShardT")
 
@@ -77,14 +77,12 @@ class ActiveShard(Generic[ShardT]):
         task.deadline_ms = deadline_ms
         return task
 
-    def close(self, error: ApiError) -> None:
-        """Forget timers and answer what waited for a commit that nobody here will hear of."""
+    def close(self) -> list[Respond]:
+        """Forget the timers. Returns what waited for a commit that will not be heard of here."""
         self.is_closed = True
         for task in self.timers.values():
             task.cancel()
         self.timers.clear()
-        waiting = list(self.pending)
+        waiting = [respond for pending in self.pending for respond, _ in pending.answers]
         self.pending.clear()
-        for pending in waiting:
-            for respond, _ in pending.answers:
-                respond(error)
+        return waiting

@@ -10,6 +10,8 @@ states here:
 Records are replayed as soon as the log has taken them, so that the next request is decided upon what this one changed;
 replies wait for the commit, and so do replies without records of their own while earlier records are under way, since
 they may tell of them. Should the log be lost, so is the shard: it is dropped with all that waits in it.
+
+A reply that cannot be made is reported to the timer's `on_error`; the others of the same commit are answered.
 """
 
 from __future__ import annotations
@@ -135,9 +137,10 @@ class CoordinatorRuntime(Generic[ShardT]):
         active = self._active.pop(partition, None)
         if active is not None:
             error = ApiError(code)
-            active.close(error)
-            for answer in active.shard.on_unloaded(error):
-                answer.respond(answer.reply)
+            for respond in active.close():
+                self._answer(respond, error)
+            for respond, reply in active.shard.on_unloaded(error):
+                self._answer(respond, reply)
 
     def unload_all(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """For shutdown."""
@@ -170,7 +173,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             decision = operation(active.shard, self._clock.wall_ms())
         except ApiError as error:
             if respond is not None:
-                respond(error)
+                self._answer(respond, error)
             return
         self._carry_out(active, decision, respond)
 
@@ -181,7 +184,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         try:
             active = self._find(partition)
         except ApiError as error:
-            respond(error)
+            self._answer(respond, error)
             return
         producer_id, producer_epoch = producer
         marker = build_end_transaction_marker(
@@ -194,7 +197,10 @@ class CoordinatorRuntime(Generic[ShardT]):
         pending = Pending(None)
         pending.answers.append((respond, None))
         if self._stage(active, pending, bytearray(marker)):
-            active.shard.replay_end_transaction(producer_id, producer_epoch, is_commit)
+            try:
+                active.shard.replay_end_transaction(producer_id, producer_epoch, is_commit)
+            except Exception as cause:
+                self._not_replayed(active, pending, cause)
             self._staged(active, pending)
 
     def _find(self, partition: int) -> ActiveShard[ShardT]:
@@ -221,8 +227,11 @@ class CoordinatorRuntime(Generic[ShardT]):
                 return
             producer_id, producer_epoch = producer or (-1, -1)
             replay = active.shard.replay
-            for key, value in records:
-                replay(key, value, producer_id, producer_epoch)
+            try:
+                for key, value in records:
+                    replay(key, value, producer_id, producer_epoch)
+            except Exception as cause:
+                self._not_replayed(active, pending, cause)
             self._staged(active, pending)
             return
         assert then is None, "only a decision with records has something to wait for"
@@ -233,9 +242,16 @@ class CoordinatorRuntime(Generic[ShardT]):
             waiting += answers
             return
         if respond is not None and reply is not None:
+            self._answer(respond, reply)
+        for later, its_reply in answers:
+            self._answer(later, its_reply)
+
+    def _answer(self, respond: Respond, reply: Any) -> None:
+        """Answer one request. Should that fail, the shard goes on with the others."""
+        try:
             respond(reply)
-        for answer in answers:
-            answer.respond(answer.reply)
+        except Exception as cause:
+            self._timer.report(respond, cause)
 
     def _stage(self, active: ActiveShard[ShardT], pending: Pending, batch: bytearray) -> bool:
         """Append a batch; False when the log refused, and then everybody concerned has been told."""
@@ -253,6 +269,12 @@ class CoordinatorRuntime(Generic[ShardT]):
         active.pending.append(pending)
         return True
 
+    def _not_replayed(self, active: ActiveShard[ShardT], pending: Pending, cause: Exception) -> None:
+        """A mistake of ours in a shard: its requests fail, and what comes after them must not wait for ever."""
+        error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        pending.answers = [(respond, error) for respond, _ in pending.answers]
+        self._timer.report(active.shard, cause)
+
     def _staged(self, active: ActiveShard[ShardT], pending: Pending) -> None:
         pending.is_replayed = True
         self._release(active)
@@ -267,9 +289,18 @@ class CoordinatorRuntime(Generic[ShardT]):
                 self._refused(active, pending, pending.outcome)
                 continue
             if pending.then is not None:
-                self._carry_out(active, pending.then(ErrorCode.NONE, self._clock.wall_ms()), None)
+                self._follow(active, pending.then, ErrorCode.NONE)
             for respond, reply in pending.answers:
-                respond(reply)
+                self._answer(respond, reply)
+
+    def _follow(
+        self, active: ActiveShard[ShardT], then: Callable[[ErrorCode, int], Decision[Any]], code: ErrorCode
+    ) -> None:
+        """Carry out what a shard decides once its records are committed or refused."""
+        try:
+            self._carry_out(active, then(code, self._clock.wall_ms()), None)
+        except Exception as cause:
+            self._timer.report(active.shard, cause)
 
     def _refused(self, active: ActiveShard[ShardT], pending: Pending, code: ErrorCode) -> None:
         error = ApiError(self._refusals.get(code, ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -278,9 +309,9 @@ class CoordinatorRuntime(Generic[ShardT]):
             if self._on_lost is not None:
                 self._on_lost(active.partition)
         elif pending.then is not None and not active.is_closed:
-            self._carry_out(active, pending.then(code, self._clock.wall_ms()), None)
+            self._follow(active, pending.then, code)
         for respond, _ in pending.answers:
-            respond(error)
+            self._answer(respond, error)
 
     # --- timers ---
 

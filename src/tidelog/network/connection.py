@@ -17,6 +17,7 @@ then on; the buffer is its own to keep and to write into.
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -24,10 +25,14 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from tidelog.network.buffers import LARGE_BYTES
+from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.send_queue import Chunk, SendQueue
 
 if TYPE_CHECKING:
     from tidelog.network.socket_server import SocketServer
+
+logger = logging.getLogger(__name__)
+logger.addFilter(LogRateLimit())
 
 _unpack_size = Struct(">i").unpack_from
 
@@ -74,6 +79,10 @@ class Slot:
         if not connection.is_scheduled:
             connection.is_scheduled = True
             connection.server.schedule_flush(connection)
+
+    def fail(self, api: str, cause: Exception) -> None:
+        """No reply can be made. The connection is closed, so that its client asks again; no other is affected."""
+        self.connection.fail(f"its {api} request failed", cause)
 
     def park(self, abandon: Callable[[], object] = _nothing) -> None:
         """The request waits in purgatory and holds no buffer any more: it stops counting as queued.
@@ -137,12 +146,15 @@ class Connection:
 
     def on_readable(self) -> None:
         """Called by the event loop whenever bytes may be there."""
-        if self._read():
-            self._parse()
-            if self._buffer is not None:
-                self._read_on()
-            elif self._slots and self._slots[-1].abandon is not None:
-                self.server.look_again(self)
+        try:
+            if self._read():
+                self._parse()
+                if self._buffer is not None:
+                    self._read_on()
+                elif self._slots and self._slots[-1].abandon is not None:
+                    self.server.look_again(self)
+        except Exception as cause:
+            self.fail("reading its requests failed", cause)
 
     def look_again(self) -> None:
         """Called by the server at the end of a turn in which a request came that has to wait."""
@@ -351,6 +363,9 @@ class Connection:
         except OSError:
             self.close()
             return
+        except Exception as cause:
+            self.fail("sending its replies failed", cause)
+            return
         if out.chunks:
             self._pause(OUTPUT_IS_STUCK)
         elif self._paused & OUTPUT_IS_STUCK:
@@ -387,6 +402,11 @@ class Connection:
         """Called by the server when the request channel has room again."""
         self._resume(CHANNEL_IS_FULL)
 
+    def fail(self, what: str, cause: Exception) -> None:
+        """Close because of a mistake of ours, which is logged."""
+        logger.error("closing %s: %s", self.address, what, exc_info=cause)
+        self.close()
+
     def close(self) -> None:
         """Close now. Replies that come later are dropped."""
         if self.is_closed:
@@ -396,12 +416,19 @@ class Connection:
             if slot.abandon is None:
                 slot.park()
             elif slot.reply is None:
-                slot.abandon()
+                self._abandon(slot.abandon)
         self._slots.clear()
         self._out.clear()
         self._buffer = None
         self.server.forget(self)
         self._socket.close()
+
+    def _abandon(self, abandon: Callable[[], object]) -> None:
+        """End a wait; should that fail, the rest of the connection is closed all the same."""
+        try:
+            abandon()
+        except Exception as cause:
+            logger.error("closing %s: a request that waits cannot be ended", self.address, exc_info=cause)
 
     @property
     def unanswered(self) -> int:

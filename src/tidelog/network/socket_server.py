@@ -2,7 +2,8 @@
 
 One event-loop turn: every readable connection hands its frames to the dispatcher; then, once, `end_turn` is called
 (the broker writes the logs and completes what waited); then every connection with something to say is flushed. That
-order is the promise of the room: a reply leaves only after the write it speaks of.
+order is the promise of the room: a reply leaves only after the write it speaks of. A connection that cannot be served
+is closed; the others of the turn are served all the same.
 
 The broker owns a `SocketServer` and is its only caller; everything runs on the loop's thread.
 """
@@ -19,8 +20,10 @@ from typing import Final
 from tidelog.network.buffers import BufferPool
 from tidelog.network.connection import Connection, Dispatch
 from tidelog.network.limits import ConnectionQuotas, NetworkLimits, RequestChannel
+from tidelog.network.log_rate_limit import LogRateLimit
 
 logger = logging.getLogger(__name__)
+logger.addFilter(LogRateLimit())
 
 SCRATCH_BYTES: Final = 256 << 10
 """What one read may take; also the largest request that is parsed without a buffer of its own."""
@@ -240,22 +243,32 @@ class SocketServer:
         self._is_turn_ending = True
         try:
             self._end_turn()
-        except BaseException:
-            self.wake()
-            raise
+        except Exception:
+            # What is answered already may leave: a reply is only filled in after the write it speaks of.
+            logger.exception("the end of a turn failed")
         finally:
             self._is_turn_ending = False
-        to_flush = self._to_flush
-        self._to_flush = []
-        for connection in to_flush:
-            connection.flush()
+        self._flush()
         if self._to_look_at:
             to_look_at, self._to_look_at = self._to_look_at, []
             for connection in to_look_at:
-                connection.look_again()
+                try:
+                    connection.look_again()
+                except Exception as cause:
+                    connection.fail("reading its requests failed", cause)
         self.buffers.end_turn()
         if self._waiting_for_room:
             self._let_in_waiting()
+
+    def _flush(self) -> None:
+        """Send what was answered in this turn, connection by connection."""
+        to_flush = self._to_flush
+        self._to_flush = []
+        for connection in to_flush:
+            try:
+                connection.flush()
+            except Exception as cause:
+                connection.fail("sending its replies failed", cause)
 
     def _let_in_waiting(self) -> None:
         waiting = self._waiting_for_room
@@ -263,8 +276,12 @@ class SocketServer:
             if self.channel.is_full:
                 return
             connection = waiting.popleft()
-            if not connection.is_closed:
+            if connection.is_closed:
+                continue
+            try:
                 connection.channel_has_room()
+            except Exception as cause:
+                connection.fail("reading its requests failed", cause)
 
     # --- housekeeping ---
 
@@ -304,8 +321,7 @@ class SocketServer:
     def close(self) -> None:
         """Send what is answered already, then end everything."""
         self.stop_accepting()
-        for connection in self._to_flush:
-            connection.flush()
+        self._flush()
         for endpoint in self._endpoints:
             endpoint.socket.close()
         for connection in list(self.connections.values()):

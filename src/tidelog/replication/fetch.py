@@ -140,7 +140,7 @@ def _diverging_epoch(partition: Partition, fetch: FetchPartition) -> tuple[int, 
 class DelayedFetch(DelayedOperation):
     """A fetch that waits until there are `min_bytes` to read, something about a partition changes, or time is up."""
 
-    __slots__ = ("_parameters", "_respond", "_source", "_wanted")
+    __slots__ = ("_fail", "_parameters", "_respond", "_source", "_wanted")
 
     def __init__(
         self,
@@ -148,6 +148,7 @@ class DelayedFetch(DelayedOperation):
         parameters: FetchParameters,
         wanted: Sequence[Wanted],
         respond: Callable[[list[PartitionReply]], None],
+        fail: Callable[[Exception], None],
         deadline_ms: int,
     ) -> None:
         super().__init__(deadline_ms)
@@ -155,6 +156,7 @@ class DelayedFetch(DelayedOperation):
         self._parameters = parameters
         self._wanted = wanted
         self._respond = respond
+        self._fail = fail
 
     def try_complete(self) -> bool:
         """Complete once there are `min_bytes` to read, or waiting cannot bring more or brings an error.
@@ -203,3 +205,6 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         replies, _, _ = read_partitions(self._source, self._parameters, self._wanted)
         self._respond(replies)
+
+    def on_failure(self, error: Exception) -> None:
+        self._fail(error)

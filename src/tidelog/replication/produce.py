@@ -28,6 +28,13 @@ class Appended(NamedTuple):
 Respond = Callable[[list[Appended]], None]
 
 
+class ReplySlot(Protocol):
+    """Where a reply goes, or the error that kept it from being made."""
+
+    def fill(self, reply: bytes) -> None: ...
+    def fail(self, api: str, cause: Exception) -> None: ...
+
+
 def lost_reply(partition: Partition) -> PartitionReply:
     """The disk refused the write, or the topic was deleted: what was staged is not there, whatever was promised."""
     error = partition.absence()
@@ -37,13 +44,14 @@ def lost_reply(partition: Partition) -> PartitionReply:
 class PendingProduce:
     """A request whose records are staged in this turn."""
 
-    __slots__ = ("acks", "appended", "respond", "timeout_ms")
+    __slots__ = ("_slot", "acks", "appended", "respond", "timeout_ms")
 
-    def __init__(self, appended: list[Appended], acks: int, timeout_ms: int, respond: Respond) -> None:
+    def __init__(self, appended: list[Appended], acks: int, timeout_ms: int, slot: ReplySlot, respond: Respond) -> None:
         self.appended = appended
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.respond = respond
+        self._slot = slot
 
     @property
     def keys(self) -> list[tuple[str, int]]:
@@ -81,11 +89,15 @@ class PendingProduce:
                 self.appended[position] = entry._replace(reply=reply)
         self.complete()
 
+    def fail(self, cause: Exception) -> None:
+        """There is no answer, by a mistake of ours."""
+        self._slot.fail("Produce", cause)
+
 
 class SingleProduce:
     """A request for one partition that went well so far: what nearly every request is, at a fraction of the cost."""
 
-    __slots__ = ("_correlation_id", "_fill", "_info", "_partition", "_version", "acks", "timeout_ms")
+    __slots__ = ("_correlation_id", "_info", "_partition", "_slot", "_version", "acks", "timeout_ms")
 
     def __init__(
         self,
@@ -95,7 +107,7 @@ class SingleProduce:
         timeout_ms: int,
         correlation_id: int,
         version: int,
-        fill: Callable[[bytes], None],
+        slot: ReplySlot,
     ) -> None:
         self._partition = partition
         self._info = info
@@ -103,7 +115,7 @@ class SingleProduce:
         self.timeout_ms = timeout_ms
         self._correlation_id = correlation_id
         self._version = version
-        self._fill = fill
+        self._slot = slot
 
     @property
     def keys(self) -> list[tuple[str, int]]:
@@ -123,13 +135,16 @@ class SingleProduce:
         info = self._info
         single = partition.single_reply
         assert single is not None, "only partitions with a short name take this way"
-        self._fill(single.encode(self._correlation_id, partition.index, info[0], info[3], info[4]))
+        self._slot.fill(single.encode(self._correlation_id, partition.index, info[0], info[3], info[4]))
 
     def time_out(self) -> None:
         self._refuse(PartitionReply(self._partition.index, ErrorCode.REQUEST_TIMED_OUT))
 
+    def fail(self, cause: Exception) -> None:
+        self._slot.fail("Produce", cause)
+
     def _refuse(self, reply: PartitionReply) -> None:
-        self._fill(encode_response(self._correlation_id, self._version, [(self._partition.topic, [reply])], 0))
+        self._slot.fill(encode_response(self._correlation_id, self._version, [(self._partition.topic, [reply])], 0))
 
 
 class OwnAppend:
@@ -162,6 +177,10 @@ class OwnAppend:
     def time_out(self) -> None:
         self._on_committed(ErrorCode.REQUEST_TIMED_OUT, -1)
 
+    def fail(self, cause: Exception) -> None:
+        """`on_committed` itself failed: no connection is concerned, so the error goes to where it is reported."""
+        raise cause
+
 
 class Produce(Protocol):
     """Any of the three, as the replica manager sees it."""
@@ -173,6 +192,7 @@ class Produce(Protocol):
     def is_satisfied(self) -> bool: ...
     def complete(self) -> None: ...
     def time_out(self) -> None: ...
+    def fail(self, cause: Exception) -> None: ...
 
 
 class DelayedProduce(DelayedOperation):
@@ -192,3 +212,6 @@ class DelayedProduce(DelayedOperation):
             self._pending.complete()
         else:
             self._pending.time_out()
+
+    def on_failure(self, error: Exception) -> None:
+        self._pending.fail(error)

@@ -5,7 +5,8 @@ are staged and written together in `end_turn`, which the socket server calls bef
 
     stage … stage → end_turn: write every dirty log → move high watermarks → answer produces → wake fetches
 
-A log directory that refuses a write goes offline with all its partitions; the others are not disturbed.
+A log directory that refuses a write goes offline with all its partitions; the others are not disturbed. Neither is a
+request by another that cannot be answered: that one fails, the rest of the turn goes on.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class ReplicaManager:
             "DeleteRecords", timer, intervals.delete_records
         )
         self._clock = clock
+        self._timer = timer
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._by_wire_name: dict[tuple[bytes, int], Partition] = {}
         self._without_log: set[tuple[str, int]] = set()
@@ -159,7 +161,13 @@ class ReplicaManager:
         if pending:
             self._pending = []
             for request in pending:
-                self._complete_or_delay(request)
+                try:
+                    if request.is_satisfied():
+                        request.complete()
+                    else:
+                        self._delay(request)
+                except Exception as cause:
+                    self._fail(request, cause)
         if dirty:
             for partition in advanced:
                 self._complete_waiting(partition.key)
@@ -175,6 +183,10 @@ class ReplicaManager:
         except LogDirFailure as failure:
             self.fail_log_dir(failure)
             return False
+        except Exception as cause:
+            # What is not written is not acknowledged: the produces of this log wait until they time out.
+            self._timer.report(partition.key, cause)
+            return False
         if log.is_flush_due:
             self._flush_in_background(log, lambda: self._on_flushed(partition))
             return False
@@ -185,12 +197,16 @@ class ReplicaManager:
         partition.advance_high_watermark()
         self._complete_waiting(partition.key)
 
-    def _complete_or_delay(self, request: Produce) -> None:
-        if request.is_satisfied():
-            request.complete()
-            return
+    def _delay(self, request: Produce) -> None:
         deadline_ms = self._clock.monotonic_ms() + max(request.timeout_ms, 0)
         self.produce_purgatory.try_complete_else_watch(DelayedProduce(request, deadline_ms), request.keys)
+
+    def _fail(self, request: Produce, cause: Exception) -> None:
+        """A request cannot be answered; the others of the turn can."""
+        try:
+            request.fail(cause)
+        except Exception as error:
+            self._timer.report(request, error)
 
     def _complete_waiting(self, key: tuple[str, int]) -> None:
         self.fetch_purgatory.check_and_complete(key)
@@ -204,14 +220,18 @@ class ReplicaManager:
         parameters: FetchParameters,
         wanted: Sequence[Wanted],
         respond: Callable[[list[PartitionReply]], None],
+        fail: Callable[[Exception], None],
     ) -> DelayedFetch | None:
-        """Read and respond now, or when there is enough to read; what waits then, for whoever may end it early."""
+        """Read and respond now, or when there is enough to read; what waits then, for whoever may end it early.
+
+        `fail` is called instead of `respond` when a fetch that waits cannot be answered, by a mistake of ours.
+        """
         replies, bytes_read, has_error = read_partitions(self, parameters, wanted)
         if parameters.max_wait_ms <= 0 or not wanted or bytes_read >= parameters.min_bytes or has_error:
             respond(replies)
             return None
         now_ms = self._clock.monotonic_ms()
-        delayed = DelayedFetch(self, parameters, wanted, respond, now_ms + parameters.max_wait_ms)
+        delayed = DelayedFetch(self, parameters, wanted, respond, fail, now_ms + parameters.max_wait_ms)
         keys = [(entry.topic, entry.fetch.partition_index) for entry in wanted]
         return None if self.fetch_purgatory.try_complete_else_watch(delayed, keys, now_ms) else delayed
 
@@ -259,6 +279,9 @@ class ReplicaManager:
         for partition in failed:
             partition.go_offline()
         logger.error("log directory %s failed (%s): %d partitions go offline", directory, failure.cause, len(failed))
-        self._on_log_dir_failure(failure)
+        try:
+            self._on_log_dir_failure(failure)
+        except Exception as cause:
+            self._timer.report(failure, cause)
         for partition in failed:
             self._complete_waiting(partition.key)

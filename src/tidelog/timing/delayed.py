@@ -37,6 +37,10 @@ class DelayedOperation(TimerTask):
     def on_complete(self) -> None:
         """Answer. Called once, also when the deadline passed."""
 
+    def on_failure(self, error: Exception) -> None:
+        """The operation raised `error` instead of completing, and will not be tried again. Must not wait."""
+        raise error
+
     def on_expiration(self) -> None:
         """Called after `on_complete` when it was the deadline that completed the operation; for metrics, mostly."""
         return
@@ -45,13 +49,25 @@ class DelayedOperation(TimerTask):
         """Complete now, whatever the condition. False when it was completed before, and then nothing happens."""
         if self.is_completed:
             return False
+        self._end_waiting()
+        try:
+            self.on_complete()
+        except Exception as error:
+            self.on_failure(error)
+        return True
+
+    def fail(self, error: Exception) -> None:
+        """`try_complete` raised: end here, as it would raise again at every event. Nothing happens if it is over."""
+        if not self.is_completed:
+            self._end_waiting()
+            self.on_failure(error)
+
+    def _end_waiting(self) -> None:
         self.is_completed = True
         if self._entries is not None:
             self.cancel()
         if self._purgatory is not None:
             self._purgatory.release(self)
-        self.on_complete()
-        return True
 
     def run(self) -> None:
         """The deadline has passed."""

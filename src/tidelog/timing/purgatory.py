@@ -24,8 +24,8 @@ class Purgatory(Generic[Operation]):
     Everything happens on one thread, and nothing here awaits. An operation may, while it is tried or completed, call
     back into this purgatory in any way: check the same key, complete other operations, add new ones.
 
-    An error raised by one operation goes to the timer's `on_error` and the others of the key are still tried; without
-    such a handler it is raised at once.
+    An operation that raises has failed: its `on_failure` is called, and it waits no more. What that raises goes to the
+    timer's `on_error` and the others of the key are still tried; without such a handler it is raised at once.
     """
 
     __slots__ = ("_delayed", "_stale", "_timer", "_watchers", "name", "purge_interval")
@@ -89,11 +89,18 @@ class Purgatory(Generic[Operation]):
                 if operation.try_complete():
                     completed += 1
             except Exception as error:
-                if self._timer.on_error is None:
-                    raise
-                self._timer.on_error(operation, error)
+                self._fail(operation, error)
         self._drop_stale(key)
         return completed
+
+    def _fail(self, operation: Operation, error: Exception) -> None:
+        if operation.is_completed:
+            self._timer.report(operation, error)
+            return
+        try:
+            operation.fail(error)
+        except Exception as failure:
+            self._timer.report(operation, failure)
 
     def cancel_for_key(self, key: Hashable) -> list[Operation]:
         """Take what waits under `key` out of the purgatory, other keys and deadline included, and return it.

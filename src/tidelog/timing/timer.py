@@ -57,7 +57,8 @@ class CallbackTask(TimerTask):
         self._callback()
 
 
-ErrorHandler: TypeAlias = Callable[[TimerTask, Exception], object]
+ErrorHandler: TypeAlias = Callable[[object, Exception], object]
+"""Takes what failed, a task mostly, and the error."""
 
 
 class Timer:
@@ -108,6 +109,16 @@ class Timer:
         task = CallbackTask(deadline_ms, callback)
         self.add(task)
         return task
+
+    def report(self, failed: object, error: Exception) -> None:
+        """Hand an error of `failed` to `on_error`; raise it when there is no such handler.
+
+        For everything that runs the continuations of several requests, one after the other: none of them may stop the
+        others.
+        """
+        if self.on_error is None:
+            raise error
+        self.on_error(failed, error)
 
     def next_expiry_ms(self) -> int | None:
         """When `advance` has something to do next; None when nothing waits. Never later than the next deadline.

@@ -9,7 +9,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -69,14 +69,18 @@ class Peers:
         self.seen: list[bytes] = []
         self.held: list[tuple[memoryview, bytes]] = []
         self.server = SocketServer(self.loop, limits, self._dispatch, lambda: None, lambda: 0)  # type: ignore[arg-type]
-        self.client, inner = socket.socketpair()
-        self.client.setblocking(False)
-        # A pair of Unix sockets has no TCP options to set.
-        self.connection = Connection(self.server, _without_blocking(inner), "PLAINTEXT", "here")
-        self.server.quotas.try_admit("PLAINTEXT", "here")
-        self.server.connections[self.connection.fd] = self.connection
-        self.server.start_reading(self.connection)
+        self.client, self.connection = self.connect()
         self.received = bytearray()
+
+    def connect(self) -> tuple[socket.socket, Connection]:
+        """A client and its connection. A pair of Unix sockets has no TCP options to set."""
+        client, inner = socket.socketpair()
+        client.setblocking(False)
+        connection = Connection(self.server, _without_blocking(inner), "PLAINTEXT", "here")
+        self.server.quotas.try_admit("PLAINTEXT", "here")
+        self.server.connections[connection.fd] = connection
+        self.server.start_reading(connection)
+        return client, connection
 
     def _dispatch(self, connection: Connection, slot: Slot, data: bytearray, start: int, stop: int) -> None:
         request = bytes(data[start:stop])
@@ -209,7 +213,7 @@ def test_whatever_bytes_come_nothing_is_left_behind(junk: list[bytes], answers: 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_is_answered_while_a_turn_ends_leaves_with_it(fails: bool) -> None:
-    """No other turn is needed for it, unless this one fails; then it leaves with the next."""
+    """No other turn is needed for it, even if something in the end of the turn failed."""
     with closing(Peers(NetworkLimits())) as peers:
 
         def end_turn() -> None:
@@ -224,9 +228,50 @@ def test_what_is_answered_while_a_turn_ends_leaves_with_it(fails: bool) -> None:
         for callback, args in peers.loop.readers.values():
             callback(*args)
         peers.server.wake()
-        with pytest.raises(RuntimeError) if fails else nullcontext():
-            peers.loop.turn()
-        assert peers.loop.is_idle != fails
         peers.loop.turn()
+        assert peers.loop.is_idle
         peers.receive()
         assert bytes(peers.received) == framed(b"request")
+
+
+class Broken:
+    """A chunk of a reply that fails when it is sent."""
+
+    fd = position = 0
+
+    def __len__(self) -> int:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("is_broken_first", [False, True])
+def test_a_reply_that_cannot_be_sent_costs_its_own_connection_only(
+    is_broken_first: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both are flushed in the same turn."""
+    with closing(Peers(NetworkLimits())) as peers:
+        other_client, other = peers.connect()
+        for client in (peers.client, other_client):
+            client.send(framed(b"request"))
+        peers.loop.turn()
+        broken: Any = [Broken()]
+        slots = {slot.connection: slot for slot, _ in peers.waiting}
+        replies = [(slots[peers.connection], broken), (slots[other], framed(b"request"))]
+        for slot, reply in replies if is_broken_first else replies[::-1]:
+            slot.fill(reply)
+        peers.loop.turn()
+        assert peers.connection.is_closed
+        assert not other.is_closed
+        assert other_client.recv(1 << 16) == framed(b"request")
+        assert "sending its replies failed" in caplog.text
+        other_client.close()
+
+
+def test_a_wait_that_cannot_be_ended_does_not_keep_its_connection_open(caplog: pytest.LogCaptureFixture) -> None:
+    with closing(Peers(NetworkLimits())) as peers:
+        peers.send(framed(b"request"))
+        peers.loop.turn()
+        peers.waiting[0][0].park(lambda: 1 // 0)
+        peers.connection.close()
+        assert not peers.server.connections
+        assert peers.server.quotas.total == 0
+        assert "ZeroDivisionError" in caplog.text

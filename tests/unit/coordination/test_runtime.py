@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.coordination.fakes import Numbers, World
-from tidelog.coordination import CancelTimer, Decision, ProducerEpoch, SetTimer, ShardState
+from tidelog.coordination import Answer, CancelTimer, Decision, ProducerEpoch, SetTimer, ShardState
 from tidelog.records.batch import iterate_records, read_header
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -182,3 +182,84 @@ def test_records_carry_the_wall_clock(world: World) -> None:
     world.clock.set_wall_ms(123_456)
     world.ask(lambda shard: shard.set(b"a", b"1"))
     assert [record.timestamp for record in iterate_records(world.log.batches[0])] == [123_456]
+
+
+class Broken:
+    """Replies, records and follow-ups that fail, and the errors that were reported."""
+
+    def __init__(self, world: World) -> None:
+        self.errors: list[Exception] = []
+        world.timer.on_error = lambda _, error: self.errors.append(error)
+
+    def respond(self, _reply: object) -> None:
+        raise ZeroDivisionError
+
+    def then(self, _code: ErrorCode, _now_ms: int) -> Decision[object]:
+        raise ZeroDivisionError
+
+
+def test_a_reply_that_fails_holds_up_no_other_of_the_shard(world: World) -> None:
+    """Otherwise nothing of the partition would be answered any more."""
+    broken = Broken(world)
+    world.runtime.execute(0, lambda shard, _: shard.set(b"a", b"1"), broken.respond)
+    world.ask(lambda shard: shard.get(b"a"))
+    world.ask(lambda shard: shard.set(b"b", b"2"))
+    world.log.commit()
+    assert world.replies == [b"1", "set"]
+    world.runtime.execute(0, lambda shard, _: shard.get(b"a"), broken.respond)
+    world.ask(lambda shard: shard.get(b"a"))
+    assert world.replies[-1] == b"1"
+    assert [type(error) for error in broken.errors] == [ZeroDivisionError] * 2
+
+
+def test_an_answer_to_an_earlier_request_that_fails_holds_up_no_other(world: World) -> None:
+    broken = Broken(world)
+    answers = (Answer(broken.respond, 1), Answer(world.replies.append, 2))
+    world.runtime.execute(0, lambda _shard, _: Decision(answers=answers), None)
+    assert world.replies == [2]
+    assert len(broken.errors) == 1
+
+
+@pytest.mark.parametrize("outcome", [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT])
+def test_a_follow_up_that_fails_holds_up_no_reply(world: World, outcome: ErrorCode) -> None:
+    broken = Broken(world)
+    world.ask(lambda shard: shard.set(b"a", b"1")._replace(then=broken.then))
+    world.ask(lambda shard: shard.set(b"b", b"2"))
+    world.log.commit(outcome)
+    assert len(world.replies) == 2
+    assert len(broken.errors) == 1
+
+
+def test_records_that_cannot_be_replayed_fail_their_request_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the replies behind them would wait for ever."""
+    broken = Broken(world)
+    with monkeypatch.context() as patch:
+        patch.setattr(Numbers, "replay", lambda *_: 1 // 0)
+        world.ask(lambda shard: shard.set(b"a", b"1"))
+    world.ask(lambda shard: shard.set(b"b", b"2"))
+    world.log.commit()
+    assert world.codes == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert world.replies[-1] == "set"
+    assert len(broken.errors) == 1
+
+
+@pytest.mark.parametrize("waits_for", ["a commit", "an event"])
+def test_a_reply_that_fails_when_the_partition_leaves_holds_up_no_other(world: World, waits_for: str) -> None:
+    broken = Broken(world)
+    for respond in (broken.respond, world.replies.append):
+        if waits_for == "a commit":
+            world.runtime.execute(0, lambda shard, _: shard.set(b"a", b"1"), respond)
+        else:
+            world.runtime.shard(0).waiting.append(respond)
+    world.runtime.unload(0)
+    assert world.codes == [ErrorCode.NOT_COORDINATOR]
+    assert len(broken.errors) == 1
+
+
+def test_a_reply_that_fails_because_the_log_refused_holds_up_no_other(world: World) -> None:
+    broken = Broken(world)
+    world.runtime.execute(0, lambda shard, _: shard.set(b"a", b"1"), broken.respond)
+    world.ask(lambda shard: shard.get(b"a"))
+    world.log.commit(ErrorCode.REQUEST_TIMED_OUT)
+    assert world.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert len(broken.errors) == 1

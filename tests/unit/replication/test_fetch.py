@@ -42,7 +42,7 @@ class Reader:
         """Whether the fetch is answered at once; the answer goes to `replies`."""
         parameters = FetchParameters(-1, WAIT_MS, min_bytes, 50 << 20, 0, is_first_batch_whole=True)
         wanted = [Wanted("topic", "topic", FetchPartition(0, offset, max_bytes, -1, last_epoch))]
-        return self.manager.fetch(parameters, wanted, self.replies.extend) is None
+        return self.manager.fetch(parameters, wanted, self.replies.extend, pytest.fail) is None
 
     def bytes_read(self) -> int:
         records = self.replies[-1].records

@@ -207,6 +207,32 @@ def test_a_failing_operation_does_not_keep_the_others_waiting() -> None:
     assert (waiting.watched, waiting.delayed) == (0, 0)
 
 
+def test_an_operation_whose_condition_raises_waits_no_more() -> None:
+    """It would raise again at every event."""
+    failed: list[Exception] = []
+
+    class Broken(Wait):
+        def try_complete(self) -> bool:
+            if self.ready:
+                raise ZeroDivisionError
+            return False
+
+        def on_failure(self, error: Exception) -> None:
+            failed.append(error)
+
+    waiting, timer = purgatory()
+    broken, sound = Broken(), Wait()
+    waiting.try_complete_else_watch(broken, ["a"])
+    waiting.try_complete_else_watch(sound, ["a"])
+    broken.ready = sound.ready = True
+    for _ in range(2):
+        waiting.check_and_complete("a")
+    timer.advance(10_000)
+    assert [type(error) for error in failed] == [ZeroDivisionError]
+    assert (broken.calls, sound.calls) == ([], ["complete"])
+    assert (waiting.watched, waiting.delayed) == (0, 0)
+
+
 def test_without_a_handler_the_error_of_an_operation_is_raised() -> None:
     waiting, _ = purgatory()
     broken = Wait(then=lambda: 1 // 0)

@@ -77,9 +77,7 @@ def handle_single(
         return True
     if not partition.is_dirty:
         replica_manager.staged(partition)
-    replica_manager.answer_when_written(
-        SingleProduce(partition, info, acks, timeout_ms, correlation_id, version, slot.fill)
-    )
+    replica_manager.answer_when_written(SingleProduce(partition, info, acks, timeout_ms, correlation_id, version, slot))
     node.socket_server.wake()
     return True
 

@@ -44,18 +44,16 @@ def handle_bytes(
     session_id = context.session_id
 
     def respond(replies: list[PartitionReply]) -> None:
-        try:
-            if version < _ZSTD_FROM:
-                pairs = zip(context.wanted, replies, strict=True)
-                replies = [_for_old_client(node, entry, reply, version) for entry, reply in pairs]
-            topics = context.select(replies)
-            slot.fill(encode_response(correlation_id, version, topics, session_id=session_id))  # type: ignore[arg-type]
-        except Exception:
-            # It may have waited, and then nobody else is there to end what can no longer be answered.
-            logger.exception("closing %s: its fetch cannot be answered", slot.connection.address)
-            slot.connection.close()
+        if version < _ZSTD_FROM:
+            pairs = zip(context.wanted, replies, strict=True)
+            replies = [_for_old_client(node, entry, reply, version) for entry, reply in pairs]
+        topics = context.select(replies)
+        slot.fill(encode_response(correlation_id, version, topics, session_id=session_id))  # type: ignore[arg-type]
 
-    waiting = node.replica_manager.fetch(_parameters(node, spans, version), context.wanted, respond)
+    def fail(cause: Exception) -> None:
+        slot.fail("Fetch", cause)
+
+    waiting = node.replica_manager.fetch(_parameters(node, spans, version), context.wanted, respond, fail)
     if waiting is not None:
         slot.park(waiting.force_complete)
         # The end of a turn sets the timer for the new deadline. A request that only waits must ask for one.

@@ -66,7 +66,7 @@ def handle_bytes(
     def respond(results: list[Appended]) -> None:
         _fill(slot, results, version, correlation_id)
 
-    node.replica_manager.answer_when_written(PendingProduce(appended, acks, spans.timeout_ms, respond))
+    node.replica_manager.answer_when_written(PendingProduce(appended, acks, spans.timeout_ms, slot, respond))
     node.socket_server.wake()
 
 
@@ -106,6 +106,7 @@ def _handle_transactional(
                     appended,
                     spans.acks,
                     spans.timeout_ms,
+                    slot,
                     lambda results: _fill(slot, results, version, correlation_id),
                 )
             )
