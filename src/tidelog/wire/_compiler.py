@@ -1,10 +1,10 @@
 """Turns declarations into functions, when they are first needed.
 
-Called by `schema` only: `compile_constructor` for the first object of a class, the other two for the first message of a
+Called by `schema` only: `compile_constructor` for the first object of a class, the others for the first message of a
 version. What they return replaces the call, so each runs once per class and version.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from tidelog.wire._decoder_source import decoder_source
@@ -20,21 +20,45 @@ _ABSENT: Final = object()
 
 def compile_encoder(cls: type[Message], version: int) -> Callable[[Any], bytes]:
     """The function that writes this version."""
-    first, last = cls.versions
-    if not first <= version <= last:
-        raise EncodeError(f"{cls.__name__} has versions {first} to {last}, not {version}")
-    encoder: Callable[[Any], bytes] = _run(encoder_source(cls, version), "encode", f"{cls.__name__} v{version}")
+    encoder: Callable[[Any], bytes] = _encoder(cls, version, sliced=False)
+    return encoder
+
+
+def compile_sliced_encoder(cls: type[Message], version: int) -> Callable[[Any], Generator[None, None, bytes]]:
+    """The generator function that writes this version in slices."""
+    encoder: Callable[[Any], Generator[None, None, bytes]] = _encoder(cls, version, sliced=True)
     return encoder
 
 
 def compile_decoder(cls: type[Message], version: int, *, from_bytes: bool) -> Callable[[Buffer, int], Any]:
     """The function that reads this version, from `bytes` or from any buffer."""
+    decoder: Callable[[Buffer, int], Any] = _decoder(cls, version, from_bytes=from_bytes, sliced=False)
+    return decoder
+
+
+def compile_sliced_decoder(
+    cls: type[Message], version: int
+) -> Callable[[Buffer, int, int], Generator[None, None, Any]]:
+    """The generator function that reads this version in slices, from any buffer."""
+    decoder: Callable[[Buffer, int, int], Generator[None, None, Any]] = _decoder(
+        cls, version, from_bytes=False, sliced=True
+    )
+    return decoder
+
+
+def _encoder(cls: type[Message], version: int, *, sliced: bool) -> Any:
+    first, last = cls.versions
+    if not first <= version <= last:
+        raise EncodeError(f"{cls.__name__} has versions {first} to {last}, not {version}")
+    return _run(encoder_source(cls, version, sliced=sliced), "encode", f"{cls.__name__} v{version}")
+
+
+def _decoder(cls: type[Message], version: int, *, from_bytes: bool, sliced: bool) -> Any:
     first, last = cls.versions
     if not first <= version <= last:
         raise WireError(f"{cls.__name__} has versions {first} to {last}, not {version}")
-    source = decoder_source(cls, version, from_bytes=from_bytes)
-    decoder: Callable[[Buffer, int], Any] = _run(source, "decode", f"{cls.__name__} v{version}")
-    return decoder
+    source = decoder_source(cls, version, from_bytes=from_bytes, sliced=sliced)
+    return _run(source, "decode", f"{cls.__name__} v{version}")
 
 
 def compile_constructor(cls: type[Struct]) -> Callable[..., None]:

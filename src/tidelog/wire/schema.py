@@ -23,7 +23,7 @@ An object of a message holds the fields of all versions. Writing a version leave
 them to their defaults. Tagged fields that we do not know are kept in `unknown_tagged_fields` and written back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, dataclass_transform
 
@@ -211,6 +211,11 @@ class Struct(metaclass=Declaration):
 
 _Encoder: TypeAlias = Callable[[Any], bytes]
 _Decoder: TypeAlias = Callable[[Buffer, int], Any]
+_SlicedEncoder: TypeAlias = Callable[[Any], Generator[None, None, bytes]]
+_SlicedDecoder: TypeAlias = Callable[[Buffer, int, int], Generator[None, None, Any]]
+
+_UNWRITABLE: Final = (struct_error, AttributeError, OverflowError, TypeError, UnicodeEncodeError)
+_UNREADABLE: Final = (struct_error, IndexError, UnicodeDecodeError)
 
 
 class Message(Struct):
@@ -225,6 +230,8 @@ class Message(Struct):
     _encoders: ClassVar[dict[int, _Encoder]]
     _bytes_decoders: ClassVar[dict[int, _Decoder]]
     _view_decoders: ClassVar[dict[int, _Decoder]]
+    _sliced_encoders: ClassVar[dict[int, _SlicedEncoder]]
+    _sliced_decoders: ClassVar[dict[int, _SlicedDecoder]]
 
     def __init_subclass__(cls, *, api_key: int, versions: tuple[int, int], flexible_from: int = LATEST) -> None:
         cls.api_key = api_key
@@ -233,6 +240,8 @@ class Message(Struct):
         cls._encoders = {}
         cls._bytes_decoders = {}
         cls._view_decoders = {}
+        cls._sliced_encoders = {}
+        cls._sliced_decoders = {}
 
     def encode(self, version: int) -> bytes:
         """The body in this version. Raises `EncodeError` if a value does not fit it."""
@@ -243,7 +252,19 @@ class Message(Struct):
             encoder = self._encoders[version] = compile_encoder(type(self), version)
         try:
             return encoder(self)
-        except (struct_error, AttributeError, OverflowError, TypeError, UnicodeEncodeError) as error:
+        except _UNWRITABLE as error:
+            raise EncodeError(f"{type(self).__name__} v{version} cannot be written: {error}") from error
+
+    def encode_in_slices(self, version: int) -> Generator[None, None, bytes]:
+        """The same as `encode`, a fraction of a millisecond from one step to the next."""
+        encoder = self._sliced_encoders.get(version)
+        if encoder is None:
+            from tidelog.wire._compiler import compile_sliced_encoder
+
+            encoder = self._sliced_encoders[version] = compile_sliced_encoder(type(self), version)
+        try:
+            return (yield from encoder(self))
+        except _UNWRITABLE as error:
             raise EncodeError(f"{type(self).__name__} v{version} cannot be written: {error}") from error
 
     @classmethod
@@ -258,6 +279,24 @@ class Message(Struct):
             decoder = decoders[version] = compile_decoder(cls, version, from_bytes=decoders is cls._bytes_decoders)
         try:
             message: Self = decoder(buffer, offset)
-        except (struct_error, IndexError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
+            raise WireError(f"{cls.__name__} v{version} cannot be read: {error}") from error
+        return message
+
+    @classmethod
+    def decode_in_slices(cls, buffer: Buffer, version: int, elements_max: int) -> Generator[None, None, "Self"]:
+        """The same as `decode`, a fraction of a millisecond from one step to the next.
+
+        A message with more than `elements_max` elements in all its arrays and tagged fields is refused before more are
+        made.
+        """
+        decoder = cls._sliced_decoders.get(version)
+        if decoder is None:
+            from tidelog.wire._compiler import compile_sliced_decoder
+
+            decoder = cls._sliced_decoders[version] = compile_sliced_decoder(cls, version)
+        try:
+            message: Self = yield from decoder(buffer, 0, elements_max)
+        except _UNREADABLE as error:
             raise WireError(f"{cls.__name__} v{version} cannot be read: {error}") from error
         return message
