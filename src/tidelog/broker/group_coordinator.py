@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.broker.coordinators import Reply, ShardLoader
+from tidelog.broker.internal_topics import internal_overrides
 from tidelog.timing import Timer
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -106,11 +107,7 @@ class GroupCoordinator:
             OFFSETS_TOPIC,
             config.offsets_topic_num_partitions,
             config.offsets_topic_replication_factor,
-            {
-                "cleanup.policy": "compact",
-                "segment.bytes": str(config.offsets_topic_segment_bytes),
-                "compression.type": "producer",
-            },
+            internal_overrides(OFFSETS_TOPIC, config, config.offsets_topic_replication_factor),
         )
         leader_id = topic.partitions[self.partition_of(group_id)].leader_id
         if leader_id < 0:

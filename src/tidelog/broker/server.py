@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tidelog.broker.adoption import Adoption
 from tidelog.broker.background import BackgroundPool, Flusher
 from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.clock import SystemClock
@@ -142,7 +143,7 @@ class Server:
         node.topics = TopicService(node, controller.epoch)
         self._build_coordinators()
         summary = node.log_manager.load(self._config_of_topic())
-        node.topics.adopt_found()
+        Adoption(node, controller.epoch).run()
         node.topics.open_all(is_unclean=bool(summary.unclean_directories))
         DynamicConfig(node, self._static).start()
         self._start_tasks()

@@ -22,7 +22,6 @@ from tidelog.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from tidelog.replication.partition import Partition
 from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.errors import ApiError, ErrorCode
-from tidelog.wire.primitives import NO_UUID
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
@@ -270,28 +269,3 @@ class TopicService:
                     partition.state_version,
                 )
                 image.set_partition(name, failed)
-
-    def adopt_found(self) -> None:
-        """An empty tree and logs on disk: the data of another broker moves in, topic ids and all.
-
-        All topics at once: should the broker die half-way, the tree must not look as if the others had been deleted.
-        """
-        node = self._node
-        if node.image.topic_count():
-            return
-        found: dict[str, dict[int, int]] = {}
-        ids: dict[str, bytes] = {}
-        for entry in node.log_manager.discover_partitions():
-            log = node.log_manager.get_log(entry.topic, entry.partition)
-            epoch = -1 if log is None else log.leader_epochs.latest_epoch
-            found.setdefault(entry.topic, {})[entry.partition] = max(epoch, 0)
-            ids[entry.topic] = entry.topic_id or NO_UUID
-        epoch = self._controller_epoch
-        plans = [
-            topic_plans.plan_adopted_topic(name, ids[name], epochs, node.broker_id, controller_epoch=epoch)
-            for name, epochs in found.items()
-        ]
-        topic_plans.write_topics(node.store, plans)
-        for plan in plans:
-            node.image.set_topic(plan.image())
-            logger.info("adopted topic %s with %d partitions found in log.dirs", plan.name, len(plan.replicas))

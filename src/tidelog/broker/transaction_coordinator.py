@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tidelog.broker.coordinators import Reply, ShardLoader
 from tidelog.broker.fault_points import fault_points
+from tidelog.broker.internal_topics import internal_overrides
 from tidelog.metadata.image import TRANSACTIONS_TOPIC
 from tidelog.timing import Timer
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -122,13 +123,7 @@ class TransactionCoordinator:
             TRANSACTIONS_TOPIC,
             config.transaction_state_log_num_partitions,
             factor,
-            {
-                "cleanup.policy": "compact",
-                "compression.type": "uncompressed",
-                "min.insync.replicas": str(min(config.transaction_state_log_min_isr, factor)),
-                "segment.bytes": str(config.transaction_state_log_segment_bytes),
-                "unclean.leader.election.enable": "false",
-            },
+            internal_overrides(TRANSACTIONS_TOPIC, config, factor),
         )
         leader_id = topic.partitions[self.partition_of(transactional_id)].leader_id
         if leader_id < 0:

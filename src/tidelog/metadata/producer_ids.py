@@ -14,11 +14,16 @@ from tidelog.metadata.walk import ensure_paths
 from tidelog.wire.errors import ApiError, ErrorCode
 
 BLOCK_SIZE: Final = 1000
+ADOPTION_GAP: Final = 2**32
+"""How far above the ids of adopted logs allocation goes on. Ids of producers that expired from every snapshot, and ids
+that Kafka allocates when the directory is moved back to it, stay below."""
 _ID_MAX: Final = 2**63 - 1
+_ADOPTED_ID_MAX: Final = 2**62
+"""Ids above this were made up by a client. Allocation does not get there, and must not be pushed to its end."""
 
 
 class ProducerIdAllocator:
-    """Hands out producer ids for one broker. Used by InitProducerId."""
+    """Allocates producer ids for one broker."""
 
     def __init__(self, store: Store, broker_id: int) -> None:
         self._store = store
@@ -34,6 +39,22 @@ class ProducerIdAllocator:
         producer_id = self._next
         self._next += 1
         return producer_id
+
+    def stay_above(self, producer_id: int) -> bool:
+        """Never allocate `producer_id` or a smaller one; whether that changes what comes next. Call it at start-up.
+
+        Logs may hold ids that this tree has not allocated: adopted logs do, and so do logs whose tree was damaged.
+        """
+        ensure_paths(self._store, [paths.PRODUCER_ID_BLOCK])
+        data, stat = self._store.get(paths.PRODUCER_ID_BLOCK)
+        producer_id = min(producer_id, _ADOPTED_ID_MAX)
+        if producer_id <= (decode_producer_id_block(data).last if data else -1):
+            return False
+        last = (producer_id + ADOPTION_GAP) // BLOCK_SIZE * BLOCK_SIZE - 1
+        # The block counts as used up: the next one begins behind it.
+        used = ProducerIdBlock(self._broker_id, last - BLOCK_SIZE + 1, last)
+        self._store.set(paths.PRODUCER_ID_BLOCK, encode_producer_id_block(used), stat.version)
+        return True
 
     def _take_block(self) -> ProducerIdBlock:
         while True:

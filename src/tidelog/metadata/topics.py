@@ -33,6 +33,7 @@ __all__ = [
     "check_topic_name",
     "delete_topic",
     "mark_for_deletion",
+    "plan_adopted_partitions",
     "plan_adopted_topic",
     "plan_partitions",
     "plan_topic",
@@ -135,10 +136,34 @@ def plan_adopted_topic(
     """
     count = max(leader_epochs) + 1
     replicas = ((broker_id,),) * count
-    states = tuple(
-        PartitionState(broker_id, leader_epochs.get(index, 0), (broker_id,), controller_epoch) for index in range(count)
-    )
+    states = _adopted_states(range(count), leader_epochs, broker_id, controller_epoch)
     return NewTopic(name, topic_id, replicas, states, overrides or {})
+
+
+def plan_adopted_partitions(
+    store: Store, name: str, leader_epochs: Mapping[int, int], broker_id: int, *, controller_epoch: int = 1
+) -> NewPartitions:
+    """Partitions of a known topic that were found in the log directories beyond those that the tree has."""
+    data, stat = store.get(paths.topic(name))
+    current = decode_topic(name, data)
+    count = len(current.partitions)
+    added = range(count, max(leader_epochs) + 1)
+    return NewPartitions(
+        name,
+        count,
+        TopicAssignment(current.topic_id, (*current.partitions, *(ReplicaAssignment((broker_id,)) for _ in added))),
+        _adopted_states(added, leader_epochs, broker_id, controller_epoch),
+        stat.version,
+    )
+
+
+def _adopted_states(
+    indexes: range, leader_epochs: Mapping[int, int], broker_id: int, controller_epoch: int
+) -> tuple[PartitionState, ...]:
+    """A leader epoch may not fall: a log does not take records of an epoch below its last."""
+    return tuple(
+        PartitionState(broker_id, leader_epochs.get(index, 0), (broker_id,), controller_epoch) for index in indexes
+    )
 
 
 def write_topic(store: Store, topic: NewTopic) -> None:

@@ -55,15 +55,6 @@ class DirectoryDescription(NamedTuple):
     partitions: Sequence[PartitionSize]
 
 
-class DiscoveredPartition(NamedTuple):
-    """A partition that was found on disk, for taking over a directory whose topics the metadata does not know."""
-
-    topic: str
-    partition: int
-    topic_id: bytes | None
-    directory: str
-
-
 class FailedDirectory(NamedTuple):
     """What a failed log directory takes with it. `is_last`: none is left, and the broker has to stop."""
 

@@ -21,7 +21,6 @@ from tidelog.storage._live_directory import LiveDirectory, LogsByPartition
 from tidelog.storage._loading import LoadedDirectory, Loader, LogConfigOf, load_directories, run_on_threads
 from tidelog.storage._manager_types import (
     DirectoryDescription,
-    DiscoveredPartition,
     DuplicatePartitionError,
     FailedDirectory,
     LoadSummary,
@@ -40,7 +39,6 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 __all__ = [
     "DirectoryDescription",
-    "DiscoveredPartition",
     "DuplicatePartitionError",
     "FailedDirectory",
     "LoadSummary",
@@ -164,13 +162,6 @@ class LogManager:
                 self._remover.directory(path, self.config.log_segment_delete_delay_ms)
             else:
                 logger.warning("%s is left as it is: it is marked %s", path, other.state.value)
-
-    def discover_partitions(self) -> list[DiscoveredPartition]:
-        """What `load` has found, so that the topics of a directory that comes from elsewhere can be taken over."""
-        return [
-            DiscoveredPartition(topic, partition, log.topic_id, log.parent_directory)
-            for (topic, partition), log in self._logs.items()
-        ]
 
     def start_tasks(self) -> None:
         """Schedule what is done from time to time, beginning after `log.initial.task.delay.ms`."""
@@ -335,6 +326,10 @@ class LogManager:
     def live_directories(self) -> list[str]:
         """The paths of the directories that are online."""
         return list(self._live)
+
+    def offline_directories(self) -> dict[str, str]:
+        """The paths of the directories that are offline, with the reasons."""
+        return dict(self._offline)
 
     def offline_partitions(self) -> dict[TopicPartition, str]:
         """The partitions that went offline, with the directories they are in."""

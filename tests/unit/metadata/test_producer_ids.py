@@ -64,3 +64,27 @@ def test_a_damaged_block_is_not_overwritten() -> None:
     with pytest.raises(MalformedNodeError, match="/latest_producer_id_block"):
         ProducerIdAllocator(store, 0).next_id()
     assert store.get("/latest_producer_id_block")[0] == b"rubbish"
+
+
+def test_ids_stay_above_those_that_logs_know() -> None:
+    store = MemoryStore()
+    allocator = ProducerIdAllocator(store, 0)
+    assert allocator.stay_above(2500)
+    assert not allocator.stay_above(2500)
+    first = allocator.next_id()
+    assert first > 2500 + 2**31
+    assert first % 1000 == 0
+    assert not ProducerIdAllocator(store, 0).stay_above(first)
+
+
+def test_ids_that_the_tree_has_allocated_change_nothing() -> None:
+    store = MemoryStore()
+    assert ProducerIdAllocator(store, 0).next_id() == 0
+    assert not ProducerIdAllocator(store, 0).stay_above(999)
+    assert ProducerIdAllocator(store, 0).next_id() == 1000
+
+
+def test_an_id_that_a_client_made_up_does_not_use_up_all_ids() -> None:
+    allocator = ProducerIdAllocator(MemoryStore(), 0)
+    assert allocator.stay_above(2**63 - 1)
+    assert allocator.next_id() < 2**62 + 2**33

@@ -184,7 +184,7 @@ def test_a_start_without_a_readable_checkpoint_is_still_a_start(
 def test_a_directory_of_kafka_is_taken_over_with_its_topic_ids(tmp_path: Path) -> None:
     directory = unpack_kafka_directory(tmp_path)
     manager = ManagedLogs(directory).start()
-    found = {(one.topic, one.partition): one.topic_id for one in manager.discover_partitions()}
+    found = {(log.topic, log.partition): log.topic_id for log in manager.all_logs()}
     assert set(found) == {
         ("__consumer_offsets", 1),
         ("__transaction_state", 1),
