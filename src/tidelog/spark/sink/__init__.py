@@ -8,6 +8,8 @@
     transaction   the conversation with the transaction's coordinator
     memory        the compacted topic that remembers the last batch of each query
     tail          the part of that topic where transactions are still open
+    checkpoint    what Spark noted for a batch, by which a repeated batch is told from another one
+    row_fingerprint  what stands in for that note where it cannot be read
     messages      what tasks tell the driver, and what the driver checks about it
     clients       connections and producers, kept by a worker from batch to batch
     placement     `place_rows`: rows to the tasks that own their partitions, which `jvm_partitions` chooses if it can

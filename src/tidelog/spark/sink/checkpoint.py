@@ -2,13 +2,18 @@
 
 Spark notes the offsets of a batch, and the time, before it plans the batch, and plans a repetition from the same note.
 A checkpoint that was restored from a backup, or copied, has the same query and batch numbers but other notes: its batch
-has other rows. `settings` and `party` ask, on the driver. Only local checkpoints can be looked into.
+has other rows. A Python sink can look into local checkpoints; `write_each_batch` runs beside Spark's JVM and reads the
+note through Spark's own log, wherever the checkpoint lies. Where neither can be done, `row_fingerprint` stands in.
 """
 
 import json
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def query_id_of(checkpoint: str) -> str | None:
@@ -28,9 +33,38 @@ def plan_of(checkpoint: str | None, batch_id: int) -> str | None:
     if directory is None:
         return None
     try:
-        noted = (directory / "offsets" / str(batch_id)).read_bytes()
+        return _fingerprint((directory / "offsets" / str(batch_id)).read_bytes())
     except OSError:
         return None
+
+
+def has_offset_log(checkpoint: str | None) -> bool:
+    """Whether the notes of a checkpoint can be read from here. A path without scheme may be on another file system."""
+    directory = None if checkpoint is None else _local(checkpoint)
+    return directory is not None and (directory / "offsets").is_dir()
+
+
+def plan_in_jvm(rows: "DataFrame", query_id: str, batch_id: int) -> str | None:
+    """The same name for the batch that `foreachBatch` hands over, from the log that the running query keeps.
+
+    The log is not a part of Spark's API; None where this Spark has it otherwise.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    session: Any = rows.sparkSession
+    try:
+        jvm = session._jvm
+        active = session._jsparkSession.sharedState().activeStreamingQueries()
+        log = active.get(jvm.java.util.UUID.fromString(query_id)).offsetLog()
+        noted = log.get(batch_id)
+        out = jvm.java.io.ByteArrayOutputStream()
+        log.serialize(noted.get(), out)
+        return _fingerprint(bytes(out.toByteArray()))
+    except (Py4JError, AttributeError, TypeError):
+        return None
+
+
+def _fingerprint(noted: bytes) -> str:
     return sha256(noted).hexdigest()[:16]
 
 

@@ -19,10 +19,11 @@ from tidelog.client.producer import Producer
 from tidelog.client.types import TopicPartition
 from tidelog.spark.sink.clients import PRODUCERS, producer_of
 from tidelog.spark.sink.errors import SinkError, attempt_refused, partition_taken
-from tidelog.spark.sink.messages import TaskFacts, Written, check_parts, current_task, transaction_of
+from tidelog.spark.sink.messages import TaskFacts, Written, check_parts, current_task, fingerprint_of, transaction_of
 from tidelog.spark.sink.party import Party
+from tidelog.spark.sink.row_fingerprint import RowFingerprint, combined
 from tidelog.spark.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, SinkSettings
-from tidelog.spark.sink.task import RowWriter
+from tidelog.spark.sink.task import RowWriter, WrittenRows, fingerprint_batch
 from tidelog.spark.sink.transaction import OpenTransaction
 
 Messages = Sequence[WriterCommitMessage | None]
@@ -62,10 +63,12 @@ class ExactlyOnce:
         self._settings = settings
         self._columns = columns
         self._transaction: OpenTransaction | None = None
+        self._takes_fingerprints = False
 
     def begin(self) -> None:
         """Open the transaction, once."""
         if self._transaction is None:
+            self._takes_fingerprints = not self._settings.can_read_plans()
             self._transaction = Party(self._settings).begin()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -76,14 +79,17 @@ class ExactlyOnce:
         with party.explaining():
             if task.attempt > 0:
                 raise attempt_refused(task.attempt, task.partition_id)
-            return Written(task, self._transaction, self._write(party, task, batches))
+            # Only batches of queries are compared with what was committed before.
+            takes_fingerprint = self._takes_fingerprints and task.query_id is not None
+            written = self._write(party, task, batches, takes_fingerprint=takes_fingerprint)
+            return Written(task, self._transaction, written.partitions, fingerprint=written.fingerprint)
 
     def _write(
-        self, party: Party, task: TaskFacts, batches: Iterator[pa.RecordBatch]
-    ) -> tuple[tuple[TopicPartition, int], ...]:
+        self, party: Party, task: TaskFacts, batches: Iterator[pa.RecordBatch], *, takes_fingerprint: bool
+    ) -> WrittenRows:
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
-            return ()
+            return WrittenRows((), RowFingerprint() if takes_fingerprint else None)
         handle = party.transaction.handle
 
         def claim(partitions: set[TopicPartition]) -> None:
@@ -103,6 +109,7 @@ class ExactlyOnce:
                 # All tasks of a batch see the same epoch, and the next batch another one.
                 spread=task.partition_id + handle.producer_epoch,
                 claim=claim,
+                takes_fingerprint=takes_fingerprint,
             )
             return writer.write(_again(first, batches))
 
@@ -116,7 +123,7 @@ class ExactlyOnce:
             parts = check_parts(messages, batch_id)
             written = {where for part in parts for where, _ in part.partitions}
             party.check_open(written)
-            party.end(parts[0].task, has_rows=bool(written))
+            party.end(parts[0].task, has_rows=bool(written), rows=fingerprint_of(parts))
 
     def abort(self, messages: Messages) -> None:
         """Undo the transaction. The error that led here is the one to be seen, so nothing is raised."""
@@ -132,13 +139,18 @@ class SmallOutput:
     def __init__(self, settings: SinkSettings, columns: Sequence[str]) -> None:
         self._settings = settings
         self._columns = columns
+        self._takes_fingerprints = False
 
     def begin(self) -> None:
-        """The driver begins when it has all rows."""
+        """The transaction begins when the driver has all rows."""
+        self._takes_fingerprints = not self._settings.can_read_plans()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Collect the rows."""
         kept = [batch.select(list(self._columns)) for batch in batches if batch.num_rows]
+        fingerprint = None
+        if self._takes_fingerprints:
+            fingerprint = combined(fingerprint_batch(batch, self._settings.topic) for batch in kept)
         rows = None
         if kept:
             out = pa.BufferOutputStream()
@@ -146,7 +158,7 @@ class SmallOutput:
                 for batch in kept:
                     stream.write_batch(batch)
             rows = out.getvalue().to_pybytes()
-        return Written(current_task(), None, rows=rows)
+        return Written(current_task(), None, rows=rows, fingerprint=fingerprint)
 
     def commit(self, messages: Messages, batch_id: int | None) -> None:
         """Write all rows and the number of the batch in one transaction, unless that was done before."""
@@ -155,12 +167,13 @@ class SmallOutput:
         party = Party(self._settings)
         party.begin()
         with party.explaining():
-            if party.is_committed(task):
+            fingerprint = fingerprint_of(parts)
+            if party.is_committed(task, fingerprint):
                 return
             rows = [part.rows for part in parts if part.rows is not None]
             if rows:
                 self._write(party, rows)
-            party.seal(task, has_rows=bool(rows))
+            party.seal(task, has_rows=bool(rows), rows=fingerprint)
 
     def _write(self, party: Party, rows: Sequence[bytes]) -> None:
         handle = party.transaction.handle
@@ -193,7 +206,7 @@ class AtLeastOnce:
         producer = producer_of(self._settings, None)
         with _dropping(producer):
             writer = RowWriter(self._settings, self._columns, producer, spread=random.randrange(_ANYWHERE))
-            return Written(current_task(), None, writer.write(batches))
+            return Written(current_task(), None, writer.write(batches).partitions)
 
     def commit(self, messages: Messages, batch_id: int | None) -> None:
         """All is stored already."""

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tidelog.spark.options import OptionError, Options
-from tidelog.spark.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, default_transactional_id
+from tidelog.spark.sink.checkpoint import plan_in_jvm
+from tidelog.spark.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, PLAN_OPTION, default_transactional_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,12 +30,14 @@ def write_each_batch(**options: Any) -> Callable[["DataFrame", int], None]:
     delivery = given.text("delivery") or EXACTLY_ONCE
 
     def write(rows: "DataFrame", batch_id: int) -> None:
-        del batch_id  # tasks know it
         chosen = {**texts, "delivery": delivery}
         if delivery != AT_LEAST_ONCE:
             query_id = _query_id(rows)
             if given.text("transactionalId") is None:
                 chosen["transactionalId"] = default_transactional_id(f"{query_id}/{given.text('topic') or ''}")
+            plan = plan_in_jvm(rows, query_id, batch_id)
+            if plan is not None:
+                chosen[PLAN_OPTION] = plan
         rows.write.format("tidelog").options(**chosen).mode("append").save()
 
     return write

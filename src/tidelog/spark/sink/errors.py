@@ -59,6 +59,19 @@ def checkpoint_is_another(batch_id: int, last_batch_id: int, state_topic: str) -
     )
 
 
+def rows_are_others(batch_id: int, before: str, now: str, state_topic: str) -> SinkError:
+    """For a batch whose number was committed, where only its rows can tell whether it is the same batch."""
+    return SinkError(
+        f"batch {batch_id} is to be written, but this query has written a batch {batch_id} with other rows already "
+        f"(count and hash were {before} and are {now}). Either the checkpoint was restored from a backup or copied, "
+        "and skipping the batch would lose rows; or this is a repetition after a crash, and a function of the query "
+        "returns something else each time. Nothing was written. If the checkpoint was restored: go on with the newest "
+        "one, or start with an empty one, or write all the same by setting the option stateTopic to another name than "
+        f"{state_topic!r}. If it is a repetition: start once with the option onRepeatedBatch=skip. The offsets of "
+        "the batch could not be compared, because the checkpoint is not on a local disk"
+    )
+
+
 def explained(error: Exception, transactional_id: str, timeout_ms: int, open_ms: int) -> Exception:
     """`error` in terms of Spark, if it has some; `open_ms` is how long the transaction has been open."""
     code = _code_of(error)

@@ -57,7 +57,9 @@ class Remembered(NamedTuple):
     run_id: str | None
     transactional_id: str | None = None
     plan: str | None = None
-    """What `checkpoint.plan_of` told of it."""
+    """The fingerprint of what Spark noted for it."""
+    rows: str | None = None
+    """The fingerprint of its rows, where that note could not be read."""
 
 
 class _Known:
@@ -118,6 +120,7 @@ class Memory:
             "runId": batch.run_id,
             "transactionalId": handle.transactional_id,
             "plan": batch.plan,
+            "rows": batch.rows,
         }
         value = json.dumps(told, separators=(",", ":"))
         data = build_batch(
@@ -254,6 +257,7 @@ def _parsed(record: Record | None) -> Remembered | None:
         return None
     try:
         told = json.loads(bytes(record.value))
-        return Remembered(int(told["batchId"]), told.get("runId"), told.get("transactionalId"), told.get("plan"))
+        told_of = (told.get(name) for name in ("runId", "transactionalId", "plan", "rows"))
+        return Remembered(int(told["batchId"]), *told_of)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SinkError(f"the record at offset {record.offset} of the stateTopic is not one of ours: {error}") from None

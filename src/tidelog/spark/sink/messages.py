@@ -8,6 +8,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from tidelog.client.types import TopicPartition
 from tidelog.spark.sink.errors import SinkError, partition_taken
+from tidelog.spark.sink.row_fingerprint import RowFingerprint, combined
 from tidelog.spark.sink.transaction import OpenTransaction
 
 
@@ -30,6 +31,8 @@ class Written(WriterCommitMessage):
     partitions: tuple[tuple[TopicPartition, int], ...] = ()
     rows: bytes | None = None
     """The rows themselves, as an Arrow stream, when it is the driver that writes them."""
+    fingerprint: RowFingerprint | None = None
+    """What the rows are, where the offsets they were made of cannot be read from the checkpoint."""
 
     @property
     def row_count(self) -> int:
@@ -56,6 +59,12 @@ def current_task() -> TaskFacts:
 def transaction_of(messages: Sequence[WriterCommitMessage | None]) -> OpenTransaction | None:
     """The transaction that tasks wrote in, as far as any of them told."""
     return next((each.transaction for each in messages if isinstance(each, Written)), None)
+
+
+def fingerprint_of(parts: Sequence[Written]) -> RowFingerprint | None:
+    """The fingerprint of a batch, from those of its parts; None if the tasks took none."""
+    found = [part.fingerprint for part in parts if part.fingerprint is not None]
+    return combined(found) if len(found) == len(parts) else None
 
 
 def check_parts(messages: Sequence[WriterCommitMessage | None], batch_id: int | None) -> list[Written]:

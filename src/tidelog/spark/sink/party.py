@@ -7,11 +7,11 @@ from typing import Final
 
 from tidelog.client.errors import ClientError
 from tidelog.client.types import TopicPartition
-from tidelog.spark.sink.checkpoint import plan_of
 from tidelog.spark.sink.clients import CLUSTERS, cluster_of
-from tidelog.spark.sink.errors import SinkError, checkpoint_is_another, explained
+from tidelog.spark.sink.errors import SinkError, checkpoint_is_another, explained, rows_are_others
 from tidelog.spark.sink.memory import Memory, Remembered
 from tidelog.spark.sink.messages import TaskFacts
+from tidelog.spark.sink.row_fingerprint import RowFingerprint
 from tidelog.spark.sink.settings import SinkSettings
 from tidelog.spark.sink.transaction import Coordinator, OpenTransaction
 from tidelog.wire.errors import ApiError
@@ -82,18 +82,18 @@ class Party:
                 "in it any more. The batch is written anew when the query is started again"
             )
 
-    def is_committed(self, task: TaskFacts) -> bool:
-        """Whether the batch of `task` was committed before."""
+    def is_committed(self, task: TaskFacts, rows: RowFingerprint | None = None) -> bool:
+        """Whether the batch of `task` was committed before. `rows` is what the batch has now."""
         memory = self._memory(task)
         if memory is None or task.batch_id is None:
             return False
         last = memory.last_batch(self.transaction.timeout_ms)
         if last is None or last.batch_id < task.batch_id:
             return False
-        self._check_same(last, task.batch_id, task.run_id)
+        self._check_same(last, task.batch_id, task.run_id, rows)
         return True
 
-    def _check_same(self, last: Remembered, batch_id: int, run_id: str | None) -> None:
+    def _check_same(self, last: Remembered, batch_id: int, run_id: str | None, rows: RowFingerprint | None) -> None:
         """Raise unless `last` is the batch that is written now. To pass over another one would lose its rows."""
         if last.batch_id > batch_id:
             raise checkpoint_is_another(batch_id, last.batch_id, self._settings.state_topic)
@@ -102,32 +102,34 @@ class Party:
                 f"batch {batch_id} was written in this run already: when one foreachBatch function writes more "
                 "than once to a topic, give each write a transactionalId of its own"
             )
-        plan = self._plan_of(batch_id)
+        plan = self._settings.batch_plan(batch_id)
         if last.plan is not None and plan is not None:
-            is_same = last.plan == plan
-        else:
-            is_same = last.transactional_id in (None, self._transactional_id)
-        if not is_same:
+            if last.plan != plan:
+                raise checkpoint_is_another(batch_id, batch_id, self._settings.state_topic)
+            return
+        if last.transactional_id not in (None, self._transactional_id):
             raise checkpoint_is_another(batch_id, batch_id, self._settings.state_topic)
+        if self._settings.skips_repeated or last.rows is None or rows is None:
+            return
+        if last.rows != str(rows):
+            raise rows_are_others(batch_id, last.rows, str(rows), self._settings.state_topic)
 
-    def _plan_of(self, batch_id: int) -> str | None:
-        return plan_of(self._settings.checkpoint, batch_id)
-
-    def end(self, task: TaskFacts, *, has_rows: bool) -> None:
+    def end(self, task: TaskFacts, *, has_rows: bool, rows: RowFingerprint | None = None) -> None:
         """Commit, with the number of the batch in the transaction; or abort, if that number was committed before."""
-        if not self.is_committed(task):
-            self.seal(task, has_rows=has_rows)
+        if not self.is_committed(task, rows):
+            self.seal(task, has_rows=has_rows, rows=rows)
         elif has_rows:
             self.coordinator.end(self.transaction.handle, is_commit=False)
 
-    def seal(self, task: TaskFacts, *, has_rows: bool) -> None:
+    def seal(self, task: TaskFacts, *, has_rows: bool, rows: RowFingerprint | None = None) -> None:
         """Commit, with the number of the batch in the transaction."""
         handle = self.transaction.handle
         memory = self._memory(task)
         if memory is not None and task.batch_id is not None:
             self.coordinator.add(handle, [memory.where])
-            batch = Remembered(task.batch_id, task.run_id, plan=self._plan_of(task.batch_id))
-            memory.remember(handle, batch)
+            plan = self._settings.batch_plan(task.batch_id)
+            fingerprint = None if rows is None else str(rows)
+            memory.remember(handle, Remembered(task.batch_id, task.run_id, plan=plan, rows=fingerprint))
         elif not has_rows:
             return
         self.coordinator.end(handle, is_commit=True)

@@ -11,7 +11,7 @@ from typing import Final, Literal, cast
 from tidelog.client.aio.producer.settings import ProducerSettings, load_producer_settings
 from tidelog.client.errors import ClientConfigError
 from tidelog.spark.options import OptionError, Options, refuse_security
-from tidelog.spark.sink.checkpoint import query_id_of
+from tidelog.spark.sink.checkpoint import has_offset_log, plan_of, query_id_of
 
 LOG: Final = logging.getLogger("tidelog.spark.sink")
 
@@ -23,6 +23,12 @@ SMALL: Final = "small"
 
 DEFAULT_STATE_TOPIC: Final = "__tidelog_sink_state"
 
+PLAN_OPTION: Final = "batchPlan"
+"""Set by `write_each_batch` for each batch; not for users."""
+
+_REFUSE: Final = "refuse"
+_SKIP: Final = "skip"
+_ON_REPEATED: Final = (_REFUSE, _SKIP)
 _DELIVERIES: Final = (EXACTLY_ONCE, AT_LEAST_ONCE, SMALL)
 _ACKS_ALL: Final = -1
 _REFUSED: Final = {
@@ -56,10 +62,22 @@ class SinkSettings:
     """Settings of the producer, under Kafka's names."""
     checkpoint: str | None = None
     """Where Spark keeps its notes on the query, if it told."""
+    plan: str | None = None
+    """The fingerprint of what Spark noted for the batch, if `write_each_batch` could ask Spark for it."""
+    skips_repeated: bool = False
+    """Whether a batch with a committed number counts as that batch although its rows differ."""
 
     def producer_settings(self) -> ProducerSettings:
         """The settings of the producer, typed."""
         return load_producer_settings(dict(self.kafka), None)
+
+    def batch_plan(self, batch_id: int) -> str | None:
+        """The fingerprint of what Spark noted for a batch; None where that cannot be read."""
+        return self.plan or plan_of(self.checkpoint, batch_id)
+
+    def can_read_plans(self) -> bool:
+        """Whether batches can be told apart by what Spark noted for them. To be asked on the driver."""
+        return self.plan is not None or has_offset_log(self.checkpoint)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -112,6 +130,8 @@ def _settings(options: Options, delivery: Delivery, transactional_id: str | None
         sink_name=sink_name,
         kafka=tuple(sorted(kafka.items())),
         checkpoint=options.text("checkpointLocation"),
+        plan=options.text(PLAN_OPTION),
+        skips_repeated=options.one_of("onRepeatedBatch", _ON_REPEATED, _REFUSE) == _SKIP,
     )
     _check_producer(settings)
     return settings

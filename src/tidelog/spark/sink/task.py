@@ -6,7 +6,7 @@ The same class writes the rows of `delivery=small` on the driver. It knows nothi
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow as pa
 from tidelog.client.arrow.columns import binary_column
 from tidelog.client.producer import BlockingDelivery, Producer
 from tidelog.client.types import TopicPartition
+from tidelog.spark.sink.row_fingerprint import RowFingerprint, combined, fingerprint_rows
 from tidelog.spark.sink.rows import NoSuchPartition, Partitioner, by_topic, checked_headers, is_worth_kernels
 from tidelog.spark.sink.settings import SinkSettings
 
@@ -28,6 +29,13 @@ _BYTES: Final[tuple[str, ...]] = ("key", "value")
 Claim = Callable[[set[TopicPartition]], None]
 
 
+class WrittenRows(NamedTuple):
+    """What a task has written: how many rows to each partition, and their fingerprint if it was asked for."""
+
+    partitions: tuple[tuple[TopicPartition, int], ...]
+    fingerprint: RowFingerprint | None
+
+
 class RowWriter:
     """Writes rows through one producer. `claim` is told the partitions before anything is sent to them."""
 
@@ -39,6 +47,7 @@ class RowWriter:
         *,
         spread: int,
         claim: Claim | None = None,
+        takes_fingerprint: bool = False,
     ) -> None:
         self._topic = settings.topic
         self._columns = list(columns)
@@ -51,10 +60,11 @@ class RowWriter:
         self._claim = claim
         self._partition_counts: dict[str, int] = {}
         self._written: Counter[TopicPartition] = Counter()
+        self._fingerprints: list[RowFingerprint] | None = [] if takes_fingerprint else None
         self._deliveries: list[BlockingTableDelivery | BlockingDelivery] = []
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[tuple[TopicPartition, int], ...]:
-        """Write all rows and return when all are stored; by partition, how many."""
+    def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenRows:
+        """Write all rows and return when all are stored."""
         gathered: list[pa.RecordBatch] = []
         gathered_bytes = 0
         for batch in batches:
@@ -70,7 +80,8 @@ class RowWriter:
             self._producer.flush()
         for delivery in self._deliveries:
             delivery.result()
-        return tuple(sorted(self._written.items()))
+        fingerprint = None if self._fingerprints is None else combined(self._fingerprints)
+        return WrittenRows(tuple(sorted(self._written.items())), fingerprint)
 
     def _send(self, batches: Sequence[pa.RecordBatch]) -> None:
         table = pa.Table.from_batches(batches).select(self._columns)
@@ -82,10 +93,9 @@ class RowWriter:
         partition_count = self._partition_counts.get(topic)
         if partition_count is None:
             partition_count = self._partition_counts[topic] = self._producer.partitions_for(topic)
-        named: dict[str, pa.Array] = {}
-        for name in _BYTES:
-            if name in self._columns and (array := binary_column(rows, name)) is not None:
-                named[name] = array
+        named = _bytes_of(rows, self._columns)
+        if self._fingerprints is not None:
+            self._fingerprints.append(fingerprint_rows(topic, named.get("key"), named.get("value"), rows.num_rows))
         if "headers" in self._columns:
             named["headers"] = checked_headers(rows.column("headers"))
         choosing = _with(named, rows)
@@ -130,6 +140,21 @@ class RowWriter:
             if new:
                 self._claim(new)
         self._written.update(found)
+
+
+def fingerprint_batch(rows: pa.RecordBatch, topic: str | None) -> RowFingerprint:
+    """The fingerprint of rows as a task gets them."""
+    found = []
+    for name, part in by_topic(rows, topic):
+        named = _bytes_of(part, part.schema.names)
+        found.append(fingerprint_rows(name, named.get("key"), named.get("value"), part.num_rows))
+    return combined(found)
+
+
+def _bytes_of(rows: pa.RecordBatch, columns: Sequence[str]) -> dict[str, pa.Array]:
+    """Key and value in bytes, without those that are null throughout."""
+    found = {name: binary_column(rows, name) for name in _BYTES if name in columns}
+    return {name: array for name, array in found.items() if array is not None}
 
 
 def _with(named: dict[str, pa.Array], rows: pa.RecordBatch) -> pa.RecordBatch:
