@@ -1,0 +1,45 @@
+"""Runs the examples of docs/clients.md as they stand, but for the addresses and for loops without an end."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.registry_server import registry_server
+from tidelog.client import Consumer
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "clients.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+
+
+class Enough(Exception):
+    """The example has shown what it does."""
+
+
+def run_examples(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run every example against the brokers at `servers`; consumers that read on and on end when they are idle."""
+    poll = Consumer.poll
+
+    def poll_or_end(self: Consumer, timeout_s: float = 1.0) -> Any:
+        records = poll(self, min(timeout_s, 0.1))
+        if not records and self.assignment:
+            raise Enough
+        return records
+
+    monkeypatch.setattr(Consumer, "poll", poll_or_end)
+    with registry_server() as registry:
+        for example in EXAMPLES:
+            code = example.replace("localhost:9092", servers).replace("http://localhost:8081", registry.url)
+            try:
+                exec(compile(code, str(DOCUMENT), "exec"), {"__name__": "example"})
+            except Enough:
+                continue
+
+
+def check_output(printed: str) -> None:
+    """What the examples print shows that they read what they wrote."""
+    assert "b'3 apples'" in printed
+    assert "billing" in printed
+    assert "{'id': 'a-1', 'pieces': 3}" in printed
+    assert re.search(r"value: binary.*offset: int64", printed, re.DOTALL), "a table of the columns that were asked for"
