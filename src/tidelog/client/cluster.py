@@ -12,9 +12,9 @@ from typing import NamedTuple, Self, TypeVar
 
 from tidelog.client.addresses import parse_bootstrap_servers
 from tidelog.client.connection import DEFAULT_CLIENT_ID, DEFAULT_TIMEOUT_S, Answer, Connection
-from tidelog.client.errors import BrokerUnavailable, ConnectionLost
+from tidelog.client.errors import ApiError, BrokerUnavailable, ConnectionLost
 from tidelog.client.refusals import raise_if_refused
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import MetadataRequest, MetadataResponse
 from tidelog.wire.messages.metadata import MetadataRequestTopic
 from tidelog.wire.schema import Message

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.connection import Answer
+from tidelog.client.errors import ApiError
 from tidelog.client.refusals import raise_if_refused
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,

@@ -1,6 +1,7 @@
-"""What can go wrong around a request, as opposed to what a broker answers (that is `tidelog.wire.errors.ApiError`).
+"""What a client raises.
 
 ClientError
+├── ApiError                 a broker refused a request; `code` is its error code
 ├── BrokerUnavailable        no broker answers at that address
 │   ├── BootstrapFailed      none of bootstrap.servers ever answered
 │   └── ConnectionLost       a broker answered, then the connection ended: the outcome of open requests is unknown
@@ -15,15 +16,70 @@ ClientError
 ├── IllegalState             a call that the state of this client does not allow, such as commit without begin
 └── TransactionFailed        the open transaction cannot be committed; abort it and go on
     └── ProducerFenced       nor can it be aborted: another producer has taken over. Close this one
+
+`retriable` means that the same call may succeed later; `fatal` that this client can only be closed.
 """
 
 # ruff: noqa: N818 - most of these names say what happened, and read better in an `except` without a suffix
 
 from collections.abc import Mapping
+from typing import Any, Final
+
+from tidelog.wire import errors as wire
+from tidelog.wire.errors import ErrorCode
+
+_FATAL: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+    }
+)
 
 
 class ClientError(Exception):
-    """Base of everything this room raises by itself."""
+    """Base of everything that clients raise, but for arguments that no call takes (`ValueError`)."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are pickled as a call with `args`, which is the message here and not what __init__ takes.
+        return _restored, (type(self), self.args, self.__dict__)
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same call may succeed later."""
+        return False
+
+    @property
+    def fatal(self) -> bool:
+        """Whether this client can only be closed."""
+        return False
+
+
+def _restored(kind: type[ClientError], args: tuple[Any, ...], state: dict[str, Any]) -> ClientError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class ApiError(ClientError, wire.ApiError):
+    """A broker refused a request: `code` is the error code of the protocol, `message` the text that came with it."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        wire.ApiError.__init__(self, code, message)
+
+    @property
+    def retriable(self) -> bool:
+        """Whether Kafka calls the code retriable."""
+        return self.code.retriable
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the cluster has shut this client out."""
+        return self.code in _FATAL
 
 
 class BrokerUnavailable(ClientError):
@@ -33,6 +89,11 @@ class BrokerUnavailable(ClientError):
         super().__init__(f"no broker at {address}: {reason}" + (f" ({advice})" if advice else ""))
         self.address = address
         self.reason = reason
+
+    @property
+    def retriable(self) -> bool:
+        """A broker may come back."""
+        return True
 
 
 class BootstrapFailed(BrokerUnavailable):
@@ -76,6 +137,11 @@ class ClientClosed(ClientError):
 class DeadlinePassed(ClientError):
     """It did not happen in time; the message names the time and what was waited for."""
 
+    @property
+    def retriable(self) -> bool:
+        """More time may be enough."""
+        return True
+
 
 class BufferExhausted(DeadlinePassed):
     """No room for a record: brokers take records more slowly than they are sent, or not at all."""
@@ -99,3 +165,8 @@ class TransactionFailed(ClientError):
 
 class ProducerFenced(TransactionFailed):
     """Another producer has the transactional id now, or this one may no longer use it: it can only be closed."""
+
+    @property
+    def fatal(self) -> bool:
+        """Always."""
+        return True

@@ -79,7 +79,7 @@ class Producer:
         self._hooks = self._async.hooks
         self._background = BackgroundLoop("tidelog-producer")
         try:
-            self._engine = self._background.run(self._async.start_for_threads(self._lock, BlockingDelivery))
+            self._engine = self._background.run(self._async._start_for_threads(self._lock, BlockingDelivery))
         except BaseException:
             self._background.close()
             raise

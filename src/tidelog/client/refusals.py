@@ -2,7 +2,8 @@
 
 from typing import Final, NoReturn
 
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.client.errors import ApiError
+from tidelog.wire.errors import ErrorCode
 
 _BY_NUMBER: Final = {int(code): code for code in ErrorCode}
 

@@ -12,13 +12,13 @@ from typing import NamedTuple, Self
 
 from tidelog.client.cluster import ClusterClient, Node, is_moving
 from tidelog.client.connection import Connection
-from tidelog.client.errors import ConnectionLost
+from tidelog.client.errors import ApiError, ConnectionLost
 from tidelog.client.partitioner import StickyPartition, partition_for_key
 from tidelog.client.refusals import raise_refusal
 from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import ProduceRequest, ProduceResponse
 from tidelog.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, TopicProduceData
 

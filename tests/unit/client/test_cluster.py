@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.client.scripted_broker import ScriptedBroker
 from tidelog.client.cluster import ClusterClient
-from tidelog.client.errors import BrokerUnavailable, ConnectionLost
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.client.errors import ApiError, BrokerUnavailable, ConnectionLost
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import MetadataRequest
 
 

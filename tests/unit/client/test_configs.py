@@ -3,7 +3,8 @@ import pytest
 from tests.unit.client.scripted_broker import ScriptedBroker
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.configs import Change, Operation, Resource, ResourceType, alter_configs, describe_configs
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.client.errors import ApiError
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,

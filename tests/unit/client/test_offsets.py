@@ -2,8 +2,9 @@ import pytest
 
 from tests.unit.client.scripted_broker import ScriptedBroker
 from tidelog.client.cluster import ClusterClient
+from tidelog.client.errors import ApiError
 from tidelog.client.offsets import EARLIEST, HIGH_WATERMARK, LATEST, FoundOffset, delete_records, list_offsets
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,

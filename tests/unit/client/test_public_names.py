@@ -18,7 +18,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "clients.md"
 
 @pytest.mark.parametrize("name", tidelog.client.__all__)
 def test_every_public_name_is_there(name: str) -> None:
-    assert getattr(tidelog.client, name).__name__ == name
+    assert hasattr(tidelog.client, name)
 
 
 @pytest.mark.parametrize("group", [ProducerSettings, ConsumerSettings])

@@ -1,7 +1,8 @@
 import pytest
 
+from tidelog.client.errors import ApiError
 from tidelog.client.refusals import raise_if_refused, raise_refusal
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 
 
 def test_no_error_is_no_refusal():

@@ -6,12 +6,12 @@ import pytest
 
 from tests.unit.client.scripted_broker import ScriptedBroker
 from tidelog.client.cluster import ClusterClient
-from tidelog.client.errors import ConnectionLost
+from tidelog.client.errors import ApiError, ConnectionLost
 from tidelog.client.partitioner import partition_for_key
 from tidelog.client.writer import RecordWriter
 from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.compression import Codec
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import MetadataRequest, ProduceRequest, ProduceResponse
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.reactions import error_code_of, reaction_to
-from tidelog.client.errors import BrokerUnavailable, DeadlinePassed
+from tidelog.client.errors import ApiError, BrokerUnavailable, DeadlinePassed
 from tidelog.client.types import BrokerNode
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:

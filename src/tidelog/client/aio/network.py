@@ -26,9 +26,9 @@ from tidelog.client.aio.reachability import Reachability
 from tidelog.client.aio.refresher import MetadataRefresher
 from tidelog.client.aio.settings import CommonSettings
 from tidelog.client.aio.transport import Connector, PlainConnector
-from tidelog.client.errors import BrokerUnavailable, ClientClosed, ClientError
+from tidelog.client.errors import ApiError, BrokerUnavailable, ClientClosed, ClientError
 from tidelog.client.types import BrokerNode
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.schema import Message
 
 DEFAULT_CHANNEL: Final = 0

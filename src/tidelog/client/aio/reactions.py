@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from tidelog.client.errors import BrokerUnavailable
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.client.errors import ApiError, BrokerUnavailable
+from tidelog.wire.errors import ErrorCode
 
 
 class Reaction(Enum):

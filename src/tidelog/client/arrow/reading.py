@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tidelog.client.aio.consumer.aborted import AbortedFilter
 from tidelog.client.aio.consumer.engine import ConsumerEngine
+from tidelog.client.aio.consumer.errors import CorruptRecords
 from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow.schema import record_batches, schema_of, wanted_by
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
@@ -21,15 +22,16 @@ __all__ = ["decode_columns", "make_decoder", "put_back", "to_table"]
 
 
 def to_table(fetched: Sequence[FetchedBatches], columns: Sequence[str] | None = None) -> pa.Table:
-    """The records of `fetched`, a chunk or more for each. Raises CorruptRecordError."""
+    """The records of `fetched`, a chunk or more for each. Raises CorruptRecords."""
     schema = schema_of(columns)
     decoder = make_decoder(wanted_by(schema))
-    batches = [
-        batch
-        for each in fetched
-        for decoded in decode_columns(each, decoder)
-        for batch in record_batches(decoded, each.topic, each.partition, schema)
-    ]
+    batches: list[pa.RecordBatch] = []
+    for each in fetched:
+        try:
+            for decoded in decode_columns(each, decoder):
+                batches += record_batches(decoded, each.topic, each.partition, schema)
+        except CorruptRecordError as error:
+            raise CorruptRecords(TopicPartition(each.topic, each.partition), each.first_offset, error) from error
     return pa.Table.from_batches(batches, schema)
 
 

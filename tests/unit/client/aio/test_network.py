@@ -13,6 +13,7 @@ from tidelog.client.aio.network import COORDINATOR_CHANNEL, NetworkClient
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.settings import load_settings
 from tidelog.client.errors import (
+    ApiError,
     BrokerUnavailable,
     ClientClosed,
     ConnectionLost,
@@ -21,7 +22,7 @@ from tidelog.client.errors import (
     UnsupportedByBroker,
 )
 from tidelog.wire.api_keys import ApiKey
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     ApiVersionsResponse,
     FindCoordinatorResponse,

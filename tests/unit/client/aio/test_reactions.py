@@ -1,8 +1,8 @@
 import pytest
 
 from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
-from tidelog.client.errors import ConnectionLost, UnsupportedByBroker
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.client.errors import ApiError, ConnectionLost, UnsupportedByBroker
+from tidelog.wire.errors import ErrorCode
 
 
 @pytest.mark.parametrize("code", list(ErrorCode))

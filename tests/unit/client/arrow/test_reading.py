@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 
+from tidelog.client.aio.consumer.errors import CorruptRecords
 from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow import reading, schema
 from tidelog.client.arrow.reading import decode_columns, put_back, to_table
@@ -10,7 +11,6 @@ from tidelog.client.arrow.schema import SCHEMA
 from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.compression import Codec
-from tidelog.records.errors import CorruptRecordError
 from tidelog.records.kernels.arrow_decode import PlainDecoder
 from tidelog.records.kernels.arrow_decode_compiled import CompiledDecoder
 
@@ -91,7 +91,7 @@ def test_arrow_batches_are_cut_where_the_topics_name_would_be_too_much(monkeypat
     ids=["cut off", "header cut off", "length", "magic", "count", "compressed"],
 )
 def test_what_is_no_batch_is_refused(decoder, data):
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptRecords):
         to_table([_fetched(data)])
 
 

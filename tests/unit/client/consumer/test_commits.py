@@ -15,9 +15,9 @@ from tidelog.client.aio.consumer.membership import MemberState
 from tidelog.client.aio.consumer.offset_reset import EARLIEST
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
-from tidelog.client.errors import ConnectionLost, DeadlinePassed, InvalidReply
+from tidelog.client.errors import ApiError, ConnectionLost, DeadlinePassed, InvalidReply
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse
 from tidelog.wire.messages.offset_commit import OffsetCommitResponsePartition, OffsetCommitResponseTopic
 from tidelog.wire.messages.offset_fetch import (

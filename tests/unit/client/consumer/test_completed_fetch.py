@@ -4,14 +4,14 @@ import pytest
 
 from tests.unit.client.consumer.batches import batch, marker
 from tidelog.client.aio.consumer.completed_fetch import CompletedFetch, Decoding
-from tidelog.client.aio.consumer.errors import DeserializationFailed
+from tidelog.client.aio.consumer.errors import CorruptRecords, DeserializationFailed
+from tidelog.client.errors import ApiError
 from tidelog.client.types import TopicPartition
 from tidelog.records.batch import Record, TimestampType
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
-from tidelog.records.errors import CorruptRecordError
 from tidelog.records.legacy import convert_down
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 
 T0 = TopicPartition("t", 0)
 
@@ -116,7 +116,7 @@ class TestFaults:
         taken = fetch(batch(0, 2), self.broken(2))
         assert offsets(taken.take(9)) == [0, 1]
         for _ in range(2):
-            with pytest.raises(CorruptRecordError, match="offset 2"):
+            with pytest.raises(CorruptRecords, match="offset 2"):
                 taken.take(9)
         assert taken.next_offset == 2
 
@@ -179,5 +179,5 @@ class TestBatches:
         assert taken.next_epoch == 5
 
     def test_broken_ones_are_not_handed_out(self):
-        with pytest.raises(CorruptRecordError):
+        with pytest.raises(CorruptRecords):
             fetch(TestFaults().broken(0)).take_batches()

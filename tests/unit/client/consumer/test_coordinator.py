@@ -22,8 +22,9 @@ from tidelog.client.aio.consumer.protocol import (
 )
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
+from tidelog.client.errors import ApiError
 from tidelog.client.types import TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     HeartbeatRequest,
     HeartbeatResponse,

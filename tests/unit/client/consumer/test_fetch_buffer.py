@@ -6,8 +6,9 @@ from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
 from tidelog.client.aio.consumer.offset_reset import EARLIEST
 from tidelog.client.aio.consumer.partition_state import Position
 from tidelog.client.aio.consumer.subscription import SubscriptionState
+from tidelog.client.errors import ApiError
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

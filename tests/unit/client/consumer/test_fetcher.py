@@ -15,9 +15,9 @@ from tidelog.client.aio.consumer.offset_reset import EARLIEST, NONE
 from tidelog.client.aio.consumer.partition_state import FetchState, Leader, Position
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
-from tidelog.client.errors import ConnectionLost
+from tidelog.client.errors import ApiError, ConnectionLost
 from tidelog.client.types import TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import FetchRequest, FetchResponse
 from tidelog.wire.messages.fetch import (
     AbortedTransaction,

@@ -10,7 +10,8 @@ from tidelog.client.aio.consumer.membership import (
     MemberState,
     Outcome,
 )
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.client.errors import ApiError
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import JoinGroupResponse, SyncGroupResponse
 
 

@@ -12,9 +12,9 @@ from tidelog.client.aio.consumer.offset_reset import EARLIEST, LATEST, NONE, par
 from tidelog.client.aio.consumer.partition_state import FetchState, Leader, Position
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
-from tidelog.client.errors import ConnectionLost, DeadlinePassed
+from tidelog.client.errors import ApiError, ConnectionLost, DeadlinePassed
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,

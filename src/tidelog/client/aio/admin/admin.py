@@ -38,7 +38,7 @@ from tidelog.client.aio.admin.types import (
 )
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.settings import CommonSettings, load_settings
-from tidelog.client.errors import ClientClosed, IllegalState
+from tidelog.client.errors import ApiError, ClientClosed, IllegalState
 from tidelog.client.types import (
     OffsetAndMetadata,
     Places,
@@ -50,7 +50,6 @@ from tidelog.client.types import (
     milliseconds,
 )
 from tidelog.config.declaration import MINUTE_MS, setting
-from tidelog.wire.errors import ApiError
 
 
 class AdminSettings(CommonSettings):

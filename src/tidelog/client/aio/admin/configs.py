@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.client.aio.admin.driver import ANY_NODE, Answers, Driver, Route, answer_of
 from tidelog.client.aio.admin.types import ConfigChange, ConfigEntry, ConfigResource, ConfigSynonym, ResourceType
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.client.errors import ApiError
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,

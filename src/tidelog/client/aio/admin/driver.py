@@ -13,9 +13,9 @@ from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.coordinators import CoordinatorType
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
-from tidelog.client.errors import BrokerUnavailable, ClientError, DeadlinePassed
+from tidelog.client.errors import ApiError, BrokerUnavailable, ClientError, DeadlinePassed
 from tidelog.client.types import TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")

@@ -7,8 +7,9 @@ from tidelog.client.aio.admin.partitions import by_topic
 from tidelog.client.aio.admin.types import GroupListing, MemberToRemove
 from tidelog.client.aio.coordinators import CoordinatorType
 from tidelog.client.aio.reactions import error_code_of
+from tidelog.client.errors import ApiError
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,

@@ -12,8 +12,9 @@ from tidelog.client.aio.admin.types import (
     ReplicaOnDisk,
 )
 from tidelog.client.aio.reactions import error_code_of
+from tidelog.client.errors import ApiError
 from tidelog.client.types import TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -6,8 +6,9 @@ from typing import Final
 from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.admin.types import TransactionDescription, TransactionListing
 from tidelog.client.aio.reactions import error_code_of
+from tidelog.client.errors import ApiError
 from tidelog.client.types import BrokerNode, TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

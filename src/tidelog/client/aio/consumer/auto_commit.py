@@ -14,7 +14,6 @@ from tidelog.client.aio.consumer.commits import OffsetCommits, Offsets, is_retri
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.errors import ClientError
-from tidelog.wire.errors import ApiError
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
 
@@ -62,13 +61,13 @@ class AutoCommit:
             return
         try:
             await self._commits.commit(offsets, until_ms, awaits_topics=False)
-        except (ApiError, ClientError) as error:
+        except ClientError as error:
             _LOG.warning("automatic commit of %s failed: %s", _listed(offsets), error)
 
     async def _commit(self, offsets: Offsets) -> None:
         try:
             await self._commits.commit_once(offsets)
-        except (ApiError, ClientError) as error:
+        except ClientError as error:
             _LOG.info("automatic commit of %s failed: %s", _listed(offsets), error)
             if is_retriable(error):
                 self._next_ms = self._client.now_ms() + self._settings.retry_backoff_ms

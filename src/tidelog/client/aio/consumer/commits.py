@@ -15,9 +15,9 @@ from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
-from tidelog.client.errors import BrokerUnavailable, DeadlinePassed, InvalidReply
+from tidelog.client.errors import ApiError, BrokerUnavailable, DeadlinePassed, InvalidReply
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse
 from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from tidelog.wire.messages.offset_fetch import (

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.client.aio.consumer.aborted import AbortedFilter
-from tidelog.client.aio.consumer.errors import DeserializationFailed
+from tidelog.client.aio.consumer.errors import CorruptRecords, DeserializationFailed
 from tidelog.client.aio.consumer.listeners import Deserialize
 from tidelog.client.aio.consumer.types import ConsumerRecord, FetchedBatches
 from tidelog.client.types import TopicPartition
@@ -107,7 +107,7 @@ class CompletedFetch:
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Up to `limit` more records, fewer only at the end.
 
-        Raises CorruptRecordError or DeserializationFailed when the very next record is at fault, again and again: the
+        Raises CorruptRecords or DeserializationFailed when the very next record is at fault, again and again: the
         position cannot move past it but by a seek.
         """
         if self._error is not None:
@@ -116,9 +116,9 @@ class CompletedFetch:
         try:
             self._read(rows, limit)
         except CorruptRecordError as error:
-            self._error = error
+            self._error = CorruptRecords(self.topic_partition, rows[-1].offset + 1 if rows else self.next_offset, error)
             if not rows:
-                raise
+                raise self._error from error
         return rows if self._decoding.is_plain or not rows else self._deserialized(rows)
 
     def take_batches(self) -> FetchedBatches:
@@ -130,7 +130,10 @@ class CompletedFetch:
         start = self._position
         if self._reader is not None:
             start -= self._reader[1].size_bytes
-        self._check_all(start)
+        try:
+            self._check_all(start)
+        except CorruptRecordError as error:
+            raise CorruptRecords(self.topic_partition, self.next_offset, error) from error
         aborted = () if self._aborted is None else self._aborted.remaining()
         taken = FetchedBatches(
             topic, partition, view[start : self._end], self.next_offset, self.end_offset, tuple(aborted)
@@ -216,16 +219,14 @@ class CompletedFetch:
 
     def _check_crc(self, position: int, header: BatchHeader) -> None:
         if self._decoding.check_crcs and not check_crc(self._data, position, header):
-            raise CorruptRecordError(f"{self.topic_partition}: the batch at offset {header.base_offset} fails its CRC")
+            raise CorruptRecordError(f"the batch at offset {header.base_offset} fails its CRC")
 
     def _check_all(self, start: int) -> None:
         position = start
         while position < self._end:
             header = read_header(self._data, position)
             if header.magic != MAGIC:
-                raise CorruptRecordError(
-                    f"{self.topic_partition}: batches of magic {header.magic} cannot be handed out"
-                )
+                raise CorruptRecordError(f"batches of magic {header.magic} cannot be handed out undecoded")
             self._check_crc(position, header)
             position += header.size_bytes
 

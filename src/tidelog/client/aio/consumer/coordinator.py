@@ -25,9 +25,9 @@ from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionKind, SubscriptionState
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import reaction_to
-from tidelog.client.errors import BrokerUnavailable, ClientError, DeadlinePassed
+from tidelog.client.errors import ApiError, BrokerUnavailable, ClientError, DeadlinePassed
 from tidelog.client.types import TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
@@ -119,7 +119,7 @@ class GroupCoordinator:
             try:
                 async with asyncio.timeout(timeout_ms / 1000):
                     await self.link.ask(request, LeaveGroupResponse)
-            except (ApiError, ClientError, TimeoutError) as failure:
+            except (ClientError, TimeoutError) as failure:
                 _LOG.info("group %r: leaving was not heard: %s", self.link.group_id, failure)
         if error is not None:
             raise error

@@ -31,9 +31,9 @@ from tidelog.client.aio.consumer.subscription import SubscriptionKind, Subscript
 from tidelog.client.aio.consumer.types import NO_RECORDS, ConsumerRecords, FetchedBatches
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import error_code_of
-from tidelog.client.errors import ClientError, DeadlinePassed, IllegalState
+from tidelog.client.errors import ApiError, ClientError, DeadlinePassed, IllegalState
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
 _HOPELESS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})

@@ -1,4 +1,4 @@
-"""What a consumer raises besides `ApiError` (a broker's refusal) and the errors that all clients share.
+"""What a consumer raises besides the errors that all clients share.
 
 ClientError
 ├── IllegalState
@@ -10,6 +10,7 @@ ClientError
 │   ├── NoOffset                 nothing was committed
 │   └── OffsetOutOfRange         the log does not reach there
 │       └── LogTruncated         the log did reach there, but what was read has been replaced
+├── CorruptRecords               a batch fails its checksum or cannot be decoded; seek past it to go on
 └── DeserializationFailed        a deserializer refused a record; seek past it to go on
 """
 
@@ -85,6 +86,15 @@ class LogTruncated(OffsetOutOfRange):
     ) -> None:
         super().__init__(offsets)
         self.divergent = dict(divergent)
+
+
+class CorruptRecords(ClientError):
+    """Bytes that are no records. The position stays before them."""
+
+    def __init__(self, partition: TopicPartition, offset: int, reason: Exception) -> None:
+        super().__init__(f"{partition} at offset {offset} cannot be decoded: {reason}; seek past it to go on")
+        self.partition = partition
+        self.offset = offset
 
 
 class DeserializationFailed(ClientError):

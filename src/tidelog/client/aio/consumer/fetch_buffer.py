@@ -14,8 +14,6 @@ from tidelog.client.aio.consumer.subscription import SubscriptionState
 from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, FetchedBatches
 from tidelog.client.errors import ClientError
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.records.errors import CorruptRecordError
-from tidelog.wire.errors import ApiError
 
 FETCHES_PER_PARTITION_MAX: Final = 2
 
@@ -83,7 +81,7 @@ class FetchBuffer:
                 continue
             try:
                 records = fetch.take(limit)
-            except (CorruptRecordError, ApiError, ClientError):
+            except ClientError:
                 if moved:
                     break
                 if fetch.is_failed:
@@ -104,7 +102,7 @@ class FetchBuffer:
                 continue
             try:
                 batches = fetch.take_batches()
-            except (CorruptRecordError, ApiError, ClientError):
+            except ClientError:
                 if taken:
                     break
                 if fetch.is_failed:

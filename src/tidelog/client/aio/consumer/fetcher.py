@@ -22,9 +22,9 @@ from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
-from tidelog.client.errors import ClientError, RecordTooLarge
+from tidelog.client.errors import ApiError, ClientError, RecordTooLarge
 from tidelog.client.types import BrokerNode, TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import FetchRequest, FetchResponse
 from tidelog.wire.messages.fetch import PartitionData
 

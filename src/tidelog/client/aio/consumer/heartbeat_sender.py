@@ -15,8 +15,7 @@ from tidelog.client.aio.consumer.membership import Membership, Outcome
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import reaction_to
-from tidelog.client.errors import BrokerUnavailable, ClientError, DeadlinePassed
-from tidelog.wire.errors import ApiError
+from tidelog.client.errors import ApiError, BrokerUnavailable, ClientError, DeadlinePassed
 from tidelog.wire.messages import HeartbeatResponse, LeaveGroupResponse
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
@@ -117,5 +116,5 @@ class HeartbeatSender:
         if request is not None:
             try:
                 await self._link.ask(request, LeaveGroupResponse)
-            except (ApiError, ClientError) as error:
+            except ClientError as error:
                 _LOG.info("group %r: leaving was not heard: %s", self._link.group_id, error)

@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 from tidelog.client.aio.consumer.protocol import PROTOCOL_TYPE
 from tidelog.client.aio.reactions import error_code_of
+from tidelog.client.errors import ApiError
 from tidelog.client.types import ConsumerGroupMetadata
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     HeartbeatRequest,
     JoinGroupRequest,

@@ -17,9 +17,9 @@ from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import error_code_of, reaction_to
-from tidelog.client.errors import BrokerUnavailable, ClientError, DeadlinePassed, UnsupportedByBroker
+from tidelog.client.errors import ApiError, BrokerUnavailable, ClientError, DeadlinePassed, UnsupportedByBroker
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -169,7 +169,7 @@ class OffsetLookup:
             if past_the_end:
                 # Nothing as young as the duration asked for: that is the end.
                 found.update(await self._ask_leaders(dict.fromkeys(past_the_end, LATEST_TIMESTAMP)))
-        except (ApiError, ClientError) as error:
+        except ClientError as error:
             self._give_up(states, error)
             return
         for state in states:
@@ -194,7 +194,7 @@ class OffsetLookup:
     async def _find_end(self, state: PartitionState) -> None:
         try:
             found = await self._ask_leaders({state.topic_partition: LATEST_TIMESTAMP})
-        except (ApiError, ClientError):
+        except ClientError:
             found = {}
         state.is_end_asked = False
         place = found.get(state.topic_partition)
@@ -222,7 +222,7 @@ class OffsetLookup:
         except UnsupportedByBroker:
             for state in states:
                 state.complete_validation()
-        except (ApiError, ClientError) as error:
+        except ClientError as error:
             self._give_up(states, error)
             return
         else:

@@ -8,9 +8,9 @@ from tidelog.client.aio.consumer.offset_reset import EARLIEST_TIMESTAMP, LATEST_
 from tidelog.client.aio.consumer.types import OffsetAndTimestamp
 from tidelog.client.aio.metadata import MetadataCache, PartitionMetadata
 from tidelog.client.aio.reactions import error_code_of
-from tidelog.client.errors import IllegalState
+from tidelog.client.errors import ApiError, IllegalState
 from tidelog.client.types import TopicPartition, as_partition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import MetadataRequest, MetadataResponse
 from tidelog.wire.messages.metadata import MetadataRequestTopic
 

@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from tidelog.client.errors import ApiError
 from tidelog.records.batch import iterate_records, read_header
 from tidelog.records.bulk import BulkRecord, assemble_batch, stamp_producer
 from tidelog.records.compression import Codec
-from tidelog.wire.errors import ApiError
 
 _log = logging.getLogger("tidelog.client.producer")
 

@@ -26,6 +26,7 @@ from tidelog.client.aio.producer.transaction_state import State, TransactionHand
 from tidelog.client.aio.producer.transactions import Transactions
 from tidelog.client.aio.reactions import error_code_of, reaction_to
 from tidelog.client.errors import (
+    ApiError,
     BufferExhausted,
     ClientClosed,
     ClientError,
@@ -33,7 +34,6 @@ from tidelog.client.errors import (
     IllegalState,
     TransactionFailed,
 )
-from tidelog.wire.errors import ApiError
 
 _log = logging.getLogger("tidelog.client.producer")
 
@@ -116,7 +116,7 @@ class ProducerEngine:
 
     async def _finish(self) -> None:
         if self.can_abort:
-            with suppress(ClientError, ApiError):
+            with suppress(ClientError):
                 await self.abort()
         self._accumulator.is_closing = True
         self._sender.wake()

@@ -57,7 +57,7 @@ class AsyncProducer:
             await self._start(ProducerEngine(self.settings, joining=self._joining))
         return self
 
-    async def start_for_threads(
+    async def _start_for_threads(
         self, lock: AbstractContextManager[Any], make_delivery: Callable[[ProducerBatch, int], Any]
     ) -> ProducerEngine:
         """Start for `Producer`, whose callers put records in from other threads under `lock`."""

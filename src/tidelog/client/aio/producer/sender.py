@@ -25,10 +25,10 @@ from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.producer.transactions import Transactions
 from tidelog.client.aio.producer.verdicts import Verdict, judge
 from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
-from tidelog.client.errors import ClientError, DeadlinePassed, UnsupportedByBroker
+from tidelog.client.errors import ApiError, ClientError, DeadlinePassed, UnsupportedByBroker
 from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.wire.api_keys import ApiKey
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 from tidelog.wire.messages.produce import PartitionProduceResponse
 
@@ -344,7 +344,7 @@ class Sender:
             while self._book is not None and self._book.needs_identity:
                 try:
                     await self._ask_identity(self._book)
-                except (ApiError, ClientError) as error:
+                except ClientError as error:
                     if not reaction_to(error).is_retriable:
                         self.fatal = error
                         self.fail_all(error)

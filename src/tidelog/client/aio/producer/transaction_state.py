@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from tidelog.client.errors import IllegalState, ProducerFenced, TransactionFailed
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.client.errors import ApiError, IllegalState, ProducerFenced, TransactionFailed
+from tidelog.wire.errors import ErrorCode
 
 
 class State(Enum):

@@ -21,9 +21,9 @@ from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceBook
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.producer.transaction_state import Event, State, TransactionHandle, TransactionState
 from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
-from tidelog.client.errors import BrokerUnavailable, DeadlinePassed, IllegalState, TransactionFailed
+from tidelog.client.errors import ApiError, BrokerUnavailable, DeadlinePassed, IllegalState, TransactionFailed
 from tidelog.client.types import BrokerNode, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.client.aio.fake_broker import FakeBroker
 from tests.unit.client.aio.test_network import client_of, run
 from tidelog.client.aio.admin.driver import Answers, Driver, PartlyRefused
-from tidelog.client.errors import ConnectionLost, DeadlinePassed
+from tidelog.client.errors import ApiError, ConnectionLost, DeadlinePassed
 from tidelog.client.types import TopicPartition
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 
 
 def with_driver(

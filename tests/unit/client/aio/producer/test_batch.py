@@ -7,9 +7,10 @@ from tidelog.client.aio.producer.batch import (
     estimated_bytes,
     next_sequence,
 )
+from tidelog.client.errors import ApiError
 from tidelog.records.batch import check_crc, read_header
 from tidelog.records.bulk import assemble_batch
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 
 
 def batch_of(count: int, timestamp: int = 5) -> ProducerBatch:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.property.client.producer_world import World
 from tidelog.client.aio.producer.batch import ProducerBatch
-from tidelog.client.errors import DeadlinePassed
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.client.errors import ApiError, DeadlinePassed
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.produce import LeaderIdAndEpoch, NodeEndpoint
 
 

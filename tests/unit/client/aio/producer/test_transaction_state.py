@@ -3,8 +3,8 @@
 import pytest
 
 from tidelog.client.aio.producer.transaction_state import TRANSITIONS, Event, State, TransactionState
-from tidelog.client.errors import ClientError, IllegalState, ProducerFenced, TransactionFailed
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.client.errors import ApiError, ClientError, IllegalState, ProducerFenced, TransactionFailed
+from tidelog.wire.errors import ErrorCode
 
 FENCED = ApiError(ErrorCode.PRODUCER_FENCED)
 TOO_LARGE = ApiError(ErrorCode.MESSAGE_TOO_LARGE)

@@ -9,9 +9,16 @@ import pytest
 from tests.unit.client.aio.fake_broker import CLOSE, FakeBroker
 from tests.unit.client.aio.test_network import run
 from tidelog.client import AsyncProducer, OffsetAndMetadata, TopicPartition, TransactionHandle
-from tidelog.client.errors import ClientConfigError, DeadlinePassed, IllegalState, ProducerFenced, TransactionFailed
+from tidelog.client.errors import (
+    ApiError,
+    ClientConfigError,
+    DeadlinePassed,
+    IllegalState,
+    ProducerFenced,
+    TransactionFailed,
+)
 from tidelog.wire.api_keys import ApiKey
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnResponse,
