@@ -10,15 +10,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
 from tidelog.timing import Clock
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_RETRY_SECONDS: Final = 1
 
 
 class BackgroundPool:
@@ -69,9 +73,7 @@ class Flusher:
     async def _flush(self, log: Log, callbacks: list[Callable[[], None]]) -> None:
         try:
             while callbacks and not log.is_deleted:
-                job = log.prepare_flush()
-                await self._pool.run(job.run)
-                log.complete_flush(job, self._clock.wall_ms())
+                await self._sync(log)
                 for callback in callbacks:
                     try:
                         callback()
@@ -84,6 +86,21 @@ class Flusher:
                 self._on_failure(failure)
         finally:
             del self._running[log]
+
+    async def _sync(self, log: Log) -> None:
+        """Sync a log, however long it takes until its files can be opened."""
+        job = None
+        while True:
+            try:
+                # The same job again: what it covers is accounted for by it and by nothing else.
+                job = job or log.prepare_flush()
+                await self._pool.run(job.run)
+            except OutOfDescriptorsError as error:
+                logger.warning("a sync to disk is tried again in %d s: %s", _RETRY_SECONDS, error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                log.complete_flush(job, self._clock.wall_ms())
+                return
 
     async def drain(self) -> None:
         if self._tasks:

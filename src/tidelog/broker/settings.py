@@ -6,6 +6,7 @@ Called at start-up, and again when a dynamic setting changes.
 from __future__ import annotations
 
 import logging
+import resource
 from collections.abc import Collection
 from typing import Final
 
@@ -13,11 +14,15 @@ from tidelog.config import BrokerConfig, ConfigError
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.store import Store
-from tidelog.network.limits import NetworkLimits
+from tidelog.network.limits import UNLIMITED, NetworkLimits
 
 logger = logging.getLogger(__name__)
 
 CLUSTER_DEFAULT: Final = "<default>"
+
+_FILE_DESCRIPTORS_MIN: Final = 16
+_FILE_DESCRIPTORS_MAX: Final = 1024
+"""What is kept for files. Few are enough: the storage closes files that are idle when it needs to open others."""
 
 
 def load_dynamic_layers(store: Store, broker_id: int, static: BrokerConfig) -> ConfigLayers:
@@ -63,7 +68,16 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
         send_buffer_bytes=_if_set(config, "socket.send.buffer.bytes", config.socket_send_buffer_bytes),
         receive_buffer_bytes=_if_set(config, "socket.receive.buffer.bytes", config.socket_receive_buffer_bytes),
         listen_backlog=config.socket_listen_backlog_size,
+        socket_descriptors_max=_socket_descriptors(),
     )
+
+
+def _socket_descriptors() -> int:
+    """The number of descriptors that sockets may use up: all but a reserve, so that files can always be opened."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return UNLIMITED
+    return limit - min(max(limit // 8, _FILE_DESCRIPTORS_MIN), _FILE_DESCRIPTORS_MAX)
 
 
 def _if_set(config: BrokerConfig, name: str, size: int) -> int:

@@ -37,6 +37,8 @@ class NetworkLimits:
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     listen_backlog: int = 50
+    socket_descriptors_max: int = UNLIMITED
+    """Sockets get descriptors below this number; those above are for files."""
 
 
 class ConnectionRate:

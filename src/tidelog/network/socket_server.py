@@ -30,6 +30,7 @@ SCRATCH_BYTES: Final = 256 << 10
 
 _ACCEPTS_PER_EVENT: Final = 64
 _ACCEPT_RETRY_SECONDS: Final = 0.1
+_WARNING_INTERVAL_SECONDS: Final = 10
 
 
 class Endpoint:
@@ -79,6 +80,8 @@ class SocketServer:
         self._is_turn_scheduled = False
         self._is_turn_ending = False
         self._is_accepting = False
+        self._refused_for_shortage = 0
+        self._next_shortage_warning = 0.0
 
     # --- listeners ---
 
@@ -158,6 +161,11 @@ class SocketServer:
         self._accept_on(endpoint)
 
     def _admit(self, endpoint: Endpoint, client: socket.socket, address: str) -> None:
+        # The system hands out the lowest number that is free, so the number says how many are in use.
+        if client.fileno() >= self._limits.socket_descriptors_max:
+            client.close()
+            self._warn_of_shortage(address)
+            return
         if not self.quotas.try_admit(endpoint.name, address):
             logger.info(
                 "connection from %s refused: it has %d, max.connections.per.ip",
@@ -176,6 +184,21 @@ class SocketServer:
         self.connections[connection.fd] = connection
         self.start_reading(connection)
         self._close_excess()
+
+    def _warn_of_shortage(self, address: str) -> None:
+        """At most once in a while: whoever opens too many connections goes on trying."""
+        self._refused_for_shortage += 1
+        now = self._loop.time()
+        if now >= self._next_shortage_warning:
+            self._next_shortage_warning = now + _WARNING_INTERVAL_SECONDS
+            logger.warning(
+                "%d connections refused, the last one from %s: %d of the process's file descriptors are in use and the "
+                "rest is kept for files; raise the limit (ulimit -n) or lower max.connections",
+                self._refused_for_shortage,
+                address,
+                self._limits.socket_descriptors_max,
+            )
+            self._refused_for_shortage = 0
 
     # --- for connections ---
 

@@ -18,7 +18,7 @@ from tidelog.replication.delete_records import DelayedDeleteRecords, DeletedUpTo
 from tidelog.replication.fetch import DelayedFetch, FetchParameters, Wanted, read_partitions
 from tidelog.replication.partition import Partition
 from tidelog.replication.produce import DelayedProduce, OwnAppend, Produce
-from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
 from tidelog.storage.types import AppendOrigin, StartOffsetReason
 from tidelog.timing import Clock, Purgatory, Timer
@@ -182,6 +182,11 @@ class ReplicaManager:
             log.write_staged()
         except LogDirFailure as failure:
             self.fail_log_dir(failure)
+            return False
+        except OutOfDescriptorsError as error:
+            # What is staged stays so: the next turn tries again, and requests wait for it until their own deadlines.
+            logger.warning("%s-%d cannot be written for now: %s", *partition.key, error)
+            self.staged(partition)
             return False
         except Exception as cause:
             # What is not written is not acknowledged: the produces of this log wait until they time out.

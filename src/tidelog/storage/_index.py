@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Final
 
 from tidelog.storage._files import unlink_if_exists
-from tidelog.storage._pools import MAPPINGS, open_descriptor
+from tidelog.storage._pools import MAPPINGS, map_descriptor, open_descriptor
 from tidelog.storage.errors import CorruptIndexError
 
 _PAGE_BYTES: Final = 4096
@@ -82,7 +82,7 @@ class MappedIndex(ABC):
         if mapped is None:
             fd = open_descriptor(self.path, os.O_RDWR)
             try:
-                mapped = self._map = mmap.mmap(fd, 0)
+                mapped = self._map = map_descriptor(self.path, fd, 0)
             finally:
                 os.close(fd)
             MAPPINGS.admit(self)
@@ -109,7 +109,7 @@ class MappedIndex(ABC):
             end_bytes = min(file_bytes, (used_bytes + self.entry_bytes + _PAGE_BYTES - 1) // _PAGE_BYTES * _PAGE_BYTES)
             os.pwrite(fd, bytes(end_bytes - used_bytes), used_bytes)
             if self._map is None:
-                self._map = mmap.mmap(fd, file_bytes)
+                self._map = map_descriptor(self.path, fd, file_bytes)
                 MAPPINGS.admit(self)
             self._reserved_entries = end_bytes // self.entry_bytes
         finally:

@@ -1,12 +1,13 @@
 """The beginning and the end of a log: making a new one, closing it, and freeing its name before it is deleted."""
 
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.config import LogConfig
 from tidelog.storage import names
-from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.leader_epochs import LeaderEpochCache
 from tidelog.storage.producer_state import DAY_MS, ProducerStateManager
 from tidelog.storage.segment import Segment
@@ -40,6 +41,10 @@ def create_log(
         os.mkdir(directory, 0o755)
         segment = Segment.create(directory, start_offset, config, now_ms)
     except FileExistsError:
+        raise
+    except OutOfDescriptorsError:
+        # A directory that is left behind would be in the way of the next try.
+        shutil.rmtree(directory, ignore_errors=True)
         raise
     except OSError as error:
         raise LogDirFailure(os.path.dirname(directory), error) from error

@@ -4,14 +4,24 @@ A process has few descriptors (often 20,000, sockets included) and a broker may 
 that. Each open file or mapping is a member of a pool; when a pool is full, a member that has not been used since the
 last sweep gives its descriptor up and takes a new one at its next use. The two pools are process-wide because the limit
 they obey is: `DESCRIPTORS` for log files, `MAPPINGS` for memory-mapped indexes.
+
+Running out of descriptors is reported as `OutOfDescriptorsError` and never as an OSError, which is a failed disk.
 """
 
 import errno
+import mmap
 import os
 import resource
 from collections import OrderedDict
+from collections.abc import Callable
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
+
+from tidelog.storage.errors import OutOfDescriptorsError
+
+T = TypeVar("T")
+
+OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 _FILE_MODE: Final = 0o644
 _PLENTY: Final = 1 << 18
@@ -80,18 +90,35 @@ class Pool:
 
 
 def open_descriptor(path: str, flags: int) -> int:
-    """`os.open` that makes room and tries once more when the process, or the system, has no descriptor left.
+    """`os.open` that makes room and tries once more when no descriptor is left, then raises OutOfDescriptorsError."""
+    return _with_room(path, lambda: os.open(path, flags | os.O_CLOEXEC, _FILE_MODE))
 
-    Sockets take descriptors, too, and nobody knows how many: running out of them must not look like a failed disk.
-    """
+
+def map_descriptor(path: str, fd: int, length: int) -> mmap.mmap:
+    """Map a file that is open; `mmap` keeps a duplicate of the descriptor."""
+    return _with_room(path, lambda: mmap.mmap(fd, length))
+
+
+def read_whole(path: str) -> bytes:
+    """Everything in a file."""
+    with open(open_descriptor(path, os.O_RDONLY), "rb") as file:
+        return file.read()
+
+
+def _with_room(path: str, take: Callable[[], T]) -> T:
     try:
-        return os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
+        return take()
     except OSError as error:
-        if error.errno not in (errno.EMFILE, errno.ENFILE):
+        if error.errno not in OUT_OF_DESCRIPTORS:
             raise
     MAPPINGS.make_room()
     DESCRIPTORS.make_room()
-    return os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        return take()
+    except OSError as error:
+        if error.errno not in OUT_OF_DESCRIPTORS:
+            raise
+        raise OutOfDescriptorsError(path) from error
 
 
 DESCRIPTORS: Final = Pool(share=0.55, fewest=128)

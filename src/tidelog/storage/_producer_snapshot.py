@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from tidelog.records.checksum import crc32c
 from tidelog.storage._files import write_all
-from tidelog.storage._pools import open_descriptor
+from tidelog.storage._pools import open_descriptor, read_whole
 from tidelog.storage.errors import CorruptSnapshotError
 
 _VERSION: Final = 1
@@ -73,5 +73,4 @@ def write_snapshot(path: str, entries: Iterable[SnapshotEntry], *, sync: bool) -
 
 def read_snapshot(path: str) -> list[SnapshotEntry]:
     """Read a snapshot file."""
-    with open(path, "rb") as file:
-        return decode_snapshot(file.read(), path)
+    return decode_snapshot(read_whole(path), path)

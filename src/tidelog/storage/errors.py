@@ -6,7 +6,12 @@ StorageError
 ├── CorruptSnapshotError   a producer snapshot cannot be read; an older one is used
 ├── AppendOffsetError      fetched batches do not continue the log
 └── SegmentOverflowError   an offset is too far from the segment's base offset for the 4 bytes of an index entry
+
+ApiError
+└── OutOfDescriptorsError  no file can be opened for now; the disk is well, and a later try may succeed
 """
+
+from tidelog.wire.errors import ApiError, ErrorCode
 
 
 class StorageError(Exception):
@@ -20,6 +25,14 @@ class LogDirFailure(StorageError):  # noqa: N818 -- Kafka's word for the event, 
         super().__init__(f"log directory {directory} failed: {cause}")
         self.directory = directory
         self.cause = cause
+
+
+class OutOfDescriptorsError(ApiError):
+    """The process, or the whole system, has no file descriptor left. Clients try again."""
+
+    def __init__(self, path: str) -> None:
+        text = f"cannot open {path}: no file descriptor is left; raise the limit (ulimit -n)"
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
 
 class CorruptIndexError(StorageError):

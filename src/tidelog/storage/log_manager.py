@@ -8,7 +8,6 @@ A directory that fails goes offline with its logs and stays so until the next st
 tells `on_failure`, whose owner tells everybody else and calls `handle_log_dir_failure`.
 """
 
-import errno
 import logging
 import os
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from tidelog.storage._manager_types import (
     NoLogDirectoryError,
     PartitionSize,
 )
+from tidelog.storage._pools import OUT_OF_DESCRIPTORS
 from tidelog.storage.checkpoints import TopicPartition
 from tidelog.storage.errors import LogDirFailure, StorageError
 from tidelog.storage.log import Log
@@ -53,7 +53,6 @@ logger = logging.getLogger(__name__)
 _NEVER_MS: Final = 2**62
 """Intervals this long are how Kafka says never."""
 
-_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 """The process has too many open files; the disk is not to blame."""
 
 
@@ -357,7 +356,7 @@ class LogManager:
         def done(error: BaseException | None) -> None:
             if error is None or path not in self._live:
                 return
-            if isinstance(error, OSError) and error.errno not in _OUT_OF_DESCRIPTORS:
+            if isinstance(error, OSError) and error.errno not in OUT_OF_DESCRIPTORS:
                 self._on_failure(LogDirFailure(path, error))
             else:
                 logger.error("background work in %s failed", path, exc_info=error)

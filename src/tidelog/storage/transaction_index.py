@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.storage._files import unlink_if_exists
-from tidelog.storage._pools import open_descriptor
+from tidelog.storage._pools import open_descriptor, read_whole
 from tidelog.storage.errors import CorruptIndexError
 
 _ENTRY: Final = Struct(">hqqqq")
@@ -105,8 +105,7 @@ class TransactionIndex:
 def read_transaction_index(path: str) -> list[AbortedTransaction]:
     """The entries of a transaction index file; none when it does not exist."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = read_whole(path)
     except FileNotFoundError:
         return []
     if len(data) % _ENTRY.size:

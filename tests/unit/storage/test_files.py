@@ -1,13 +1,17 @@
 """Log files, their descriptors, and slices on their way to a socket."""
 
+import errno
 import os
 import resource
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from tidelog.storage import _files, _pools
 from tidelog.storage._files import FileSlice, LogFile
+from tidelog.storage.errors import OutOfDescriptorsError
+from tidelog.wire.errors import ErrorCode
 
 
 @pytest.fixture
@@ -130,3 +134,17 @@ def test_running_out_of_descriptors_closes_idle_files_first(tmp_path: Path, monk
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert any(used.handle is None for used in files[:10])
     assert [used.read(0, 2) for used in files] == [b"%d" % number for number in range(11)]
+
+
+def test_no_descriptor_at_all_is_an_error_that_clients_retry_and_no_failed_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails on 4724f6e, where the OSError took the log directory offline."""
+    path = tmp_path / "0.log"
+    path.write_bytes(b"data")
+    exhausted = OSError(errno.EMFILE, "Too many open files")
+    monkeypatch.setattr(_pools.os, "open", Mock(side_effect=exhausted))
+    with pytest.raises(OutOfDescriptorsError, match=r"ulimit -n") as refused:
+        LogFile(str(path)).read(0, 4)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not isinstance(refused.value, OSError)

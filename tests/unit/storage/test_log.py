@@ -1,5 +1,7 @@
 """Reading, rolling, deleting, truncating, flushing and closing a log."""
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -9,7 +11,8 @@ from tests.unit.storage.logs import NOW_MS, append, append_marker, batch, make_l
 from tidelog.config import LogConfig
 from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
-from tidelog.storage.errors import LogDirFailure
+from tidelog.storage import _pools
+from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.leader_epochs import EpochEntry
 from tidelog.storage.log import Log
 from tidelog.storage.types import DeletionReason, StartOffsetReason, TimestampOffset
@@ -548,3 +551,33 @@ def test_a_flush_of_a_log_that_is_being_deleted_does_no_harm(tmp_path: Path) -> 
     job = log.prepare_flush()
     log.rename_for_delete()
     job.run()
+
+
+@pytest.mark.parametrize("opens", range(6))
+def test_a_roll_without_descriptors_changes_nothing_and_succeeds_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: int
+) -> None:
+    """Whichever of the files cannot be opened. Fails on 4724f6e, where the log was of no use ever after."""
+    log = make_log(tmp_path)
+    append(log, b"a", b"b", producer_id=7)
+    real_open, left = os.open, opens
+
+    def scarce(path: str, flags: int, mode: int = 0o777) -> int:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return real_open(path, flags, mode)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_pools.os, "open", scarce)
+        with contextlib.suppress(OutOfDescriptorsError):
+            log.roll(NOW_MS)
+    append(log, b"c")
+    log.roll(NOW_MS)
+    append(log, b"d")
+    assert read_values(log, 0) == [b"a", b"b", b"c", b"d"]
+    assert bases(log)[-1] == 3
+    assert 7 in log.producer_state.producers
+    log.close()
+    assert read_values(reopen(log), 0) == [b"a", b"b", b"c", b"d"]

@@ -38,7 +38,7 @@ from tidelog.storage.cleaner.swap import (
     replace_segments,
     sources_of,
 )
-from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
 from tidelog.timing import Clock, Scheduler
 
@@ -48,7 +48,7 @@ _LOOK_MS: Final = 1000
 """How soon a log is found whose `max.compaction.lag.ms` does not leave the time for `log.cleaner.backoff.ms`."""
 
 _LOSSES_MAX: Final = 3
-_NO_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+_SHORTAGES: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE))
 
 
 class LogCleaner:
@@ -177,6 +177,8 @@ class LogCleaner:
             self._on_failure(failure)
         except OSError as error:
             self._on_failure(log.fail(error))
+        except OutOfDescriptorsError as error:
+            self._postpone(log, str(error))
         except Exception as error:
             self._mark_uncleanable(log, f"it cannot be examined: {error}")
         return None
@@ -279,6 +281,8 @@ class LogCleaner:
         def done(error: BaseException | None) -> None:
             if error is None:
                 then()
+            elif isinstance(error, OutOfDescriptorsError):
+                self._scheduler.schedule("log-cleaner-sync", lambda: self._sync_then(cleaning, then), _LOOK_MS)
             elif self._is_current(cleaning):
                 self._on_failure(LogDirFailure(log.parent_directory, error))
 
@@ -292,9 +296,14 @@ class LogCleaner:
         except LogDirFailure as failure:
             self._on_failure(failure)
             return
+        except OutOfDescriptorsError:
+            self._scheduler.schedule("log-cleaner-sync", lambda: self._flush_then_finish(cleaning, done), _LOOK_MS)
+            return
 
         def flushed(error: BaseException | None) -> None:
-            if error is not None:
+            if isinstance(error, OutOfDescriptorsError):
+                self._scheduler.schedule("log-cleaner-sync", lambda: self._background(job.run, flushed), _LOOK_MS)
+            elif error is not None:
                 self._on_failure(LogDirFailure(log.parent_directory, error))
             elif self._is_current(cleaning):
                 log.complete_flush(job)
@@ -326,7 +335,7 @@ class LogCleaner:
         self._abandon(cleaning, failed.message, says=False)
         if failed.kind != IO:
             self._mark_uncleanable(log, failed.message)
-        elif failed.error_number in _NO_SPACE:
+        elif failed.error_number in _SHORTAGES:
             # The log is as good as before; a broker that still has room to append must not lose its directory to this.
             self._postpone(log, failed.message)
         else:
