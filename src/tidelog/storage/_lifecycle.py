@@ -108,4 +108,15 @@ def rename_for_delete(log: "Log") -> str:
     log.leader_epochs.directory = directory
     for segment in log.segments:
         segment.move_to(directory)
+    if log.active_segment.size_bytes:
+        _trim_indexes(log)
     return directory
+
+
+def _trim_indexes(log: "Log") -> None:
+    """Cut the active segment's indexes to their entries: tools take the zeros behind for damage."""
+    try:
+        log.active_segment.offset_index.trim()
+        log.active_segment.time_index.trim()
+    except OSError as error:
+        raise log.fail(error) from error

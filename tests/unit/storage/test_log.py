@@ -515,6 +515,17 @@ def test_renaming_for_deletion_frees_the_name(tmp_path: Path) -> None:
     make_log(tmp_path)
 
 
+def test_indexes_of_a_log_that_is_deleted_are_cut_to_their_entries(tmp_path: Path) -> None:
+    """Kafka's dump tool takes the zeros of a preallocated index for damage."""
+    log = make_log(tmp_path)
+    fill(log, 2)
+    directory = log.rename_for_delete()
+    sizes = {name[20:]: os.stat(os.path.join(directory, name)).st_size for name in os.listdir(directory)}
+    assert sizes[".index"] % 8 == sizes[".timeindex"] % 12 == 0
+    assert max(sizes[".index"], sizes[".timeindex"]) < 100
+    assert read_values(log, 0) == [b"0", b"1"]
+
+
 def test_a_long_topic_name_is_shortened_for_deletion(tmp_path: Path) -> None:
     topic = "t" * 249
     log = Log.create(str(tmp_path / f"{topic}-0"), topic, 0, LogConfig(), NOW_MS)
