@@ -173,13 +173,32 @@ def test_what_follows_the_last_batch_is_cut(crashed: Crashed, tmp_path: Path, ta
         check_served(client, crashed, crashed.end_offset)
 
 
-def test_a_missing_segment_ends_the_log_before_it(crashed: Crashed, tmp_path: Path) -> None:
-    """A gap cannot be served: consumers would take what follows for what they asked for."""
+@pytest.mark.parametrize("slots", [(2,), (1, 3), (0,)])
+def test_a_missing_segment_costs_its_own_records_only(crashed: Crashed, tmp_path: Path, slots: tuple[int, ...]) -> None:
+    """As in Kafka: a consumer that asks for a missing offset goes on with the first record behind the gap."""
     paths = segments(crashed.data_dir / f"{TOPIC}-0")
+    ends = [int(path.stem) for path in paths[1:]] + [crashed.end_offset]
+    lost = {offset for slot in slots for offset in range(int(paths[slot].stem), ends[slot])}
+    kept = [offset for offset in range(crashed.end_offset) if offset not in lost]
 
-    with started(crashed, tmp_path, lambda directory: (directory / paths[2].name).unlink()) as (broker, client):
-        check_served(client, crashed, int(paths[2].stem))
-        assert "recovered" in broker.logs
+    def lose(directory: Path) -> None:
+        for slot in slots:
+            (directory / paths[slot].name).unlink()
+
+    with started(crashed, tmp_path, lose) as (broker, client):
+        assert end_offset(client, TOPIC, 0) == crashed.end_offset
+        found = fetch_records(client, TOPIC, 0, kept[0])
+        assert [(record.offset, record.value) for record in found] == [(one, crashed.values[one]) for one in kept]
+        for slot in filter(None, slots):
+            behind = fetch_records(client, TOPIC, 0, int(paths[slot].stem))[0]
+            assert behind.offset == ends[slot]
+            assert f"offsets {int(paths[slot].stem)} to {ends[slot] - 1} are missing" in broker.logs
+        last = crashed.batches[-1]
+        assert produce(client, TOPIC, 0, retry_of(crashed, last)).base_offset == last.base_offset
+        assert produce(client, TOPIC, 0, batch_of([b"after"])).base_offset == crashed.end_offset
+        broker.restart()
+        with RawClient(broker.port) as again:
+            assert [record.offset for record in fetch_records(again, TOPIC, 0, kept[0])][: len(kept)] == kept
 
 
 def test_an_empty_segment_from_a_roll_that_was_interrupted_is_taken_up(crashed: Crashed, tmp_path: Path) -> None:

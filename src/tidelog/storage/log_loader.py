@@ -2,7 +2,8 @@
 
 After a clean shutdown the files are believed: nothing is read but names, sizes and the end of the last segment. After a
 crash every segment from the recovery point on is read and checked; the first batch that is not whole ends the log, and
-what the rest of it would have been is removed. Indexes that are missing or implausible are rebuilt either way.
+what the rest of it would have been is removed. A segment that is missing costs its own records only. Indexes that are
+missing or implausible are rebuilt either way.
 
 What was found is said in one line for each log that needed work. `LogManager` is the only caller; several logs may be
 loaded at the same time on different threads.
@@ -260,23 +261,23 @@ class _LogLoader:
             if slot not in suspects and self._replay(segment):
                 continue
             was_cut = self._rebuild(segment, _base_offset_at(segments, slot + 1))
-            if slot >= first_unflushed and (was_cut or self._ends_early(slot)):
-                # Whatever was to follow was written after the part that is missing.
+            if was_cut and slot >= first_unflushed:
+                # Whatever was to follow was written after the batch that is damaged.
                 self._drop(slot + 1)
                 return
+            self._note_gap(slot)
 
-    def _ends_early(self, slot: int) -> bool:
-        """Whether offsets are missing between the segment at `slot` and the next: its file came to disk in part.
+    def _note_gap(self, slot: int) -> None:
+        """Report offsets that are missing between the segment at `slot` and the next: a file was lost or cut short.
 
-        Only compaction leaves such gaps on purpose. Its policy may have been taken from the topic since.
+        The segments behind are whole and stay, as in Kafka: dropping them would only lose more. Compaction leaves such
+        gaps on purpose; its policy may have been taken from the topic since.
         """
         if slot + 1 == len(self.segments) or "compact" in self._config.cleanup_policy:
-            return False
+            return
         next_offset, next_base = self._find_end(self.segments[slot]), self.segments[slot + 1].base_offset
-        if next_offset == next_base or next_base <= self._clean_point:
-            return False
-        self._problems.append(f"offsets {next_offset} to {next_base - 1} are missing")
-        return True
+        if next_offset != next_base and next_base > self._clean_point:
+            self._problems.append(f"offsets {next_offset} to {next_base - 1} are missing")
 
     def _replay(self, segment: Segment) -> bool:
         try:

@@ -196,7 +196,7 @@ def test_what_follows_a_damaged_batch_is_cut_with_it(tmp_path: Path, caplog: pyt
     assert len(values_of(opened)) == bases[2] - 2 + 6
 
 
-def test_what_follows_a_gap_is_cut_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_follows_a_gap_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After a power failure a file may end anywhere, even between two batches, while a later one is complete."""
     log = new_log(tmp_path, SMALL_SEGMENTS)
     fill(log, 30)
@@ -204,8 +204,9 @@ def test_what_follows_a_gap_is_cut_too(tmp_path: Path, caplog: pytest.LogCapture
     crash(log)
     os.truncate(tmp_path / "topic-0" / f"{bases[2]:020d}.log", 0)
     opened, recovery = reopen(tmp_path, is_clean=False, config=SMALL_SEGMENTS)
-    assert opened.log_end_offset == bases[2]
-    assert recovery.segments_dropped == len(bases) - 3
+    assert opened.log_end_offset == 60
+    assert recovery.segments_dropped == 0
+    assert len(values_of(opened)) == 60 - (bases[3] - bases[2])
     assert f"offsets {bases[2]} to {bases[3] - 1} are missing" in caplog.text
 
 
