@@ -44,7 +44,7 @@ def broker_with_few_descriptors(directory: Path, log: Path) -> Iterator[tuple[su
 
 
 def test_idle_sockets_cannot_take_the_descriptors_that_files_need(tmp_path: Path) -> None:
-    """Fails on 4724f6e: the write that opens a segment finds no descriptor, and the broker takes its disk for failed."""
+    """Fails on 4724f6e: a write that opens a segment finds no descriptor, and the broker takes its disk for failed."""
     log = tmp_path / "stderr"
     with broker_with_few_descriptors(tmp_path / "data", log) as (process, port), RawClient(port) as client:
         client.call(

@@ -4,7 +4,7 @@ import inspect
 import typing
 from collections.abc import Iterator
 
-import pyarrow
+import pyarrow as pa
 import pytest
 
 import tidelog.client
@@ -13,8 +13,8 @@ from tidelog.client import BlockingDelivery, BlockingTableDelivery, Delivery, Ta
 CLASSES = [found for name in tidelog.client.__all__ if inspect.isclass(found := getattr(tidelog.client, name))]
 MADE_BY_CLIENTS = {Delivery, BlockingDelivery, TableDelivery, BlockingTableDelivery}
 KNOWN = {
-    "Table": pyarrow.Table,
-    "RecordBatch": pyarrow.RecordBatch,
+    "Table": pa.Table,
+    "RecordBatch": pa.RecordBatch,
     "TableDelivery": TableDelivery,
     "BlockingTableDelivery": BlockingTableDelivery,
 }

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from tidelog.client.aio.consumer.errors import CommitFailed, RebalanceInProgress
 from tidelog.client.aio.consumer.group_link import GroupLink
+from tidelog.client.aio.consumer.heartbeat_member import HeartbeatMember
 from tidelog.client.aio.consumer.membership import NO_GENERATION, Generation, Membership
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
@@ -37,6 +38,8 @@ _RETRIED: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        # The member's epoch has moved on since the request was sent; the next attempt carries the new one.
+        ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
 
@@ -56,7 +59,7 @@ class OffsetCommits:
         client: NetworkClient,
         settings: ConsumerSettings,
         subscription: SubscriptionState,
-        membership: Membership,
+        membership: Membership | HeartbeatMember,
         link: GroupLink,
         on_committed: Callable[[Offsets], None],
     ) -> None:

@@ -8,9 +8,9 @@ the position of no partition moves while it changes hands.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.consumer.assignors import RebalanceProtocol, choose_protocol, make_assignors
@@ -19,6 +19,7 @@ from tidelog.client.aio.consumer.commits import OffsetCommits, Offsets
 from tidelog.client.aio.consumer.group_link import GroupLink
 from tidelog.client.aio.consumer.heartbeat_sender import HeartbeatSender
 from tidelog.client.aio.consumer.leader import Snapshot, assign, read_subscriptions, snapshot_of
+from tidelog.client.aio.consumer.listeners import Invoke, call_listener
 from tidelog.client.aio.consumer.membership import NO_GENERATION_ID, Membership, MemberState, Outcome
 from tidelog.client.aio.consumer.protocol import Subscription, decode_assignment, encode_subscription
 from tidelog.client.aio.consumer.settings import ConsumerSettings
@@ -34,9 +35,6 @@ _LOG: Final = logging.getLogger("tidelog.client.consumer")
 # A coordinator that holds JoinGroup back answers at the rebalance timeout at the latest; the rest is for the way.
 _JOIN_GRACE_MS: Final = 5000
 _METADATA_WAIT_MS: Final = 300
-
-Invoke = Callable[..., Awaitable[None]]
-"""Calls a function of the application's with arguments: in the loop, or in the thread that called the consumer."""
 
 
 class GroupCoordinator:
@@ -104,6 +102,10 @@ class GroupCoordinator:
         """Have the group rebalance."""
         self.membership.request_rejoin(reason)
         self._notify()
+
+    def stop_heartbeats(self) -> None:
+        """Send no more."""
+        self.heartbeats.stop()
 
     async def leave(self, reason: str, until_ms: int) -> None:
         """Give up all partitions and leave the group."""
@@ -195,7 +197,9 @@ class GroupCoordinator:
         listener = self._subscription.listener
         error = None
         if listener is not None and partitions:
-            error = await self._tell(listener.on_lost if self._is_lost else listener.on_revoked, partitions)
+            error = await call_listener(
+                self._invoke, listener.on_lost if self._is_lost else listener.on_revoked, partitions
+            )
         if self._subscription.is_automatic:
             self._subscription.assign_from_group(())
         return error
@@ -207,7 +211,7 @@ class GroupCoordinator:
         if not gone:
             return None
         listener = self._subscription.listener
-        error = await self._tell(listener.on_revoked, gone) if listener is not None else None
+        error = await call_listener(self._invoke, listener.on_revoked, gone) if listener is not None else None
         self._subscription.assign_from_group(kept)
         return error
 
@@ -226,7 +230,7 @@ class GroupCoordinator:
         errors: list[Exception | None] = []
         if gone:
             if listener is not None:
-                errors.append(await self._tell(listener.on_revoked, gone))
+                errors.append(await call_listener(self._invoke, listener.on_revoked, gone))
             self.membership.request_rejoin("need to revoke partitions and re-join")
         assignor = self._assignors[generation.protocol_name or ""]
         assignor.on_assignment(assignment, generation.generation_id)
@@ -236,18 +240,10 @@ class GroupCoordinator:
         _LOG.info("group %r: generation %d assigns %s", self.link.group_id, generation.generation_id, _names(added))
         self._client.request_refresh()
         if listener is not None:
-            errors.append(await self._tell(listener.on_assigned, added))
+            errors.append(await call_listener(self._invoke, listener.on_assigned, added))
         for error in errors:
             if error is not None:
                 raise error
-
-    async def _tell(self, method: Callable[..., Any], partitions: Sequence[TopicPartition]) -> Exception | None:
-        """Call the listener; what it raises must not stop the rebalance half-way, and is returned."""
-        try:
-            await self._invoke(method, partitions)
-        except Exception as error:
-            return error
-        return None
 
     # Joining: the network's side.
 

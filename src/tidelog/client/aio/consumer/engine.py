@@ -15,13 +15,14 @@ from typing import Any, Final, TypeVar
 from tidelog.client.aio.consumer.async_commits import AsyncCommits, CommitCallback
 from tidelog.client.aio.consumer.commits import Offsets
 from tidelog.client.aio.consumer.completed_fetch import Decoding
-from tidelog.client.aio.consumer.coordinator import GroupCoordinator, Invoke
+from tidelog.client.aio.consumer.coordinator import GroupCoordinator
 from tidelog.client.aio.consumer.cursor import Cursor
 from tidelog.client.aio.consumer.errors import NoOffset
 from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
 from tidelog.client.aio.consumer.fetcher import Fetcher
+from tidelog.client.aio.consumer.heartbeat_coordinator import HeartbeatCoordinator
 from tidelog.client.aio.consumer.interceptors import Interceptors
-from tidelog.client.aio.consumer.listeners import RebalanceListener, deserializer_of
+from tidelog.client.aio.consumer.listeners import Invoke, RebalanceListener, deserializer_of
 from tidelog.client.aio.consumer.offset_lookup import OffsetLookup
 from tidelog.client.aio.consumer.offset_reset import OffsetReset, parse_offset_reset
 from tidelog.client.aio.consumer.partition_state import FetchState, Position
@@ -37,6 +38,13 @@ from tidelog.wire.errors import ErrorCode
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
 _HOPELESS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
+
+Coordinator = GroupCoordinator | HeartbeatCoordinator
+_COORDINATORS: Final[Mapping[str, type[GroupCoordinator] | type[HeartbeatCoordinator]]] = {
+    "classic": GroupCoordinator,
+    "consumer": HeartbeatCoordinator,
+}
+"""By `group.protocol`."""
 
 Result = TypeVar("Result")
 
@@ -63,7 +71,7 @@ class ConsumerEngine:
         )
         self.buffer = FetchBuffer(self.subscription)
         self.lookup = OffsetLookup(self.client, settings, self.subscription, _wall_ms, self.signal.notify)
-        self.coordinator: GroupCoordinator | None = None
+        self.coordinator: Coordinator | None = None
         self.cursor: Cursor | None = None
         """Set while the application iterates: what it has not been given yet must not be committed."""
         self._polling: asyncio.Task[Any] | None = None
@@ -79,7 +87,7 @@ class ConsumerEngine:
         self._fetcher = Fetcher(self.client, settings, self.subscription, self.buffer, decoding, self.signal.notify)
         self._async_commits: AsyncCommits | None = None
         if settings.group_id is not None:
-            self.coordinator = GroupCoordinator(
+            self.coordinator = _COORDINATORS[settings.group_protocol](
                 self.client,
                 settings,
                 self.subscription,
@@ -151,7 +159,7 @@ class ConsumerEngine:
         self.client.request_refresh()
         self.signal.notify()
 
-    def demand_group(self) -> GroupCoordinator:
+    def demand_group(self) -> Coordinator:
         """The group, or IllegalState if there is none."""
         if self.coordinator is None:
             raise IllegalState("this needs a group.id; without one, use assign() and keep offsets yourself")
@@ -420,7 +428,7 @@ class ConsumerEngine:
         self._fetcher.close()
         await self.client.close()
 
-    async def _leave(self, coordinator: GroupCoordinator, until_ms: int) -> None:
+    async def _leave(self, coordinator: Coordinator, until_ms: int) -> None:
         with_time = asyncio.timeout(max(0, until_ms - self.client.now_ms()) / 1000)
         try:
             async with with_time:
@@ -428,7 +436,7 @@ class ConsumerEngine:
                 await self._finish_async_commits(until_ms)
         except TimeoutError:
             _LOG.warning("group %r: commits did not finish before closing", coordinator.link.group_id)
-        coordinator.heartbeats.stop()
+        coordinator.stop_heartbeats()
         if self.subscription.is_automatic:
             await coordinator.leave("the consumer is being closed", until_ms)
 

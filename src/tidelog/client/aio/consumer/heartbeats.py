@@ -22,6 +22,12 @@ class HeartbeatClocks:
         self._session_by_ms = now_ms + self._session_ms
         self.polled(now_ms)
 
+    def set_interval(self, now_ms: int, interval_ms: int) -> None:
+        """The coordinator said how often it wants to hear from this member."""
+        self._interval_ms = interval_ms
+        self._next_ms = now_ms + interval_ms
+        self.answered(now_ms)
+
     def polled(self, now_ms: int) -> None:
         """The application called poll."""
         self._poll_by_ms = now_ms + self._poll_interval_ms

@@ -29,6 +29,21 @@ def deserializer_of(given: Any, what: str) -> Deserialize | None:
     return lambda _topic, data: None if data is None else function(data)
 
 
+Invoke = Callable[..., Awaitable[None]]
+"""Calls a function of the application's with arguments: in the loop, or in the thread that called the consumer."""
+
+
+async def call_listener(
+    invoke: Invoke, method: Callable[..., Any], partitions: Sequence[TopicPartition]
+) -> Exception | None:
+    """Call a method of a listener; what it raises must not stop the rebalance half-way, and is returned."""
+    try:
+        await invoke(method, partitions)
+    except Exception as error:
+        return error
+    return None
+
+
 class RebalanceListener:
     """Told inside `poll` (and `close`, `unsubscribe`) which partitions come and go. Override what you need."""
 

@@ -1,11 +1,11 @@
 """The settings of a consumer, under Kafka's names and with Kafka's defaults."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tidelog.client.aio.consumer.assignors import choose_protocol, make_assignors
 from tidelog.client.aio.consumer.offset_reset import parse_offset_reset
-from tidelog.client.aio.settings import OBJECT, CommonSettings, load_settings
+from tidelog.client.aio.settings import OBJECT, CommonSettings, read_values
 from tidelog.client.errors import ClientConfigError
 from tidelog.config.declaration import MIB, MINUTE_MS, SECOND_MS, setting
 from tidelog.config.kinds import BOOLEAN
@@ -17,6 +17,15 @@ class ConsumerSettings(CommonSettings):
     group_id: str | None = setting("group.id", None, importance="high", doc="The group to read with and commit for.")
     group_instance_id: str | None = setting(
         "group.instance.id", None, doc="A name that stays: restarts within the session timeout move no partitions."
+    )
+    group_protocol: str = setting(
+        "group.protocol",
+        "classic",
+        one_of=("classic", "consumer"),
+        doc="classic: members assign; consumer: the broker assigns, without stopping anyone (KIP-848).",
+    )
+    group_remote_assignor: str | None = setting(
+        "group.remote.assignor", None, doc="The broker's assignor (uniform, range) under group.protocol=consumer."
     )
     partition_assignment_strategy: tuple[Any, ...] = setting(
         "partition.assignment.strategy",
@@ -86,9 +95,30 @@ class ConsumerSettings(CommonSettings):
         return self.isolation_level == "read_committed"
 
 
+_OF_CLASSIC: Final = {
+    "partition_assignment_strategy": "partition.assignment.strategy",
+    "session_timeout_ms": "session.timeout.ms",
+    "heartbeat_interval_ms": "heartbeat.interval.ms",
+}
+"""What members decide under the classic protocol, and the broker under the newer one."""
+
+
+def _check_protocol(settings: ConsumerSettings, given: Mapping[str, Any]) -> None:
+    """Refuse settings that the chosen group protocol would ignore."""
+    if settings.group_protocol == "classic":
+        if settings.group_remote_assignor is not None:
+            raise ClientConfigError("group.remote.assignor needs group.protocol=consumer")
+        return
+    for field, name in _OF_CLASSIC.items():
+        if field in given:
+            raise ClientConfigError(f"{name} has no effect under group.protocol=consumer: the broker decides it")
+
+
 def load_consumer_settings(properties: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ConsumerSettings:
     """The settings, checked one by one and against each other."""
-    settings = load_settings(ConsumerSettings, properties, keywords)
+    given = read_values(ConsumerSettings, properties, keywords)
+    settings = ConsumerSettings(**given)
+    _check_protocol(settings, given)
     parse_offset_reset(settings.auto_offset_reset)
     choose_protocol(make_assignors(settings.partition_assignment_strategy))
     if settings.heartbeat_interval_ms >= settings.session_timeout_ms:

@@ -1,0 +1,305 @@
+"""Takes a consumer through a group that the broker assigns (KIP-848): `group.protocol=consumer`.
+
+Heartbeats run as a task beside the application and carry the protocol. `step`, called by every `poll`, moves partitions
+towards the assignment that they brought: commit what goes, tell the listener, take what comes. So listeners are only
+ever called inside `poll`, and the members of a group never wait for each other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Final
+
+from tidelog.client.aio.backoff import Backoff
+from tidelog.client.aio.consumer.auto_commit import AutoCommit
+from tidelog.client.aio.consumer.commits import OffsetCommits, Offsets
+from tidelog.client.aio.consumer.group_link import GroupLink
+from tidelog.client.aio.consumer.heartbeat_member import HeartbeatMember, Outcome, Wishes
+from tidelog.client.aio.consumer.heartbeats import HeartbeatClocks
+from tidelog.client.aio.consumer.listeners import Invoke, call_listener
+from tidelog.client.aio.consumer.settings import ConsumerSettings
+from tidelog.client.aio.consumer.subscription import SubscriptionKind, SubscriptionState
+from tidelog.client.aio.network import NetworkClient
+from tidelog.client.aio.reactions import reaction_to
+from tidelog.client.errors import BrokerUnavailable, ClientError, DeadlinePassed
+from tidelog.client.types import TopicPartition
+from tidelog.wire.messages import ConsumerGroupHeartbeatResponse
+
+_LOG: Final = logging.getLogger("tidelog.client.consumer")
+_FIRST_INTERVAL_MS: Final = 5000
+"""Until the coordinator has said how often it wants to hear."""
+
+
+class HeartbeatCoordinator:
+    """One consumer in its group. Lives in the loop of its client."""
+
+    def __init__(
+        self,
+        client: NetworkClient,
+        settings: ConsumerSettings,
+        subscription: SubscriptionState,
+        consumed: Callable[[], Offsets],
+        on_committed: Callable[[Offsets], None],
+        invoke: Invoke,
+        notify: Callable[[], None],
+    ) -> None:
+        assert settings.group_id is not None, "a coordinator needs a group"
+        self.membership = HeartbeatMember(
+            settings.group_id,
+            settings.group_instance_id,
+            settings.client_rack or None,
+            settings.max_poll_interval_ms,
+            settings.group_remote_assignor,
+        )
+        self.link = GroupLink(client, settings.group_id)
+        self.commits = OffsetCommits(client, settings, subscription, self.membership, self.link, on_committed)
+        self.auto_commit = AutoCommit(client, settings, self.commits, consumed)
+        self._client = client
+        self._settings = settings
+        self._subscription = subscription
+        self._invoke = invoke
+        self._notify = notify
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        self._clocks = HeartbeatClocks(settings.max_poll_interval_ms, _FIRST_INTERVAL_MS, settings.max_poll_interval_ms)
+        self._task: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self._failure: Exception | None = None
+        self._committing: asyncio.Task[None] | None = None
+        self._seen_metadata = -1
+        self._refreshed_for: object = None
+
+    # What `poll` calls.
+
+    async def step(self) -> None:
+        """Do what is to be done now. Raises what ended the membership, or what a listener raised."""
+        self._clocks.polled(self._client.now_ms())
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        if self._subscription.is_automatic:
+            self._match_pattern()
+            if self.membership.stable_generation is None:
+                await self._give_up_lost()
+            self._keep_beating()
+            await self._reconcile()
+        self.auto_commit.run_if_due(self._client.now_ms())
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether an assignment is being waited for."""
+        return self._subscription.is_automatic and (self.membership.target is None or bool(self._unsettled()))
+
+    def request_rejoin(self, reason: str) -> None:
+        """Report what this member owns; the coordinator assigns whenever that is due, and needs no request."""
+        _LOG.info("group %r: a heartbeat is sent early: %s", self.link.group_id, reason)
+        self.membership.unanswered()
+        self._news.set()
+
+    def stop_heartbeats(self) -> None:
+        """Send no more."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def leave(self, reason: str, until_ms: int) -> None:
+        """Give up all partitions and leave the group."""
+        self.stop_heartbeats()
+        error = await self._give_up(self._subscription.partitions, is_lost=self.membership.stable_generation is None)
+        request = self.membership.leave_request()
+        if request is not None:
+            _LOG.info("group %r: leaving: %s", self.link.group_id, reason)
+            try:
+                async with asyncio.timeout(max(1, until_ms - self._client.now_ms()) / 1000):
+                    await self.link.ask(request, ConsumerGroupHeartbeatResponse)
+            except (ClientError, TimeoutError) as failure:
+                _LOG.info("group %r: leaving was not heard: %s", self.link.group_id, failure)
+        if error is not None:
+            raise error
+
+    def _match_pattern(self) -> None:
+        metadata = self._client.metadata
+        if metadata.version == self._seen_metadata or self._subscription.kind is not SubscriptionKind.PATTERN:
+            return
+        self._seen_metadata = metadata.version
+        hides_internal = self._settings.exclude_internal_topics
+        self._subscription.match_topics(
+            topic.name
+            for topic in metadata.topics.values()
+            if not topic.error_code and not (hides_internal and topic.is_internal)
+        )
+
+    # Towards the assignment.
+
+    def _unsettled(self) -> set[TopicPartition]:
+        """The partitions in which the assignment and what is owned differ."""
+        target = self._resolved()
+        return set() if target is None else target ^ self._subscription.partitions.keys()
+
+    def _resolved(self) -> set[TopicPartition] | None:
+        """The assignment by topic names. Ids that metadata does not know are looked up, and count once they are."""
+        target = self.membership.target
+        if target is None:
+            return None
+        found: set[TopicPartition] = set()
+        for topic_id, partitions in target.items():
+            name = self._client.metadata.topic_name(topic_id)
+            if name is not None:
+                found.update(TopicPartition(name, each) for each in partitions)
+            elif self._refreshed_for is not target:
+                self._refreshed_for = target
+                self._client.request_refresh()
+        return found
+
+    async def _reconcile(self) -> None:
+        """Give up and take partitions until what is owned is what is assigned; wait for the commit before that."""
+        target = self._resolved()
+        if target is None:
+            return
+        owned = self._subscription.partitions
+        gone = [each for each in owned if each not in target]
+        added = [each for each in target if each not in owned]
+        if not gone and not added:
+            return
+        if gone and not self._is_committed(gone):
+            return
+        error = await self._give_up(gone, is_lost=False) if gone else None
+        self.auto_commit.restart()
+        self._subscription.assign_from_group([*self._subscription.partitions, *sorted(added)])
+        self._subscription.follow_leaders(self._client.metadata)
+        _LOG.info("group %r: epoch %d assigns %s", self.link.group_id, self.membership.member_epoch, _names(added))
+        self._client.request_refresh()
+        self._news.set()
+        listener = self._subscription.listener
+        if listener is not None and added:
+            error = await call_listener(self._invoke, listener.on_assigned, tuple(sorted(added))) or error
+        if error is not None:
+            raise error
+
+    def _is_committed(self, gone: Collection[TopicPartition]) -> bool:
+        """Whether the commit before giving up `gone` is over; begins it."""
+        if not self.auto_commit.is_enabled:
+            return True
+        if self._committing is None:
+            for partition in gone:
+                # Records returned after the commit would be read twice.
+                self._subscription.partitions[partition].is_revocation_pending = True
+            until_ms = self._client.now_ms() + self._settings.max_poll_interval_ms
+            self._committing = self._client.spawn(self.auto_commit.commit_now(until_ms))
+            self._committing.add_done_callback(lambda _: self._notify())
+        if not self._committing.done():
+            return False
+        self._committing = None
+        return True
+
+    async def _give_up_lost(self) -> None:
+        error = await self._give_up(self._subscription.partitions, is_lost=True)
+        if error is not None:
+            raise error
+
+    async def _give_up(self, partitions: Collection[TopicPartition], *, is_lost: bool) -> Exception | None:
+        gone = tuple(partitions)
+        if not gone:
+            return None
+        listener, error = self._subscription.listener, None
+        if listener is not None:
+            error = await call_listener(self._invoke, listener.on_lost if is_lost else listener.on_revoked, gone)
+        if self._subscription.is_automatic:
+            kept = [each for each in self._subscription.partitions if each not in set(gone)]
+            self._subscription.assign_from_group(kept)
+        return error
+
+    # Heartbeats, beside whatever the application does.
+
+    def _wishes(self) -> Wishes:
+        metadata = self._client.metadata
+        owned = frozenset((metadata.topic_id(topic), partition) for topic, partition in self._subscription.partitions)
+        return Wishes(self._subscription.topics, owned)
+
+    def _keep_beating(self) -> None:
+        if self._subscription.kind is SubscriptionKind.PATTERN and not self._client.metadata.version:
+            return  # what the pattern matches is not known yet
+        self._news.set()
+        if self._task is None or self._task.done():
+            self._clocks.restart(self._client.now_ms())
+            self._task = self._client.spawn(self._run())
+
+    async def _run(self) -> None:
+        failures = 0
+        while self._failure is None:
+            now_ms = self._client.now_ms()
+            if self._clocks.is_poll_overdue(now_ms):
+                await self._leave_stuck()
+                return
+            if not self.membership.has_news(self._wishes()) and self._clocks.due_in_ms(now_ms):
+                await self._sleep(self._clocks.next_event_in_ms(now_ms))
+                continue
+            if await self._beat():
+                failures = 0
+            else:
+                failures += 1
+                await asyncio.sleep(self._backoff.after(failures) / 1000)
+
+    async def _sleep(self, wait_ms: int) -> None:
+        """Wait, unless something changes that the coordinator should hear of."""
+        self._news.clear()
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    async def _beat(self) -> bool:
+        """One heartbeat; False if it has to be repeated."""
+        self._clocks.sent(self._client.now_ms())
+        try:
+            reply = await self.link.ask(
+                self.membership.heartbeat_request(self._wishes()), ConsumerGroupHeartbeatResponse
+            )
+            before = self.membership.target
+            outcome = self.membership.on_heartbeat(reply)
+        except ClientError as error:
+            return self._failed(error)
+        if outcome is Outcome.PROCEED:
+            self._clocks.set_interval(self._client.now_ms(), reply.heartbeat_interval_ms)
+            if self.membership.target is not before:
+                self._notify()
+            return True
+        if outcome is Outcome.COORDINATOR_LOST:
+            self.link.forget()
+        self._notify()
+        if outcome is Outcome.FENCED:
+            # The next poll gives up what is lost, and only then may it join again.
+            await self._until_given_up()
+        return False
+
+    async def _until_given_up(self) -> None:
+        while self._subscription.partitions and not self._clocks.is_poll_overdue(self._client.now_ms()):
+            await self._sleep(self._settings.retry_backoff_ms)
+
+    def _failed(self, error: Exception) -> bool:
+        self.membership.unanswered()
+        passes = isinstance(error, BrokerUnavailable | DeadlinePassed)
+        if not passes and not reaction_to(error).is_retriable:
+            self._failure = error
+            self._notify()
+        return False
+
+    async def _leave_stuck(self) -> None:
+        """The application is stuck: let others have its partitions. Its next poll will learn that they are lost."""
+        _LOG.warning(
+            "group %r: poll() was not called for max.poll.interval.ms=%d, leaving; process faster, or raise it, or "
+            "lower max.poll.records",
+            self.link.group_id,
+            self._settings.max_poll_interval_ms,
+        )
+        request = self.membership.leave_request()
+        self._notify()
+        if request is not None:
+            try:
+                await self.link.ask(request, ConsumerGroupHeartbeatResponse)
+            except ClientError as error:
+                _LOG.info("group %r: leaving was not heard: %s", self.link.group_id, error)
+
+
+def _names(partitions: Collection[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(partitions))) or "nothing new"

@@ -1,0 +1,199 @@
+"""One member's side of the newer group protocol (KIP-848), in which the broker assigns and heartbeats carry everything.
+
+Pure: requests come out, replies and the time go in. `HeartbeatCoordinator` sends, waits and moves partitions.
+
+A member says what has changed since its last heartbeat and hears its target assignment when that changes. It moves
+towards the target on its own: it gives up what it must, takes what is new, and the next heartbeat reports what it owns.
+A member that the coordinator does not know any more loses its partitions and joins again, with epoch 0.
+"""
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from tidelog.client.aio.consumer.membership import Generation
+from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
+from tidelog.client.errors import ApiError
+from tidelog.client.types import ConsumerGroupMetadata
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from tidelog.wire.messages.consumer_group_heartbeat import TopicPartitions
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+"""A static member that will be back before its session ends."""
+
+ById = Mapping[bytes, Collection[int]]
+"""Partitions by topic id."""
+
+
+class Outcome(Enum):
+    """What to do after a heartbeat was answered."""
+
+    PROCEED = "proceed"
+    FENCED = "fenced"
+    """The partitions are lost; join again at once."""
+    RETRY = "retry"
+    COORDINATOR_LOST = "coordinator lost"
+
+
+class Wishes(NamedTuple):
+    """What a member tells the coordinator beside its epoch; only what changed is sent again."""
+
+    topics: frozenset[str] = frozenset()
+    owned: frozenset[tuple[bytes, int]] = frozenset()
+
+
+_FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+
+
+class HeartbeatMember:
+    """This consumer as a member, or future member, of a group that the broker assigns."""
+
+    def __init__(
+        self,
+        group_id: str,
+        group_instance_id: str | None,
+        rack_id: str | None,
+        rebalance_timeout_ms: int,
+        server_assignor: str | None,
+    ) -> None:
+        self.group_id = group_id
+        self.group_instance_id = group_instance_id
+        self.member_id = str(uuid4())
+        self.member_epoch = JOIN_EPOCH
+        self.target: ById | None = None
+        """What the coordinator last assigned; None until it has."""
+        self.is_in = False
+        """Whether the coordinator counts on this member's heartbeats."""
+        self._rack_id = rack_id
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._server_assignor = server_assignor
+        self._reported: Wishes | None = None
+        """What the coordinator knows; None when it must be told everything."""
+        self._sent = Wishes()
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Commits are always possible: the epoch, not a phase of the group, decides whether they are taken."""
+        return False
+
+    @property
+    def stable_generation(self) -> Generation | None:
+        """The epoch to commit in; None while this is no member."""
+        return Generation(self.member_epoch, self.member_id) if self.member_epoch > JOIN_EPOCH else None
+
+    @property
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Who this is, for a transactional producer that commits in its name."""
+        generation = self.stable_generation or Generation()
+        return ConsumerGroupMetadata(
+            self.group_id, generation.generation_id, generation.member_id, self.group_instance_id
+        )
+
+    def has_news(self, wishes: Wishes) -> bool:
+        """Whether the next heartbeat cannot wait for its interval."""
+        return self._reported != wishes
+
+    # Heartbeats.
+
+    def heartbeat_request(self, wishes: Wishes) -> ConsumerGroupHeartbeatRequest:
+        """A sign of life, with what the coordinator does not know yet."""
+        self._sent = wishes
+        reported = self._reported
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=self.member_epoch
+        )
+        if reported is None:
+            request.instance_id = self.group_instance_id
+            request.rack_id = self._rack_id
+            request.rebalance_timeout_ms = self._rebalance_timeout_ms
+            request.server_assignor = self._server_assignor
+        if reported is None or reported.topics != wishes.topics:
+            request.subscribed_topic_names = sorted(wishes.topics)
+        if reported is None or reported.owned != wishes.owned:
+            request.topic_partitions = _by_topic(wishes.owned)
+        return request
+
+    def on_heartbeat(self, reply: ConsumerGroupHeartbeatResponse) -> Outcome:
+        """Take over an answer. Raises ApiError for one that ends the membership for good."""
+        code = error_code_of(reply.error_code)
+        if code is ErrorCode.NONE:
+            self._accepted(reply)
+            return Outcome.PROCEED
+        self._reported = None
+        if code in _FENCED:
+            self.fence()
+            return Outcome.FENCED
+        reaction = reaction_to(code)
+        if reaction is Reaction.FIND_COORDINATOR:
+            return Outcome.COORDINATOR_LOST
+        if reaction is Reaction.RETRY:
+            return Outcome.RETRY
+        self.forget()
+        raise ApiError(code, f"group {self.group_id!r}: {reply.error_message or code.text}")
+
+    def _accepted(self, reply: ConsumerGroupHeartbeatResponse) -> None:
+        self.member_id = reply.member_id or self.member_id
+        self.member_epoch = reply.member_epoch
+        self.is_in = True
+        self._reported = self._sent
+        if reply.assignment is not None:
+            self.target = {each.topic_id: tuple(each.partitions) for each in reply.assignment.topic_partitions}
+
+    def unanswered(self) -> None:
+        """A heartbeat got no answer, so what it said may not be known: the next one says everything."""
+        self._reported = None
+
+    # The end, of the membership or of this epoch.
+
+    def fence(self) -> None:
+        """The coordinator does not know this member: everything it owned is lost, and it joins again."""
+        self.member_epoch = JOIN_EPOCH
+        self.target = None
+        self.is_in = False
+        self._reported = None
+
+    def forget(self) -> None:
+        """Be no member, under a new id the next time."""
+        self.fence()
+        self.member_id = str(uuid4())
+
+    def leave_request(self) -> ConsumerGroupHeartbeatRequest | None:
+        """Leave, if there is anything to leave."""
+        was_in, member_id = self.is_in, self.member_id
+        self.forget()
+        if not was_in:
+            return None
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=member_id,
+            member_epoch=LEAVE_STATIC_EPOCH if self.is_static else LEAVE_EPOCH,
+            instance_id=self.group_instance_id,
+        )
+
+    # What commits learn.
+
+    def lose(self, error: ErrorCode, sent_in: Generation) -> bool:
+        """A commit was refused because of who we are; returns whether that is about the present epoch."""
+        if sent_in != self.stable_generation:
+            return False
+        if error is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.fence()
+        return True
+
+    def request_rejoin(self, reason: str) -> None:
+        """Nothing to do: a group of this protocol has no phase in which commits are refused."""
+
+
+def _by_topic(owned: Collection[tuple[bytes, int]]) -> list[TopicPartitions]:
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, partition in sorted(owned):
+        topics.setdefault(topic_id, []).append(partition)
+    return [TopicPartitions(topic_id=topic_id, partitions=each) for topic_id, each in topics.items()]
