@@ -1,47 +1,98 @@
 """Who this broker is: its cluster id and broker id, from the metadata, the log directories and the configuration.
 
-Start-up calls `establish_identity` before anything is loaded, so that a broker that was pointed at the wrong data or
-the wrong cluster says so and touches nothing.
+Established before anything is loaded, so that a broker that was pointed at the wrong data or the wrong cluster says so
+and touches nothing. A directory whose `meta.properties` cannot be read goes offline, as in Kafka. The metadata knows
+which brokers own partitions: a broker with another id would serve none of them, so it does not start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import logging
+from collections.abc import Collection, Sequence
 
 from tidelog.config import BrokerConfig, ConfigError
-from tidelog.metadata.cluster_id import generate_broker_id, get_or_create_cluster_id
+from tidelog.metadata.cluster_id import generate_broker_id, get_cluster_id, get_or_create_cluster_id
+from tidelog.metadata.image import ClusterImage
+from tidelog.metadata.loading import load_image
 from tidelog.metadata.store import Store
+from tidelog.storage.log_directory import LogDirectory, PartitionState
 from tidelog.storage.meta_properties import (
+    META_PROPERTIES_FILE,
     MetaProperties,
+    MetaPropertiesError,
+    MetaPropertiesScan,
     agree_on_identity,
-    scan_meta_properties,
     write_meta_properties,
 )
 
-
-class Identity(NamedTuple):
-    """The broker's names."""
-
-    cluster_id: str
-    broker_id: int
+logger = logging.getLogger(__name__)
 
 
-def establish_identity(store: Store, directories: Sequence[str], config: BrokerConfig) -> Identity:
-    """Agree on cluster and broker id, generate what nobody knows yet, and write it to every log directory."""
-    scan = scan_meta_properties(directories)
+class ForeignDirectoryError(MetaPropertiesError):
+    """The metadata says that other brokers own every partition."""
+
+
+def establish_cluster_id(store: Store, scan: MetaPropertiesScan) -> str:
+    """Agree on the cluster id, or generate one for a new cluster. MetaPropertiesError when no directory can say it."""
+    if scan.failed and not scan.found:
+        raise MetaPropertiesError(
+            f"no log directory says which broker it belongs to: {'; '.join(scan.failed.values())}. "
+            + _remedy(list(scan.failed), load_image(store, "").replica_ids(), get_cluster_id(store))
+        )
     stored = agree_on_identity(scan.found)
     # An empty tree takes over the id that the data already bears: a directory of Apache Kafka's moves in as it is.
-    cluster_id = get_or_create_cluster_id(store, adopt=stored.cluster_id)
-    agreed = agree_on_identity(scan.found, cluster_id=cluster_id, broker_id=config.broker_id)
-    broker_id = agreed.broker_id
+    return get_or_create_cluster_id(store, adopt=stored.cluster_id)
+
+
+def establish_broker_id(
+    store: Store, scan: MetaPropertiesScan, config: BrokerConfig, cluster_id: str, image: ClusterImage
+) -> int:
+    """Agree on the broker id, or generate one for a new broker, and write it to every directory that is online.
+
+    ForeignDirectoryError when the image's partitions all belong to other brokers.
+    """
+    broker_id = agree_on_identity(scan.found, cluster_id=cluster_id, broker_id=config.broker_id).broker_id
+    owners = image.replica_ids()
+    if owners and broker_id not in owners:
+        raise _foreign(broker_id, owners, cluster_id, [*scan.found, *scan.missing])
     if broker_id < 0:
         if not config.broker_id_generation_enable:
             raise ConfigError("broker.id is not set and broker.id.generation.enable is false: set one of the two")
         broker_id = generate_broker_id(store, config.reserved_broker_max_id)
-    for directory in directories:
-        known = scan.found.get(directory)
-        if directory not in scan.failed and (known is None or known.broker_id != broker_id or known.version != 0):
-            properties = (known or MetaProperties())._replace(broker_id=broker_id, cluster_id=cluster_id, version=0)
-            write_meta_properties(directory, properties)
-    return Identity(cluster_id, broker_id)
+    for directory, known in [*scan.found.items(), *dict.fromkeys(scan.missing, MetaProperties()).items()]:
+        if known.broker_id != broker_id or known.version != 0 or known.cluster_id != cluster_id:
+            _warn_if_lost(directory, scan)
+            write_meta_properties(directory, known._replace(broker_id=broker_id, cluster_id=cluster_id, version=0))
+    return broker_id
+
+
+def _foreign(
+    broker_id: int, owners: Collection[int], cluster_id: str, directories: Sequence[str]
+) -> ForeignDirectoryError:
+    this = f"this is broker {broker_id}" if broker_id >= 0 else f"no {META_PROPERTIES_FILE} says which broker this is"
+    return ForeignDirectoryError(
+        f"the metadata says that every partition belongs to broker {', '.join(map(str, sorted(owners)))}, but {this}, "
+        f"which would serve nothing. {_remedy(directories, owners, cluster_id)}"
+    )
+
+
+def _remedy(directories: Sequence[str], owners: Collection[int], cluster_id: str | None) -> str:
+    """What an operator can do; the metadata knows what the file must say."""
+    lines = f"version=0, broker.id={min(owners)} and cluster.id={cluster_id}" if owners and cluster_id else ""
+    write = f", or write it with the lines {lines} if that is the broker whose data this is" if lines else ""
+    return (
+        f"Restore {META_PROPERTIES_FILE} in {', '.join(directories)} from a backup{write}; "
+        "take directories of other brokers out of log.dirs"
+    )
+
+
+def _warn_if_lost(directory: str, scan: MetaPropertiesScan) -> None:
+    if directory in scan.missing:
+        count = sum(one.state is PartitionState.LIVE for one in LogDirectory(directory).partitions())
+        if count:
+            logger.warning(
+                "%s has no %s, though it holds %d partitions: it is written again",
+                directory,
+                META_PROPERTIES_FILE,
+                count,
+            )

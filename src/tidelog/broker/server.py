@@ -23,7 +23,7 @@ from tidelog.broker.dispatcher import Dispatcher
 from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.handlers import handlers
-from tidelog.broker.identity import establish_identity
+from tidelog.broker.identity import establish_broker_id, establish_cluster_id
 from tidelog.broker.node import Node
 from tidelog.broker.own_apis import own_handlers
 from tidelog.broker.settings import load_dynamic_layers, network_limits, warn_of_idle_settings
@@ -44,6 +44,7 @@ from tidelog.replication.fetch_session import FetchSessionCache
 from tidelog.replication.replica_manager import PurgeIntervals, ReplicaManager
 from tidelog.storage.errors import LogDirFailure, StorageError
 from tidelog.storage.log_manager import LogManager, LogManagerConfig
+from tidelog.storage.meta_properties import scan_meta_properties
 from tidelog.timing import Clock, Scheduler, Timer
 
 logger = logging.getLogger(__name__)
@@ -124,19 +125,17 @@ class Server:
     def _start_with_metadata(self, loop: asyncio.AbstractEventLoop, directories: list[str]) -> None:
         node = self._node
         prepare_tree(node.store)
-        identity = establish_identity(node.store, directories, self._static)
-        node.broker_id = node.replica_manager.local_id = identity.broker_id
-        node.config_layers = load_dynamic_layers(node.store, identity.broker_id, self._static)
+        broker_id = self._establish_identity(directories)
+        node.config_layers = load_dynamic_layers(node.store, broker_id, self._static)
         node.config = node.config_layers.config
         warn_of_idle_settings(settings_without_effect(node.config.originals))
         self._bind(loop)
         registration = self._registration()
         broker_epoch = register_broker(node.store, registration)
-        controller = elect_controller(node.store, identity.broker_id, self._clock.wall_ms())
-        node.image = load_image(node.store, identity.cluster_id)
+        controller = elect_controller(node.store, broker_id, self._clock.wall_ms())
         node.image.set_broker(BrokerImage.of(registration, broker_epoch))
         node.image.set_controller(controller.broker_id)
-        node.producer_ids = ProducerIdAllocator(node.store, identity.broker_id)
+        node.producer_ids = ProducerIdAllocator(node.store, broker_id)
         node.fetch_sessions = FetchSessionCache(
             node.config.max_incremental_fetch_session_cache_slots, lambda: random.randrange(1, 2**31)
         )
@@ -151,11 +150,23 @@ class Server:
         self._driver.rearm()
         logger.info(
             "broker %d of cluster %s serves %d partitions on %s:%d",
-            identity.broker_id,
-            identity.cluster_id,
+            broker_id,
+            node.image.cluster_id,
             len(node.replica_manager),
             *self.address,
         )
+
+    def _establish_identity(self, directories: list[str]) -> int:
+        """Find out who this broker is, and take directories offline that cannot say whose they are; the broker id."""
+        node = self._node
+        scan = scan_meta_properties(directories)
+        cluster_id = establish_cluster_id(node.store, scan)
+        node.image = load_image(node.store, cluster_id)
+        broker_id = establish_broker_id(node.store, scan, self._static, cluster_id, node.image)
+        for directory, why in scan.failed.items():
+            node.log_manager.handle_log_dir_failure(directory, why)
+        node.broker_id = node.replica_manager.local_id = broker_id
+        return broker_id
 
     def _build_coordinators(self) -> None:
         """Before partitions are opened: coordinators load what this broker leads."""

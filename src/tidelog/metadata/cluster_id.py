@@ -12,18 +12,26 @@ from tidelog.metadata.walk import create_if_missing, ensure_paths
 from tidelog.wire.primitives import uuid_to_text
 
 
+def get_cluster_id(store: Store) -> str | None:
+    """The cluster's id, None in a tree that has none yet."""
+    try:
+        return decode_cluster_id(store.get(paths.CLUSTER_ID)[0])
+    except NoNodeError:
+        return None
+
+
 def get_or_create_cluster_id(
     store: Store, *, adopt: str | None = None, random_bytes: Callable[[int], bytes] = os.urandom
 ) -> str:
     """The cluster's id, 22 characters; the first broker ever to start makes it up, or takes over what its data says."""
-    try:
-        return decode_cluster_id(store.get(paths.CLUSTER_ID)[0])
-    except NoNodeError:
-        new_id = uuid_to_text(random_uuid(random_bytes)) if adopt is None else adopt
-        ensure_paths(store, ["/cluster"])
-        # Of two brokers that start at once one comes first, and both read what it wrote.
-        create_if_missing(store, paths.CLUSTER_ID, encode_cluster_id(new_id))
-        return decode_cluster_id(store.get(paths.CLUSTER_ID)[0])
+    known = get_cluster_id(store)
+    if known is not None:
+        return known
+    new_id = uuid_to_text(random_uuid(random_bytes)) if adopt is None else adopt
+    ensure_paths(store, ["/cluster"])
+    # Of two brokers that start at once one comes first, and both read what it wrote.
+    create_if_missing(store, paths.CLUSTER_ID, encode_cluster_id(new_id))
+    return decode_cluster_id(store.get(paths.CLUSTER_ID)[0])
 
 
 def generate_broker_id(store: Store, reserved_max_id: int) -> int:

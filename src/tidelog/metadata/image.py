@@ -143,6 +143,11 @@ class ClusterImage:
     def topic(self, name: str) -> TopicImage | None:
         return self._topics.get(name)
 
+    def replica_ids(self) -> set[int]:
+        """Every broker that has a replica of some partition, alive or not."""
+        assignments = {partition.replicas for topic in self._topics.values() for partition in topic.partitions}
+        return {replica for replicas in assignments for replica in replicas}
+
     def partition_count(self, topic: str) -> int:
         """How many partitions a topic has; 0 if there is no such topic."""
         found = self._topics.get(topic)
