@@ -72,7 +72,7 @@ def _work(consumer: Consumer, producer: Producer, target: str) -> None:
     try:
         with producer.transaction():
             for record in records:
-                producer.send(target, transform(record.value), partition=record.partition)
+                producer.send(target, transform(record.value or b""), partition=record.partition)
                 following[record.topic_partition] = OffsetAndMetadata(record.offset + 1)
             producer.send_offsets_to_transaction(following, consumer.group_metadata)
     except ProducerFenced:

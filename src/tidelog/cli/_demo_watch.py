@@ -82,11 +82,11 @@ class OutputReader:
 
     def _take(self, record: ConsumerRecord) -> None:
         if record.topic == self._output:
-            self.tally.add_order(record.value)
+            self.tally.add_order(record.value or b"")
         elif record.topic in self._others:
             self._others[record.topic](record)
         else:
-            self.tally.add_dead(record.value, dict(record.headers))
+            self.tally.add_dead(record.value or b"", dict(record.headers))
 
     def close(self) -> None:
         self._consumer.close()

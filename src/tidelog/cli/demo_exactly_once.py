@@ -237,7 +237,7 @@ def _read(servers: str, size: Size, isolation: str) -> Iterator[tuple[int, bytes
         ends = consumer.end_offsets(*partitions)
         while any(consumer.position(partition) < ends[partition] for partition in partitions):
             for record in consumer.poll(0.5):
-                yield record.partition, record.value
+                yield record.partition, record.value or b""
 
 
 def _say(text: str) -> None:

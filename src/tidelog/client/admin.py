@@ -7,10 +7,13 @@ with Admin(bootstrap_servers="localhost:9092") as admin:
 from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from tidelog.client.aio.admin.admin import AsyncAdmin
 from tidelog.client.aio.background import BackgroundLoop
+
+if TYPE_CHECKING:
+    from tidelog.client.options import AdminOptions
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -31,7 +34,7 @@ def _blocking(
 class Admin:
     """Administers a cluster. Settings are Kafka's, as a dict with dots or as keywords with underscores."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: "Unpack[AdminOptions]") -> None:
         """Reaches the cluster; raises BootstrapFailed when none of the bootstrap servers answers."""
         self._async = AsyncAdmin(config, **settings)
         self._background = BackgroundLoop("tidelog-admin")

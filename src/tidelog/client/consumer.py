@@ -15,7 +15,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from tidelog.client.aio.background import BackgroundLoop
 from tidelog.client.aio.consumer import queries
@@ -32,6 +32,7 @@ from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, F
 from tidelog.client.aio.metadata import PartitionMetadata
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed
+from tidelog.client.serialization import K, V
 from tidelog.client.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -46,14 +47,19 @@ from tidelog.client.types import (
 if TYPE_CHECKING:
     from pyarrow import Table
 
+    from tidelog.client.options import ConsumerOptions
+
 # Long enough to cost nothing, short enough that Ctrl-C is seen soon where a wait cannot be interrupted.
 _ITERATION_POLL_S = 1.0
 
 
-class Consumer:
-    """Reads records of topics, alone or as a member of a group."""
+class Consumer(Generic[K, V]):
+    """Reads records of topics, alone or as a member of a group.
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+    Keys are of type `K` and values of type `V`: bytes, or what deserializers make of them.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: "Unpack[ConsumerOptions[K, V]]") -> None:
         """Settings under Kafka's names: dotted in `config`, with underscores as keywords."""
         self._settings = load_consumer_settings(config, settings)
         self._loop = BackgroundLoop("tidelog-consumer")
@@ -141,7 +147,7 @@ class Consumer:
 
     # Reading.
 
-    def poll(self, timeout_s: float = 1.0) -> ConsumerRecords:
+    def poll(self, timeout_s: float = 1.0) -> ConsumerRecords[K, V]:
         """Records as soon as there are some, at most max.poll.records; none when `timeout_s` has passed."""
         self._acquire()
         before = self._engine.unclaimed
@@ -187,7 +193,7 @@ class Consumer:
         if self._loop.is_alive:
             self._caller.run(self._engine.reclaim(before))
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records one by one, for ever. What was not taken when the loop is left is read again."""
         engine = self._engine
         try:

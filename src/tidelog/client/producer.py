@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from tidelog.client.aio.background import FORKED, BackgroundLoop
 from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, RecordMetadata
@@ -25,12 +25,14 @@ from tidelog.client.aio.producer.sink import GivenHeaders
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed
+from tidelog.client.serialization import K, V
 from tidelog.client.types import ConsumerGroupMetadata, Places, TopicPartition
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
 
     from tidelog.client.arrow.deliveries import BlockingTableDelivery
+    from tidelog.client.options import ProducerOptions
 
 
 class BlockingDelivery:
@@ -67,11 +69,18 @@ class BlockingDelivery:
         self._batch.add_callback(self._index, lambda _metadata, _error: callback(self))
 
 
-class Producer:
-    """Sends records. Settings are Kafka's, as a dict with dots or as keywords with underscores."""
+class Producer(Generic[K, V]):
+    """Sends records with keys of type `K` and values of type `V`: bytes, or what serializers take.
+
+    Settings are Kafka's, as a dict with dots or as keywords with underscores.
+    """
 
     def __init__(
-        self, config: Mapping[str, Any] | None = None, *, joining: TransactionHandle | None = None, **settings: Any
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        joining: TransactionHandle | None = None,
+        **settings: "Unpack[ProducerOptions[K, V]]",
     ) -> None:
         """Reaches the cluster; raises BootstrapFailed when none of the bootstrap servers answers."""
         self._lock = threading.RLock()
@@ -83,7 +92,7 @@ class Producer:
         except BaseException:
             self._background.close()
             raise
-        self._append = self._engine.sink.append
+        self._append: Callable[..., Any] = self._engine.sink.append
         self._background.end_with(self, partial(self._async.close, 0))
         _made.add(self)
 
@@ -114,8 +123,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V | None = None,
+        key: K | None = None,
         *,
         partition: int | None = None,
         headers: GivenHeaders = None,
@@ -128,7 +137,7 @@ class Producer:
                 taken = self._append(topic, value, key, partition, headers, timestamp_ms, on_delivery)
             if taken is not None:
                 return taken  # type: ignore[no-any-return]
-        record = ProducerRecord(topic, value, key, partition, headers, timestamp_ms)
+        record: ProducerRecord[Any, Any] = ProducerRecord(topic, value, key, partition, headers, timestamp_ms)
         if self._hooks.is_active:
             record, on_delivery = self._hooks.apply(record, on_delivery)
         with self._lock:
@@ -227,7 +236,7 @@ class Producer:
             raise
 
 
-_made: "weakref.WeakSet[Producer]" = weakref.WeakSet()
+_made: "weakref.WeakSet[Producer[Any, Any]]" = weakref.WeakSet()
 
 
 def _after_fork() -> None:

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 import tidelog.client
-from tidelog.client import BlockingDelivery, BlockingTableDelivery, Delivery, TableDelivery
+from tidelog.client import BlockingDelivery, BlockingTableDelivery, Delivery, TableDelivery, options
 
 CLASSES = [found for name in tidelog.client.__all__ if inspect.isclass(found := getattr(tidelog.client, name))]
 MADE_BY_CLIENTS = {Delivery, BlockingDelivery, TableDelivery, BlockingTableDelivery}
-KNOWN = {
+KNOWN = vars(options) | {
     "Table": pa.Table,
     "RecordBatch": pa.RecordBatch,
     "TableDelivery": TableDelivery,

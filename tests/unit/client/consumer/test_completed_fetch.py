@@ -132,14 +132,14 @@ class TestFaults:
 
 class TestDeserializers:
     def test_keys_and_values_become_what_they_mean(self):
-        decoding = {"key": lambda topic, data: (topic, data), "value": lambda _, data: data.decode()}
+        decoding = {"key": lambda topic, data, _: (topic, data), "value": lambda _, data, __: data.decode()}
         (record,) = fetch(batch(0), **decoding).take(1)
         assert (record.key, record.value) == (("t", b"k"), "v0")
 
     def test_a_record_that_cannot_be_read_stops_the_partition_there(self):
         """The application may seek past it; nothing is skipped behind its back."""
         good = build_batch([Record(0, 1, None, b"1"), Record(1, 1, None, b"{"), Record(2, 1, None, b"2")])
-        taken = fetch(good, value=lambda _, data: json.loads(data))
+        taken = fetch(good, value=lambda _, data, __: json.loads(data))
         assert [record.value for record in taken.take(9)] == [1]
         for _ in range(2):
             with pytest.raises(DeserializationFailed, match="offset 1") as raised:

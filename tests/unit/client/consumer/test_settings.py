@@ -1,8 +1,8 @@
 import pytest
 
-from tidelog.client.aio.consumer.listeners import deserializer_of
 from tidelog.client.aio.consumer.settings import load_consumer_settings
 from tidelog.client.errors import ClientConfigError
+from tidelog.client.serialization import deserializer_of
 
 AT = {"bootstrap.servers": "localhost:9092"}
 
@@ -59,15 +59,26 @@ def test_strategies_may_be_text_names_or_objects():
 
 class Upper:
     def deserialize(self, topic, data):
-        return f"{topic}:{data}"
+        return f"{topic}:{data.decode()}"
+
+
+class Versioned:
+    def deserialize(self, topic, data, headers):
+        return (topic, data, headers)
 
 
 def test_a_deserializer_is_a_function_an_object_or_a_class():
     for given in (Upper, Upper()):
-        assert deserializer_of(given, "key")("t", None) == "t:None"
-    plain = deserializer_of(bytes.decode, "value")
-    assert plain("t", b"x") == "x"
-    assert plain("t", None) is None
+        assert deserializer_of(given, "key")("t", b"x", ()) == "t:x"
+    assert deserializer_of(bytes.decode, "value")("t", b"x", ()) == "x"
     assert deserializer_of(None, "value") is None
+
+
+def test_a_deserializer_sees_headers_if_it_has_a_parameter_for_them():
+    headers = (("version", b"2"),)
+    assert deserializer_of(Versioned(), "value")("t", b"x", headers) == ("t", b"x", headers)
+
+
+def test_what_is_no_deserializer_is_named():
     with pytest.raises(ClientConfigError, match=r"key\.deserializer=7"):
         deserializer_of(7, "key")

@@ -11,7 +11,7 @@ default.api.timeout.ms have passed. The modules beside this one do the asking.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from tidelog.client.aio.admin import configs, group_descriptions, groups, partitions, topics, transactions
 from tidelog.client.aio.admin.driver import Driver
@@ -51,6 +51,9 @@ from tidelog.client.types import (
 )
 from tidelog.config.declaration import MINUTE_MS, setting
 
+if TYPE_CHECKING:
+    from tidelog.client.options import AdminOptions
+
 
 class AdminSettings(CommonSettings):
     """What an admin can be told."""
@@ -63,7 +66,7 @@ class AdminSettings(CommonSettings):
 class AsyncAdmin:
     """Administers a cluster. Settings are Kafka's, as a dict with dots or as keywords with underscores."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: "Unpack[AdminOptions]") -> None:
         self.settings = load_settings(AdminSettings, config, settings)
         self._driver: Driver | None = None
         self._topics: set[str] = set()

@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from tidelog.client.aio.consumer import queries
 from tidelog.client.aio.consumer.async_commits import CommitCallback
@@ -32,6 +32,7 @@ from tidelog.client.aio.consumer.types import (
 from tidelog.client.aio.metadata import PartitionMetadata
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed
+from tidelog.client.serialization import K, V
 from tidelog.client.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -46,14 +47,19 @@ from tidelog.client.types import (
 if TYPE_CHECKING:
     from pyarrow import Table
 
+    from tidelog.client.options import ConsumerOptions
+
 CLOSE_TIMEOUT_S = 30.0
 _ITERATION_POLL_MS = 60_000
 
 
-class AsyncConsumer:
-    """Reads records of topics, alone or as a member of a group. Make it inside a running loop."""
+class AsyncConsumer(Generic[K, V]):
+    """Reads records of topics, alone or as a member of a group. Make it inside a running loop.
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+    Keys are of type `K` and values of type `V`: bytes, or what deserializers make of them.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: "Unpack[ConsumerOptions[K, V]]") -> None:
         """Settings under Kafka's names: dotted in `config`, with underscores as keywords."""
         self._settings = load_consumer_settings(config, settings)
         self._engine = ConsumerEngine(self._settings)
@@ -125,7 +131,7 @@ class AsyncConsumer:
 
     # Reading.
 
-    async def poll(self, timeout_s: float = 1.0) -> ConsumerRecords:
+    async def poll(self, timeout_s: float = 1.0) -> ConsumerRecords[K, V]:
         """Records as soon as there are some, at most max.poll.records; none when `timeout_s` has passed."""
         with self._serving() as engine:
             # Other tasks, heartbeats and fetches among them, get a turn even if there is always something to return.
@@ -154,7 +160,7 @@ class AsyncConsumer:
                 reading.put_back(engine, fetched)
                 raise
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records one by one, for ever. What was not taken when the loop is left is read again."""
         engine = self._engine
         try:

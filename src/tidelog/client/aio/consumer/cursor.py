@@ -5,21 +5,23 @@ that follow must be neither committed nor skipped if the iteration ends early.
 """
 
 from collections.abc import Iterator
+from typing import Generic
 
 from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords
+from tidelog.client.serialization import K, V
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 
 
-class Cursor:
+class Cursor(Generic[K, V]):
     """Walks through `records`."""
 
     __slots__ = ("_current", "_waiting")
 
-    def __init__(self, records: ConsumerRecords) -> None:
+    def __init__(self, records: ConsumerRecords[K, V]) -> None:
         self._waiting = dict(records.items())
-        self._current: ConsumerRecord | None = None
+        self._current: ConsumerRecord[K, V] | None = None
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         while self._waiting:
             partition, records = next(iter(self._waiting.items()))
             for record in records:

@@ -22,7 +22,7 @@ from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
 from tidelog.client.aio.consumer.fetcher import Fetcher
 from tidelog.client.aio.consumer.heartbeat_coordinator import HeartbeatCoordinator
 from tidelog.client.aio.consumer.interceptors import Interceptors
-from tidelog.client.aio.consumer.listeners import Invoke, RebalanceListener, deserializer_of
+from tidelog.client.aio.consumer.listeners import Invoke, RebalanceListener
 from tidelog.client.aio.consumer.offset_lookup import OffsetLookup
 from tidelog.client.aio.consumer.offset_reset import OffsetReset, parse_offset_reset
 from tidelog.client.aio.consumer.partition_state import FetchState, Position
@@ -33,6 +33,7 @@ from tidelog.client.aio.consumer.types import NO_RECORDS, ConsumerRecords, Fetch
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import error_code_of
 from tidelog.client.errors import ApiError, ClientError, DeadlinePassed, IllegalState
+from tidelog.client.serialization import deserializer_of
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode
 
@@ -72,10 +73,10 @@ class ConsumerEngine:
         self.buffer = FetchBuffer(self.subscription)
         self.lookup = OffsetLookup(self.client, settings, self.subscription, _wall_ms, self.signal.notify)
         self.coordinator: Coordinator | None = None
-        self.cursor: Cursor | None = None
+        self.cursor: Cursor[Any, Any] | None = None
         """Set while the application iterates: what it has not been given yet must not be committed."""
         self._polling: asyncio.Task[Any] | None = None
-        self.unclaimed: ConsumerRecords | Sequence[FetchedBatches] | None = None
+        self.unclaimed: ConsumerRecords[Any, Any] | Sequence[FetchedBatches] | None = None
         """What the last poll returned, until its caller has it: one in another thread may be interrupted before."""
         self._interceptors = Interceptors(settings.interceptor_classes)
         self._invoke = invoke
@@ -167,7 +168,7 @@ class ConsumerEngine:
 
     # Polling.
 
-    async def poll(self, timeout_ms: int) -> ConsumerRecords:
+    async def poll(self, timeout_ms: int) -> ConsumerRecords[Any, Any]:
         """Records as soon as there are some, none after `timeout_ms`."""
         limit = self.settings.max_poll_records
         self.unclaimed = None
@@ -340,7 +341,7 @@ class ConsumerEngine:
             consumed.update((each, at) for each, at in self.cursor.held_back().items() if each in consumed)
         return consumed
 
-    def rewind(self, cursor: Cursor) -> None:
+    def rewind(self, cursor: Cursor[Any, Any]) -> None:
         """An iteration ended early: what it was not given is read again."""
         self.cursor = None
         self._go_back(cursor.held_back())

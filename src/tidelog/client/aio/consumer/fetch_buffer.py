@@ -6,7 +6,7 @@ reset it is dropped. Pure; the engine takes, `Fetcher` adds and asks where to fe
 """
 
 from collections import deque
-from typing import Final
+from typing import Any, Final
 
 from tidelog.client.aio.consumer.completed_fetch import CompletedFetch
 from tidelog.client.aio.consumer.partition_state import PartitionState, Position
@@ -66,12 +66,12 @@ class FetchBuffer:
         for partition in [each for each in self._by_partition if each not in self._subscription.partitions]:
             self.drop(partition)
 
-    def take(self, limit: int) -> ConsumerRecords | None:
+    def take(self, limit: int) -> ConsumerRecords[Any, Any] | None:
         """Up to `limit` records, in order of arrival, positions moved behind them. None if no position moved.
 
         What a broken record raises comes out alone: records before it are returned first.
         """
-        taken: dict[TopicPartition, list[ConsumerRecord]] = {}
+        taken: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
         moved: dict[TopicPartition, OffsetAndMetadata] = {}
         for fetch in list(self._queue):
             if limit <= 0:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from tidelog.client.aio.consumer.commits import Offsets
 from tidelog.client.aio.consumer.listeners import ConsumerInterceptor
@@ -22,7 +22,7 @@ class Interceptors:
             "interceptor.classes", interceptors, ("on_consume", "on_commit", "close")
         )
 
-    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+    def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
         """What `poll` shall return."""
         for interceptor in self._each:
             try:

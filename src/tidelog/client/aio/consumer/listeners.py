@@ -1,32 +1,16 @@
-"""What an application may hang into a consumer: a rebalance listener, interceptors, deserializers.
+"""What an application may hang into a consumer: a rebalance listener, interceptors.
 
 Methods may be plain or `async` under `AsyncConsumer`; under `Consumer` they are plain, and called in the thread that
 called the consumer.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from tidelog.client.aio.consumer.types import ConsumerRecords
-from tidelog.client.aio.settings import with_method
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 
 Partitions = Sequence[TopicPartition]
-Deserialize = Callable[[str, bytes | None], Any]
-"""Called with the topic and the bytes, None for null."""
-
-
-def deserializer_of(given: Any, what: str) -> Deserialize | None:
-    """The function behind `key.deserializer` or `value.deserializer`.
-
-    It may be a function of the bytes, which null is kept from, or an object (or class) with `deserialize(topic, data)`.
-    """
-    if given is None:
-        return None
-    function, method = with_method(given, "deserialize", f"{what}.deserializer")
-    if method is not None:
-        return cast(Deserialize, method)
-    return lambda _topic, data: None if data is None else function(data)
 
 
 Invoke = Callable[..., Awaitable[None]]
@@ -61,7 +45,7 @@ class RebalanceListener:
 class ConsumerInterceptor(Protocol):
     """Sees records before the application does, and commits after they are done."""
 
-    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+    def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
         """What `poll` is about to return; returns what it shall return instead."""
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

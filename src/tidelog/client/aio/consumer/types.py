@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Final, Generic, NamedTuple
 
+from tidelog.client.serialization import Headers, K, V
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from tidelog.records.batch import TimestampType
 
@@ -18,8 +19,6 @@ __all__ = [
     "TopicPartition",
 ]
 
-Headers = tuple[tuple[str, bytes | None], ...]
-
 
 class OffsetAndTimestamp(NamedTuple):
     """The first record at or after a time."""
@@ -29,15 +28,15 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = -1
 
 
-class ConsumerRecord(NamedTuple):
+class ConsumerRecord(NamedTuple, Generic[K, V]):
     """One record, as `poll` returns it. Key and value are bytes unless deserializers were given."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    key: Any
-    value: Any
+    key: K | None
+    value: V | None
     headers: Headers
     timestamp_type: TimestampType
     leader_epoch: int
@@ -49,14 +48,14 @@ class ConsumerRecord(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-class ConsumerRecords:
+class ConsumerRecords(Generic[K, V]):
     """What one `poll` returned: the records of each partition in order. Iterates over all of them."""
 
     __slots__ = ("_by_partition", "_next_offsets")
 
     def __init__(
         self,
-        by_partition: Mapping[TopicPartition, Sequence[ConsumerRecord]],
+        by_partition: Mapping[TopicPartition, Sequence[ConsumerRecord[K, V]]],
         next_offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
         self._by_partition = by_partition
@@ -68,7 +67,7 @@ class ConsumerRecords:
     def __bool__(self) -> bool:
         return bool(self._by_partition)
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         return chain.from_iterable(self._by_partition.values())
 
     def __repr__(self) -> str:
@@ -79,17 +78,17 @@ class ConsumerRecords:
         """The partitions that records came from."""
         return tuple(self._by_partition)
 
-    def of(self, partition: TopicPartition) -> Sequence[ConsumerRecord]:
+    def of(self, partition: TopicPartition) -> Sequence[ConsumerRecord[K, V]]:
         """The records of one partition; empty if none came."""
         return self._by_partition.get(partition, ())
 
-    def of_topic(self, topic: str) -> Iterator[ConsumerRecord]:
+    def of_topic(self, topic: str) -> Iterator[ConsumerRecord[K, V]]:
         """The records of all partitions of a topic."""
         for partition, records in self._by_partition.items():
             if partition.topic == topic:
                 yield from records
 
-    def items(self) -> Iterator[tuple[TopicPartition, Sequence[ConsumerRecord]]]:
+    def items(self) -> Iterator[tuple[TopicPartition, Sequence[ConsumerRecord[K, V]]]]:
         """Partitions with their records."""
         return iter(self._by_partition.items())
 
@@ -99,7 +98,7 @@ class ConsumerRecords:
         return self._next_offsets
 
 
-NO_RECORDS = ConsumerRecords({}, {})
+NO_RECORDS: Final[ConsumerRecords[Any, Any]] = ConsumerRecords({}, {})
 
 
 class FetchedBatches(NamedTuple):

@@ -10,7 +10,7 @@ This is the face; `ProducerEngine` is what it shows.
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, RecordMetadata
 from tidelog.client.aio.producer.delivery import Delivery
@@ -22,19 +22,28 @@ from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.aio.producer.transactions import Transactions
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed, ClientConfigError, IllegalState
+from tidelog.client.serialization import K, V
 from tidelog.client.types import ConsumerGroupMetadata, Places, TopicPartition, as_places, milliseconds
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
 
     from tidelog.client.arrow.deliveries import TableDelivery
+    from tidelog.client.options import ProducerOptions
 
 
-class AsyncProducer:
-    """Sends records. Settings are Kafka's, as a dict with dots or as keywords with underscores."""
+class AsyncProducer(Generic[K, V]):
+    """Sends records with keys of type `K` and values of type `V`: bytes, or what serializers take.
+
+    Settings are Kafka's, as a dict with dots or as keywords with underscores.
+    """
 
     def __init__(
-        self, config: Mapping[str, Any] | None = None, *, joining: TransactionHandle | None = None, **settings: Any
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        joining: TransactionHandle | None = None,
+        **settings: "Unpack[ProducerOptions[K, V]]",
     ) -> None:
         """`joining` writes in a transaction that another producer has begun and will end; see `transaction_handle`."""
         self.settings = load_producer_settings(config, settings)
@@ -100,8 +109,8 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V | None = None,
+        key: K | None = None,
         *,
         partition: int | None = None,
         headers: GivenHeaders = None,
@@ -122,15 +131,26 @@ class AsyncProducer:
         waited: Delivery = await self._running().take(record, on_delivery)
         return waited
 
-    async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **options: Any) -> RecordMetadata:
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        *,
+        partition: int | None = None,
+        headers: GivenHeaders = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
         """Send a record and return when it is stored."""
-        return await (await self.send(topic, value, key, **options))
+        return await (
+            await self.send(topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms)
+        )
 
     def send_nowait(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V | None = None,
+        key: K | None = None,
         *,
         partition: int | None = None,
         headers: GivenHeaders = None,
@@ -150,7 +170,7 @@ class AsyncProducer:
         return taken
 
     def _prepare(
-        self, record: ProducerRecord, on_delivery: DeliveryCallback | None
+        self, record: ProducerRecord[Any, Any], on_delivery: DeliveryCallback | None
     ) -> tuple[ProducerRecord, DeliveryCallback | None]:
         """The record in bytes, and whom to tell about it."""
         self._running()

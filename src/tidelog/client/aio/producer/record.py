@@ -1,24 +1,24 @@
 """Records as callers and interceptors see them, and the hooks that work on them before they are bytes."""
 
 import logging
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol
 
 from tidelog.client.aio.producer.batch import DeliveryCallback, RecordMetadata
 from tidelog.client.aio.producer.settings import ProducerSettings
-from tidelog.client.aio.producer.sink import GivenHeaders
-from tidelog.client.aio.settings import make_objects, with_method
+from tidelog.client.aio.producer.sink import GivenHeaders, read_only_headers
+from tidelog.client.aio.settings import make_objects
 from tidelog.client.errors import SerializationFailed
+from tidelog.client.serialization import K, V, serializer_of
 
 _log = logging.getLogger("tidelog.client.producer")
 
 
-class ProducerRecord(NamedTuple):
+class ProducerRecord(NamedTuple, Generic[K, V]):
     """One record to send. Interceptors get it, and give back it or another (`record._replace(...)`)."""
 
     topic: str
-    value: Any = None
-    key: Any = None
+    value: V | None = None
+    key: K | None = None
     partition: int | None = None
     headers: GivenHeaders = None
     timestamp_ms: int | None = None
@@ -27,16 +27,13 @@ class ProducerRecord(NamedTuple):
 class ProducerInterceptor(Protocol):
     """Sees every record before it is serialized, and what became of it. Errors of interceptors are logged, no more."""
 
-    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+    def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
         """The record to send instead."""
         ...
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
         """Called in the client's loop when the record is stored or given up."""
         ...
-
-
-Serialize = Callable[[str, Any], bytes | None]
 
 
 class Hooks:
@@ -51,8 +48,8 @@ class Hooks:
         self.is_active = bool(self._interceptors or self._serialize_key or self._serialize_value)
 
     def apply(
-        self, record: ProducerRecord, on_delivery: DeliveryCallback | None
-    ) -> tuple[ProducerRecord, DeliveryCallback | None]:
+        self, record: ProducerRecord[Any, Any], on_delivery: DeliveryCallback | None
+    ) -> tuple[ProducerRecord[bytes, bytes], DeliveryCallback | None]:
         """The record in bytes, and whom to tell about it."""
         for interceptor in self._interceptors:
             try:
@@ -64,15 +61,22 @@ class Hooks:
                 _log.exception("interceptor %r failed in on_send", interceptor)
         if self._interceptors:
             on_delivery = self._acknowledging(on_delivery)
-        try:
-            if self._serialize_key is not None:
-                record = record._replace(key=self._serialize_key(record.topic, record.key))
-            if self._serialize_value is not None:
-                record = record._replace(value=self._serialize_value(record.topic, record.value))
-        except SerializationFailed as error:
-            self.acknowledge(None, error)
-            raise
+        if self._serialize_key is not None or self._serialize_value is not None:
+            try:
+                record = self._serialized(record)
+            except SerializationFailed as error:
+                self.acknowledge(None, error)
+                raise
         return record, on_delivery
+
+    def _serialized(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[bytes, bytes]:
+        topic, value, key, partition, given, timestamp_ms = record
+        headers = list(read_only_headers(given))
+        if self._serialize_key is not None and key is not None:
+            key = self._serialize_key(topic, key, headers)
+        if self._serialize_value is not None and value is not None:
+            value = self._serialize_value(topic, value, headers)
+        return ProducerRecord(topic, value, key, partition, headers, timestamp_ms)
 
     def acknowledge(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
         """Tell the interceptors what became of a record."""
@@ -89,24 +93,3 @@ class Hooks:
                 on_delivery(metadata, error)
 
         return tell
-
-
-def serializer_of(given: Any, what: str) -> Serialize | None:
-    """The function behind `key.serializer` or `value.serializer`.
-
-    It may be a function of the value, which None is kept from, or an object (or class) with `serialize(topic, value)`.
-    """
-    if given is None:
-        return None
-    function, method = with_method(given, "serialize", f"{what}.serializer")
-
-    def serialize(topic: str, value: Any) -> bytes | None:
-        if method is None and value is None:
-            return None
-        try:
-            made: bytes | None = function(value) if method is None else method(topic, value)
-        except Exception as error:
-            raise SerializationFailed(f"{what} {value!r} for {topic!r}: {error}") from error
-        return made
-
-    return serialize

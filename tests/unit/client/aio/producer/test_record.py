@@ -1,9 +1,12 @@
+from typing import Any
+
 import pytest
 
 from tests.unit.client.aio.producer.parts import settings_with
 from tidelog.client.aio.producer.batch import RecordMetadata
-from tidelog.client.aio.producer.record import Hooks, ProducerRecord, serializer_of
+from tidelog.client.aio.producer.record import Hooks, ProducerRecord
 from tidelog.client.errors import ClientConfigError, SerializationFailed
+from tidelog.client.serialization import MutableHeaders
 
 
 class Upper:
@@ -13,18 +16,42 @@ class Upper:
         return f"{topic}:{value.upper()}".encode()
 
 
-def test_a_serializer_is_a_function_an_object_or_a_class() -> None:
-    for given in (Upper, Upper()):
-        serialize = serializer_of(given, "value")
-        assert serialize is not None
-        assert serialize("t", "x") == b"t:X"
-    plain = serializer_of(str.encode, "value")
-    assert plain is not None
-    assert plain("t", "x") == b"x"
-    assert plain("t", None) is None, "null is not for functions to make something of"
-    assert serializer_of(None, "value") is None
+def _serialized(record: ProducerRecord[Any, Any], **settings: object) -> ProducerRecord[bytes, bytes]:
+    return Hooks(settings_with(**settings)).apply(record, None)[0]
+
+
+@pytest.mark.parametrize(("given", "expected"), [(Upper, b"t:X"), (Upper(), b"t:X"), (str.encode, b"x")])
+def test_a_serializer_is_a_function_an_object_or_a_class(given: object, expected: bytes) -> None:
+    record = ProducerRecord("t", "x", "x")
+    assert _serialized(record, value_serializer=given).value == expected
+    assert _serialized(record, key_serializer=given).key == expected
+
+
+def test_null_stays_null() -> None:
+    record = _serialized(ProducerRecord("t"), key_serializer=Upper, value_serializer=Upper)
+    assert (record.key, record.value) == (None, None)
+
+
+def test_what_is_no_serializer_is_named() -> None:
     with pytest.raises(ClientConfigError, match=r"key\.serializer=7"):
-        serializer_of(7, "key")
+        Hooks(settings_with(key_serializer=7))
+
+
+class Versioned:
+    """Serializes by what a header says, and says in another what it did."""
+
+    def serialize(self, topic: str, value: str, headers: MutableHeaders) -> bytes:
+        version = dict(headers).get("version", b"1")
+        headers.append(("serialized", topic.encode()))
+        return value.encode() + b"-" + (version or b"")
+
+
+def test_a_serializer_sees_headers_and_adds_to_them() -> None:
+    sent = ProducerRecord("t", "x", headers={"version": b"2"})
+    record = _serialized(sent, value_serializer=Versioned())
+    assert record.value == b"x-2"
+    assert record.headers == [("version", b"2"), ("serialized", b"t")]
+    assert sent.headers == {"version": b"2"}
 
 
 class Recorder:
