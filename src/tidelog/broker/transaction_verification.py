@@ -18,7 +18,6 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
-    from tidelog.replication.partition import Partition
     from tidelog.transactions import TopicPartition
     from tidelog.wire.produce import ProduceSpans
 
@@ -54,19 +53,18 @@ Verification = Mapping["TopicPartition", Verified]
 
 
 def verify_produce(
-    node: Node, spans: ProduceSpans, view: memoryview, version: int, then: Callable[[Verification], None]
+    node: Node, spans: ProduceSpans, data: bytearray, version: int, then: Callable[[Verification], None]
 ) -> None:
     """Verify the transactional batches of a request; `then` is called at once if the coordinator is on this broker."""
     producers: set[ProducerEpoch] = set()
     sequences: dict[TopicPartition, int] = {}
-    for topic, partitions in spans.topics:
-        for index, start, end in partitions:
-            if end - start < HEADER_BYTES or view[start + _MAGIC_POSITION] != _MAGIC_2:
-                continue
-            attributes, producer_id, epoch, sequence = _unpack_producer(view, start + _ATTRIBUTES_POSITION)
-            if attributes & TRANSACTIONAL_BIT:
-                producers.add(ProducerEpoch(producer_id, epoch))
-                sequences[topic, index] = sequence
+    for topic, index, start, end in spans.partitions:
+        if end - start < HEADER_BYTES or data[start + _MAGIC_POSITION] != _MAGIC_2:
+            continue
+        attributes, producer_id, epoch, sequence = _unpack_producer(data, start + _ATTRIBUTES_POSITION)
+        if attributes & TRANSACTIONAL_BIT:
+            producers.add(ProducerEpoch(producer_id, epoch))
+            sequences[topic.decode(), index] = sequence
     if len(producers) > 1:
         error = ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "one request holds batches of more than one producer")
         then(dict.fromkeys(sequences, Verified(error)))
@@ -112,19 +110,6 @@ def verify(
         then(found)
 
     node.transactions.verify(transactional_id, producer, asked, on_answer)
-
-
-def verify_first(
-    node: Node, transactional_id: str, partition: Partition, producer_id: int, epoch: int, sequence: int
-) -> VerificationGuard | None:
-    """The guard of a transaction's first batch in a partition; None where `verify` has more to say than yes."""
-    if not node.config.transaction_partition_verification_enable:
-        return None
-    producer = ProducerEpoch(producer_id, epoch)
-    guard = partition.log.producer_state.begin_verification(*producer, sequence, node.clock.wall_ms())
-    answers: list[Mapping[TopicPartition, ErrorCode]] = []
-    node.transactions.verify(transactional_id, producer, (partition.key,), answers.append)
-    return guard if answers and answers[0][partition.key] is ErrorCode.NONE else None
 
 
 def _withdraw(node: Node, key: TopicPartition, producer: ProducerEpoch) -> None:

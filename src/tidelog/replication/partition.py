@@ -14,7 +14,6 @@ from tidelog.storage.log import Log
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
 from tidelog.storage.verification import VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
-from tidelog.wire.produce import SingleReply
 
 NO_LEADER: Final = -1
 READ_COMMITTED: Final = 1
@@ -37,7 +36,6 @@ class Partition:
         "leader_id",
         "log",
         "replicas",
-        "single_reply",
         "topic",
         "topic_bytes",
         "topic_id",
@@ -57,7 +55,6 @@ class Partition:
         self.is_leader = False
         self.is_dirty = False
         self.is_offline = False
-        self.single_reply = SingleReply(self.topic_bytes) if len(self.topic_bytes) < 0x7F else None
         self._local_id = local_id
         self._follower_end_offsets: dict[int, int] = {}
 
@@ -86,15 +83,24 @@ class Partition:
         """Stage records on the leader's log; raises ApiError for what the producer must be told."""
         if not self.is_leader:
             raise self.absence()
-        if acks == -1:
-            # More than there are replicas cannot be asked for: a topic with one replica is written to all the same.
-            needed = min(self.log.config.min_insync_replicas, len(self.replicas))
-            if len(self.isr) < needed:
-                raise ApiError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"{self.topic}-{self.index} has {len(self.isr)} in-sync replicas, min.insync.replicas is {needed}",
-                )
-        return self.log.append_as_leader(records, self.leader_epoch, now_ms, origin, guard)
+        log = self.log
+        if acks == -1 and len(self.isr) < log.config.min_insync_replicas:
+            self._check_in_sync_replicas()
+        return log.append_as_leader(records, self.leader_epoch, now_ms, origin, guard)
+
+    def _check_in_sync_replicas(self) -> None:
+        # More than there are replicas cannot be asked for: a topic with one replica is written to all the same.
+        needed = min(self.log.config.min_insync_replicas, len(self.replicas))
+        if len(self.isr) < needed:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic}-{self.index} has {len(self.isr)} in-sync replicas, min.insync.replicas is {needed}",
+            )
+
+    def is_acknowledged(self, end_offset: int, acks: int) -> bool:
+        """Whether records below `end_offset` are as safe as `acks` asks for: written (1), or committed (-1)."""
+        log = self.log
+        return (log.high_watermark if acks == -1 else log.durable_end_offset) >= end_offset
 
     def advance_high_watermark(self) -> bool:
         """Move the high watermark to what every in-sync replica has; True when it moved."""

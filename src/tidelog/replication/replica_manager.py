@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tidelog.replication.delete_records import DelayedDeleteRecords, DeletedUpTo, DeleteResult
 from tidelog.replication.fetch import DelayedFetch, FetchParameters, Wanted, read_partitions
 from tidelog.replication.partition import Partition
-from tidelog.replication.produce import DelayedProduce, OwnAppend, Produce
+from tidelog.replication.produce import DelayedProduce, Errors, PendingProduce
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
 from tidelog.storage.types import AppendOrigin, StartOffsetReason
@@ -65,7 +65,7 @@ class ReplicaManager:
         self._by_wire_name: dict[tuple[bytes, int], Partition] = {}
         self._without_log: set[tuple[str, int]] = set()
         self._dirty: list[Partition] = []
-        self._pending: list[Produce] = []
+        self._pending: list[PendingProduce] = []
         self._on_log_dir_failure = on_log_dir_failure
         self._flush_in_background = flush_in_background
         self._wake = wake
@@ -142,12 +142,22 @@ class ReplicaManager:
         except LogDirFailure as failure:
             self.fail_log_dir(failure)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
-        self.staged(partition)
-        self.answer_when_written(OwnAppend(partition, info, timeout_ms, on_committed))
-        self._wake()
-        return info.first_offset
+        first_offset = info.first_offset
 
-    def answer_when_written(self, pending: Produce) -> None:
+        def respond(errors: Errors) -> None:
+            error = errors[0] if errors else None
+            if error is None:
+                on_committed(ErrorCode.NONE, first_offset)
+            else:
+                on_committed(error.code, -1)
+
+        self.staged(partition)
+        batches = ((partition, info.last_offset + 1),)
+        self.answer_when_written(PendingProduce(batches, -1, timeout_ms, respond))
+        self._wake()
+        return first_offset
+
+    def answer_when_written(self, pending: PendingProduce) -> None:
         """Answer a produce at the end of this turn, or later if it has to wait."""
         self._pending.append(pending)
 
@@ -162,9 +172,7 @@ class ReplicaManager:
             self._pending = []
             for request in pending:
                 try:
-                    if request.is_satisfied():
-                        request.complete()
-                    else:
+                    if not request.try_complete():
                         self._delay(request)
                 except Exception as cause:
                     self._fail(request, cause)
@@ -202,11 +210,11 @@ class ReplicaManager:
         partition.advance_high_watermark()
         self._complete_waiting(partition.key)
 
-    def _delay(self, request: Produce) -> None:
+    def _delay(self, request: PendingProduce) -> None:
         deadline_ms = self._clock.monotonic_ms() + max(request.timeout_ms, 0)
         self.produce_purgatory.try_complete_else_watch(DelayedProduce(request, deadline_ms), request.keys)
 
-    def _fail(self, request: Produce, cause: Exception) -> None:
+    def _fail(self, request: PendingProduce, cause: Exception) -> None:
         """A request cannot be answered; the others of the turn can."""
         try:
             request.fail(cause)

@@ -1,16 +1,22 @@
 """The hot codec of Produce: requests are read as positions, responses are written in one pass.
 
 `messages.ProduceRequest` says what the bytes mean; this module says it again for speed, and a property test holds the
-two equal. The broker's produce handler is the only caller.
+two equal in every version.
 
-Record data is never copied here: a partition is `(index, start, stop)` into the frame's buffer, `start == -1` for null.
+Record data is never copied here: a partition is `(topic, index, start, stop)`, its records `data[start:stop]` of the
+frame's buffer, with `start == -1` for null. A topic's name stays the bytes that it is in the frame.
+
+One partition is what nearly every request holds. Where its fields lie is fixed then, but for two lengths, so that such
+a request is read with two `unpack` calls, and the reply to it is written with two `pack` calls. Whatever has another
+shape is read and written field by field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from struct import Struct, error
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import (
@@ -23,16 +29,18 @@ from tidelog.wire.primitives import (
     skip_tagged_fields,
 )
 
-FLEXIBLE_FROM = 9
+FLEXIBLE_FROM: Final = 9
+TRANSACTIONAL_IDS_FROM: Final = 3
 
-PartitionSpan = tuple[int, int, int]
-TopicSpans = tuple[str, list[PartitionSpan]]
+PartitionSpan = tuple[bytes, int, int, int]
+"""Topic, partition index, and where its records start and stop."""
 
 _unpack_short = Struct(">h").unpack_from
 _unpack_int = Struct(">i").unpack_from
 _unpack_acks_timeout_count = Struct(">hii").unpack_from
 _unpack_acks_timeout = Struct(">hi").unpack_from
 _unpack_two_ints = Struct(">ii").unpack_from
+_new = tuple.__new__
 
 
 class ProduceSpans(NamedTuple):
@@ -41,7 +49,7 @@ class ProduceSpans(NamedTuple):
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    topics: list[TopicSpans]
+    partitions: list[PartitionSpan]
 
 
 class PartitionReply(NamedTuple):
@@ -57,67 +65,118 @@ class PartitionReply(NamedTuple):
     current_leader: tuple[int, int] | None = None
 
 
-TopicReply = tuple[str, Sequence[PartitionReply]]
+TopicReply = tuple[bytes, Sequence[PartitionReply]]
 
 
 def decode_request(data: Buffer, position: int, end: int, version: int) -> ProduceSpans:
     """The request whose body is `data[position:end]`."""
     try:
         if version >= FLEXIBLE_FROM:
-            return _decode_flexible(data, position, end)
-        return _decode_classic(data, position, end, version)
+            return _single_flexible(data, position, end) or _decode_flexible(data, position, end)
+        return _single_classic(data, position, end, version) or _decode_classic(data, position, end, version)
     except (error, IndexError, UnicodeDecodeError) as cause:
         raise WireError(f"Produce v{version}: the request ends or breaks off within a field ({cause})") from cause
 
 
-def decode_single(data: Buffer, position: int, end: int) -> tuple[bytes, int, int, bytes, int, int, int] | None:
-    """A flexible request for one partition in its usual shape, or None for `decode_request` to deal with.
+# --- requests for one partition --------------------------------------------------------------------------------------
 
-    The transactional id (empty if there is none) and the topic's name as bytes, acks and timeout between them, then the
-    partition, and where its records start and stop.
+_NAME_BYTES_MAX: Final = 249
+"""Of a topic that can exist."""
+_CLASSIC_FIELDS: Final = Struct(">hhiihiii").size
+_FLEXIBLE_FIELDS: Final = Struct(">BhiBBBiB").size
+
+
+@cache
+def _classic_fields(name_size: int) -> Callable[[Buffer, int], tuple[Any, ...]]:
+    """Reads everything before the records of one partition, in the versions 3 to 8.
+
+    Length of the transactional id, acks, timeout, topics, length of the name, name, partitions, index, size of records.
     """
-    try:
-        transactional_id = b""
-        id_size = data[position]
-        if id_size:
-            transactional_id = bytes(data[position + 1 : position + id_size])
-            if not 1 < id_size < 0x80 or not transactional_id.isascii():
-                return None
-            position += id_size - 1
-        acks, timeout_ms, topic_count, name_size = _unpack_single_start(data, position)
-        if topic_count != 2 or not 1 < name_size < 0x80:
-            return None
-        position += 9
-        name = bytes(data[position : position + name_size - 1])
-        position += name_size - 1
-        partition_count, index, size = _unpack_single_partition(data, position)
-        position += 6
-        if size >= 0x80:
-            byte = data[position]
-            size = size & 0x7F | (byte & 0x7F) << 7
-            position += 1
-            if byte >= 0x80:
-                byte = data[position]
-                size |= (byte & 0x7F) << 14
-                position += 1
-                if byte >= 0x80:
-                    return None
-        stop = position + size - 1
-        # No tags follow the partition, the topic and the request: three zeros.
-        if partition_count != 2 or stop + 3 != end or data[stop] or data[stop + 1] or data[stop + 2] or not size:
-            return None
-    except (error, IndexError):
+    return Struct(f">hhiih{name_size}siii").unpack_from
+
+
+@cache
+def _flexible_fields(name_size: int) -> Callable[[Buffer, int], tuple[Any, ...]]:
+    """The same from version 9 on, with lengths and counts of one byte each."""
+    return Struct(f">BhiBB{name_size}sBiB").unpack_from
+
+
+def _single_classic(data: Buffer, position: int, end: int, version: int) -> ProduceSpans | None:
+    """A request of version 3 to 8 for one partition; None for any other shape."""
+    if version < TRANSACTIONAL_IDS_FROM or end - position < _CLASSIC_FIELDS:
         return None
-    return transactional_id, acks, timeout_ms, name, index, position, stop
+    transactional_id = None
+    id_size = _unpack_short(data, position)[0]
+    if id_size >= 0:
+        transactional_id = str(data[position + 2 : position + 2 + id_size], "utf-8")
+        position += id_size
+    name_size = _unpack_short(data, position + 12)[0]
+    start = position + _CLASSIC_FIELDS + name_size
+    if not 0 <= name_size <= _NAME_BYTES_MAX or start > end:
+        return None
+    _, acks, timeout_ms, topic_count, _, topic, partition_count, index, size = _classic_fields(name_size)(
+        data, position
+    )
+    if topic_count != 1 or partition_count != 1 or size < 0 or start + size != end or not topic.isascii():
+        return None
+    return _new(ProduceSpans, (transactional_id, acks, timeout_ms, [(topic, index, start, end)]))
 
 
-_unpack_single_start = Struct(">xhiBB").unpack_from
-_unpack_single_partition = Struct(">BiB").unpack_from
+def _single_flexible(data: Buffer, position: int, end: int) -> ProduceSpans | None:
+    """A request of version 9 or newer for one partition, without tags and with short names; None for others."""
+    if end - position < _FLEXIBLE_FIELDS:
+        return None
+    transactional_id = None
+    id_size = data[position]
+    if id_size:
+        if id_size >= 0x80:
+            return None
+        position += id_size - 1
+        transactional_id = str(data[position - id_size + 2 : position + 1], "utf-8")
+    name_size = data[position + 8] - 1
+    start = position + _FLEXIBLE_FIELDS + name_size
+    if not 0 <= name_size < 0x7F or start > end:
+        return None
+    _, acks, timeout_ms, topic_count, _, topic, partition_count, index, size = _flexible_fields(name_size)(
+        data, position
+    )
+    if size >= 0x80:
+        byte = data[start]
+        if byte < 0x80:
+            size += (byte - 1) << 7
+            start += 1
+        else:
+            size, start = decode_uvarint(data, start - 1)
+    stop = start + size - 1
+    # No tags follow the partition, the topic and the request: three zeros.
+    if (
+        topic_count != 2
+        or partition_count != 2
+        or not size
+        or stop + 3 != end
+        or data[stop]
+        or data[stop + 1]
+        or data[stop + 2]
+        or not topic.isascii()
+    ):
+        return None
+    return _new(ProduceSpans, (transactional_id, acks, timeout_ms, [(topic, index, start, stop)]))
+
+
+# --- requests of any shape -------------------------------------------------------------------------------------------
+
+
+def _name(data: Buffer, start: int, stop: int) -> bytes:
+    """A topic's name, once it is known to be text."""
+    name = bytes(data[start:stop])
+    if not name.isascii():
+        name.decode()
+    return name
 
 
 def _decode_classic(data: Buffer, position: int, end: int, version: int) -> ProduceSpans:
     transactional_id = None
-    if version >= 3:
+    if version >= TRANSACTIONAL_IDS_FROM:
         (length,) = _unpack_short(data, position)
         position += 2
         if length >= 0:
@@ -125,28 +184,26 @@ def _decode_classic(data: Buffer, position: int, end: int, version: int) -> Prod
             position += length
     acks, timeout_ms, topic_count = _unpack_acks_timeout_count(data, position)
     position += 10
-    topics: list[TopicSpans] = []
+    partitions: list[PartitionSpan] = []
     for _ in range(checked_count(topic_count, end - position)):
         (length,) = _unpack_short(data, position)
         if length < 0:
             raise WireError("Produce: a topic name is null")
         position += 2 + length
-        name = str(data[position - length : position], "utf-8")
+        topic = _name(data, position - length, position)
         (partition_count,) = _unpack_int(data, position)
         position += 4
-        partitions: list[PartitionSpan] = []
         for _ in range(checked_count(partition_count, end - position)):
             index, size = _unpack_two_ints(data, position)
             position += 8
             if size < 0:
-                partitions.append((index, -1, -1))
+                partitions.append((topic, index, -1, -1))
                 continue
-            partitions.append((index, position, position + size))
+            partitions.append((topic, index, position, position + size))
             position += size
-        topics.append((name, partitions))
     if position > end:
         raise WireError(f"Produce v{version}: fields reach {position - end} bytes beyond the request")
-    return ProduceSpans(transactional_id, acks, timeout_ms, topics)
+    return ProduceSpans(transactional_id, acks, timeout_ms, partitions)
 
 
 def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
@@ -157,30 +214,28 @@ def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
         transactional_id = str(data[position - length + 1 : position], "utf-8")
     acks, timeout_ms = _unpack_acks_timeout(data, position)
     topic_count, position = decode_uvarint(data, position + 6)
-    topics: list[TopicSpans] = []
+    partitions: list[PartitionSpan] = []
     for _ in range(checked_count(topic_count - 1, end - position)):
         length, position = decode_uvarint(data, position)
         if not length:
             raise WireError("Produce: a topic name is null")
         position += checked_string_bytes(length - 1)
-        name = str(data[position - length + 1 : position], "utf-8")
+        topic = _name(data, position - length + 1, position)
         partition_count, position = decode_uvarint(data, position)
-        partitions: list[PartitionSpan] = []
         for _ in range(checked_count(partition_count - 1, end - position)):
             (index,) = _unpack_int(data, position)
             size, position = decode_uvarint(data, position + 4)
             if size:
-                partitions.append((index, position, position + size - 1))
+                partitions.append((topic, index, position, position + size - 1))
                 position += size - 1
             else:
-                partitions.append((index, -1, -1))
-            position = skip_tagged_fields(data, position, end)
-        topics.append((name, partitions))
+                partitions.append((topic, index, -1, -1))
+            position = skip_tagged_fields(data, position, end) if data[position] else position + 1
         position = skip_tagged_fields(data, position, end)
     position = skip_tagged_fields(data, position, end)
     if position > end:
         raise WireError(f"Produce: fields reach {position - end} bytes beyond the request")
-    return ProduceSpans(transactional_id, acks, timeout_ms, topics)
+    return ProduceSpans(transactional_id, acks, timeout_ms, partitions)
 
 
 # --- responses -------------------------------------------------------------------------------------------------------
@@ -194,39 +249,61 @@ _pack_v5 = Struct(">ihqqq").pack
 _NULL_STRING = b"\xff\xff"
 
 
-class SingleReply:
-    """Writes v9+ responses for one partition that went well, the shape of nearly every answer, in one call.
+class _SingleLayout(NamedTuple):
+    """How a version writes the reply to one partition that went well: everything but the name has a fixed size."""
 
-    Made once for each partition, since everything in the frame but five numbers stays the same.
-    """
+    pack_head: Callable[..., bytes]
+    """Size of the frame, correlation id, `one_topic`, length of the name."""
+    one_topic: bytes
+    name_size_extra: int
+    """What the length of the name counts besides the name: a compact string's is one more."""
+    pack_rest: Callable[..., bytes]
+    """`one_partition`, its index, no error, base offset, log append time, log start offset, `end`."""
+    one_partition: bytes
+    end: bytes
+    """No record errors, no message, no tags and no throttling, as far as the version has them."""
+    size: int
+    """Of all that, without the frame's length."""
 
-    __slots__ = ("_name", "_pack", "_size", "_tail")
 
-    def __init__(self, topic: bytes) -> None:
-        assert 0 < len(topic) < 0x7F, "a longer name would have a longer length"
-        self._name = bytes((len(topic) + 1,)) + topic + b"\x02"
-        # No record errors, no message, no tags, no throttling.
-        self._tail = b"\x01\x00\x00\x00\x00\x00\x00\x00\x00"
-        self._pack = Struct(f">iiBB{len(self._name)}sihqqq{len(self._tail)}s").pack
-        self._size = 6 + len(self._name) + 30 + len(self._tail)
+def _layout(one_topic: bytes, name_size: str, one_partition: bytes, end: bytes) -> _SingleLayout:
+    head = Struct(f">ii{len(one_topic)}s{name_size}")
+    rest = Struct(f">{len(one_partition)}si2xqqq{len(end)}s")
+    extra = 1 if name_size == "B" else 0
+    return _SingleLayout(head.pack, one_topic, extra, rest.pack, one_partition, end, head.size - 4 + rest.size)
 
-    def encode(
-        self, correlation_id: int, index: int, base_offset: int, log_append_time_ms: int, log_start_offset: int
-    ) -> bytes:
-        """The whole frame, length and header included."""
-        return self._pack(
-            self._size,
-            correlation_id,
-            0,
-            2,
-            self._name,
-            index,
-            0,
-            base_offset,
-            log_append_time_ms,
-            log_start_offset,
-            self._tail,
-        )
+
+_ONE: Final = b"\x00\x00\x00\x01"
+_LAYOUT_V5: Final = _layout(_ONE, "h", _ONE, b"\x00\x00\x00\x00")
+_LAYOUT_V8: Final = _layout(_ONE, "h", _ONE, b"\x00\x00\x00\x00\xff\xff\x00\x00\x00\x00")
+_LAYOUT_V9: Final = _layout(b"\x00\x02", "B", b"\x02", b"\x01\x00\x00\x00\x00\x00\x00\x00\x00")
+_SINGLE_LAYOUTS: Final = (*[None] * 5, *[_LAYOUT_V5] * 3, _LAYOUT_V8, *[_LAYOUT_V9] * 3)
+"""By version; those before 5 have no log start offset."""
+_SINGLE_NAME_BYTES_MAX: Final = 0x7E
+"""The length of a longer compact string takes two bytes."""
+
+
+def encode_single(
+    correlation_id: int,
+    version: int,
+    topic: bytes,
+    partition_index: int,
+    base_offset: int,
+    log_append_time_ms: int,
+    log_start_offset: int,
+) -> bytes:
+    """`encode_response` of one partition that went well, without throttling."""
+    layout = _SINGLE_LAYOUTS[version]
+    name_size = len(topic)
+    if layout is None or name_size > _SINGLE_NAME_BYTES_MAX:
+        reply = PartitionReply(partition_index, 0, base_offset, log_append_time_ms, log_start_offset)
+        return encode_response(correlation_id, version, [(topic, [reply])], 0)
+    pack_head, one_topic, extra, pack_rest, one_partition, end, size = layout
+    return (
+        pack_head(size + name_size, correlation_id, one_topic, name_size + extra)
+        + topic
+        + pack_rest(one_partition, partition_index, base_offset, log_append_time_ms, log_start_offset, end)
+    )
 
 
 def encode_response(correlation_id: int, version: int, topics: Sequence[TopicReply], throttle_time_ms: int) -> bytes:
@@ -254,8 +331,7 @@ def _fixed_part(version: int, reply: PartitionReply) -> bytes:
 def _classic_parts(version: int, topics: Sequence[TopicReply]) -> list[bytes]:
     parts = [_pack_count(len(topics))]
     for name, replies in topics:
-        raw = name.encode()
-        parts += (_pack_string_length(len(raw)), raw, _pack_count(len(replies)))
+        parts += (_pack_string_length(len(name)), name, _pack_count(len(replies)))
         for reply in replies:
             parts.append(_fixed_part(version, reply))
             if version >= 8:
@@ -269,7 +345,7 @@ def _classic_parts(version: int, topics: Sequence[TopicReply]) -> list[bytes]:
 def _flexible_parts(version: int, topics: Sequence[TopicReply]) -> list[bytes]:
     parts = [encode_uvarint(len(topics) + 1)]
     for name, replies in topics:
-        parts += (encode_compact_string(name), encode_uvarint(len(replies) + 1))
+        parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(replies) + 1))
         for reply in replies:
             parts += (_fixed_part(version, reply), encode_uvarint(len(reply.record_errors) + 1))
             for batch_index, message in reply.record_errors:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -54,12 +56,13 @@ def test_a_produce_request_is_read_as_its_message_says(
     assert spans.transactional_id == (request.transactional_id if version >= 3 else None)
     assert (spans.acks, spans.timeout_ms) == (request.acks, request.timeout_ms)
     found = [
-        (name, [(index, None if start < 0 else bytes(data[start:stop])) for index, start, stop in partitions])
-        for name, partitions in spans.topics
+        (topic.decode(), index, None if start < 0 else bytes(data[start:stop]))
+        for topic, index, start, stop in spans.partitions
     ]
     assert found == [
-        (topic.name, [(p.index, None if p.records is None else bytes(p.records)) for p in topic.partition_data])
+        (topic.name, p.index, None if p.records is None else bytes(p.records))
         for topic in request.topic_data
+        for p in topic.partition_data
     ]
 
 
@@ -78,7 +81,9 @@ produce_replies = st.builds(
 
 @pytest.mark.parametrize("version", range(12))
 @given(
-    topics=lists_of(st.tuples(names, lists_of(produce_replies))), correlation_id=int32s, throttle_ms=st.integers(0, 99)
+    topics=lists_of(st.tuples(names.map(str.encode), lists_of(produce_replies))),
+    correlation_id=int32s,
+    throttle_ms=st.integers(0, 99),
 )
 @settings(max_examples=12, deadline=None)
 def test_a_produce_response_is_written_as_its_message_says(
@@ -91,7 +96,8 @@ def test_a_produce_response_is_written_as_its_message_says(
     response = ProduceResponse.decode(body, version)
     assert response.encode(version) == body
     assert [
-        (t.name, [(p.index, p.error_code, p.base_offset) for p in t.partition_responses]) for t in response.responses
+        (t.name.encode(), [(p.index, p.error_code, p.base_offset) for p in t.partition_responses])
+        for t in response.responses
     ] == [(name, [(r.partition_index, r.error_code, r.base_offset) for r in replies]) for name, replies in topics]
     if version >= 1:
         assert response.throttle_time_ms == throttle_ms
@@ -116,67 +122,90 @@ def _same_details(version: int, reply: hot_produce.PartitionReply, partition: ob
 
 
 @given(
-    topic=st.text(min_size=1, max_size=120).filter(lambda name: len(name.encode()) < 127),
+    topic=st.text(max_size=260),
     correlation_id=int32s,
-    version=st.integers(9, 11),
+    version=st.integers(0, 11),
     offsets=st.tuples(int64s, int64s, int64s),
     index=int32s,
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_answer_to_one_good_partition_is_the_general_answer(
     topic: str, correlation_id: int, version: int, offsets: tuple[int, int, int], index: int
 ) -> None:
+    name = topic.encode()
     reply = hot_produce.PartitionReply(index, 0, *offsets)
-    general = hot_produce.encode_response(correlation_id, version, [(topic, [reply])], 0)
-    single = hot_produce.SingleReply(topic.encode())
-    assert single.encode(correlation_id, index, *offsets) == general
+    general = hot_produce.encode_response(correlation_id, version, [(name, [reply])], 0)
+    assert hot_produce.encode_single(correlation_id, version, name, index, *offsets) == general
 
 
-@pytest.mark.parametrize("version", range(9, 12))
-@given(request=produce_requests, tail=st.binary(max_size=4))
-@settings(max_examples=40, deadline=None)
-def test_the_short_way_in_agrees_with_the_long_one_or_leaves_it_the_request(
-    version: int, request: ProduceRequest, tail: bytes
-) -> None:
-    body = request.encode(version)
-    single = hot_produce.decode_single(bytearray(body + tail), 0, len(body))
-    if single is not None:
-        transactional_id, acks, timeout_ms, name, index, start, stop = single
-        spans = hot_produce.decode_request(bytearray(body), 0, len(body), version)
-        assert spans == (
-            transactional_id.decode() or None,
-            acks,
-            timeout_ms,
-            [(name.decode(), [(index, start, stop)])],
+usual_produces = st.builds(
+    ProduceRequest,
+    transactional_id=st.none() | names,
+    acks=int16s,
+    timeout_ms=int32s,
+    topic_data=st.tuples(
+        st.builds(
+            TopicProduceData,
+            name=st.text(alphabet="abcä", max_size=260),
+            partition_data=st.tuples(
+                st.builds(
+                    PartitionProduceData,
+                    index=int32s,
+                    records=st.none() | st.sampled_from([0, 1, 126, 127, 128, 16_383, 16_384, 70_000]).map(bytes),
+                )
+            ),
         )
-
-
-@given(
-    size=st.integers(0, 40_000),
-    name=st.text(alphabet="abc", min_size=1, max_size=126),
-    transactional_id=st.none() | st.text(alphabet="abc", min_size=1, max_size=126),
-    version=st.integers(9, 11),
+    ),
 )
-@settings(max_examples=60, deadline=None)
-def test_one_partition_takes_the_short_way_in(size: int, name: str, transactional_id: str | None, version: int) -> None:
-    partition = PartitionProduceData(index=3, records=bytes(size))
+
+
+def _read(decode: Callable[[], object]) -> object:
+    """What is read, or that it cannot be."""
+    try:
+        return decode()
+    except (WireError, struct.error, IndexError, UnicodeDecodeError):
+        return "refused"
+
+
+@pytest.mark.parametrize("version", range(12))
+@given(request=usual_produces | produce_requests, tail=st.binary(max_size=4), data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_one_partition_is_read_at_once_as_it_is_read_field_by_field(
+    version: int, request: ProduceRequest, tail: bytes, data: st.DataObject
+) -> None:
+    """Whole, cut off, and with a byte changed: the two ways of reading agree, or the first leaves it to the second."""
+    body = bytearray(request.encode(version) + tail)
+    end = len(body) - len(tail) - data.draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
+    if data.draw(st.booleans()) and body:
+        body[data.draw(st.integers(0, min(len(body), 60) - 1))] = data.draw(st.integers(0, 255))
+    if version >= hot_produce.FLEXIBLE_FROM:
+        at_once = _read(lambda: hot_produce._single_flexible(body, 0, end))
+        by_field = _read(lambda: hot_produce._decode_flexible(body, 0, end))
+    else:
+        at_once = _read(lambda: hot_produce._single_classic(body, 0, end, version))
+        by_field = _read(lambda: hot_produce._decode_classic(body, 0, end, version))
+    assert at_once is None or at_once == by_field
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+@pytest.mark.parametrize("transactional_id", [None, "a" * 126])
+@pytest.mark.parametrize("name", ["a", "a" * 126])
+@pytest.mark.parametrize("size", [0, 126, 127, 16_383, 2_097_151, 2_097_152])
+def test_one_partition_is_read_at_once(version: int, transactional_id: str | None, name: str, size: int) -> None:
     request = ProduceRequest(
         transactional_id=transactional_id,
         acks=-1,
         timeout_ms=9,
-        topic_data=[TopicProduceData(name=name, partition_data=[partition])],
+        topic_data=[TopicProduceData(name=name, partition_data=[PartitionProduceData(index=3, records=bytes(size))])],
     )
-    body = request.encode(version)
-    single = hot_produce.decode_single(bytearray(body), 0, len(body))
-    assert single is not None
-    assert single[:5] == ((transactional_id or "").encode(), -1, 9, name.encode(), 3)
-    assert single[6] - single[5] == size
-
-
-@given(data=st.binary(max_size=60))
-@settings(max_examples=300, deadline=None)
-def test_the_short_way_in_never_raises(data: bytes) -> None:
-    hot_produce.decode_single(bytearray(data), 0, len(data))
+    body = bytearray(request.encode(version))
+    if version >= hot_produce.FLEXIBLE_FROM:
+        spans = hot_produce._single_flexible(body, 0, len(body))
+    else:
+        spans = hot_produce._single_classic(body, 0, len(body), version)
+    assert spans is not None
+    ((topic, index, start, stop),) = spans.partitions
+    assert (*spans[:3], topic, index, stop - start) == (transactional_id, -1, 9, name.encode(), 3, size)
 
 
 fetch_requests = st.builds(

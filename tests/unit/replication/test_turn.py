@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tidelog.replication.fetch import FetchParameters, Wanted
 from tidelog.replication.partition import Partition
-from tidelog.replication.produce import Appended, DelayedProduce, OwnAppend, PendingProduce, SingleProduce
+from tidelog.replication.produce import DelayedProduce, Errors, PendingProduce
 from tidelog.replication.replica_manager import ReplicaManager
 from tidelog.storage.errors import LogDirFailure
-from tidelog.storage.types import LogAppendInfo, LogRead
+from tidelog.storage.types import LogRead
 from tidelog.timing import ManualClock, Timer
-from tidelog.wire.errors import ErrorCode
 from tidelog.wire.fetch import FetchPartition
-from tidelog.wire.produce import PartitionReply
 
 
 class FakeSlot:
@@ -96,29 +95,30 @@ class World:
         self.gone.append(failure)
         raise ZeroDivisionError
 
-    def single(self, slot: FakeSlot, index: int = 0) -> SingleProduce:
-        return SingleProduce(self.partitions[index], INFO, -1, 1000, 7, 9, slot)
+    def produce(self, slot: FakeSlot, *indexes: int) -> PendingProduce:
+        """One that waits for a batch in each of the partitions, the first unless said otherwise."""
+        batches = [(self.partitions[index], 1) for index in indexes or (0,)]
+        return PendingProduce(batches, -1, 1000, lambda _: slot.fill(b"produced"), slot)
 
-    def several(self, slot: FakeSlot) -> PendingProduce:
-        appended = [Appended("t", self.partitions[0], PartitionReply(0, 0), 1)]
-        return PendingProduce(appended, -1, 1000, slot, lambda _: slot.fill(b"several"))
+    def own_append(self, respond: Callable[[Errors], None]) -> PendingProduce:
+        return PendingProduce([(self.partitions[0], 1)], -1, 1000, respond)
 
     def stage(self, index: int = 0) -> None:
         self.manager.staged(self.partitions[index])
 
 
-INFO = LogAppendInfo(0, 0, -1, -1, 0, 1, 100, False)
 PARAMETERS = FetchParameters(-1, 1000, 1, 1000, 1, is_first_batch_whole=True)
 
 
-@pytest.mark.parametrize("kind", ["single", "several"])
-def test_a_produce_that_cannot_be_answered_fails_alone(kind: str) -> None:
+@pytest.mark.parametrize("indexes", [(0,), (0, 1)])
+def test_a_produce_that_cannot_be_answered_fails_alone(indexes: tuple[int, ...]) -> None:
     """The requests behind it in the same turn are answered."""
     world = World()
     broken, before, after = FakeSlot(is_broken=True), FakeSlot(), FakeSlot()
-    world.stage()
+    for index in indexes:
+        world.stage(index)
     for slot in (before, broken, after):
-        world.manager.answer_when_written(getattr(world, kind)(slot))
+        world.manager.answer_when_written(world.produce(slot, *indexes))
     world.manager.end_turn()
     assert len(before.replies) == len(after.replies) == 1
     assert [(api, type(cause)) for api, cause in broken.failures] == [("Produce", ZeroDivisionError)]
@@ -127,25 +127,25 @@ def test_a_produce_that_cannot_be_answered_fails_alone(kind: str) -> None:
 def test_a_coordinators_append_behind_a_broken_reply_is_committed() -> None:
     """Otherwise all later commits of the partition would wait for it."""
     world = World()
-    outcomes: list[ErrorCode] = []
+    outcomes: list[Errors] = []
     world.stage()
-    world.manager.answer_when_written(world.single(FakeSlot(is_broken=True)))
-    world.manager.answer_when_written(OwnAppend(world.partitions[0], INFO, 1000, lambda code, _: outcomes.append(code)))
+    world.manager.answer_when_written(world.produce(FakeSlot(is_broken=True)))
+    world.manager.answer_when_written(world.own_append(outcomes.append))
     world.manager.end_turn()
-    assert outcomes == [ErrorCode.NONE]
+    assert outcomes == [()]
 
 
 def test_a_broken_continuation_of_the_brokers_own_is_reported_and_passed_over() -> None:
     world = World()
     slot = FakeSlot()
 
-    def break_down(_code: ErrorCode, _offset: int) -> None:
+    def break_down(_errors: Errors) -> None:
         raise ZeroDivisionError
 
-    own = OwnAppend(world.partitions[0], INFO, 1000, break_down)
+    own = world.own_append(break_down)
     world.stage()
     world.manager.answer_when_written(own)
-    world.manager.answer_when_written(world.single(slot))
+    world.manager.answer_when_written(world.produce(slot))
     world.manager.end_turn()
     assert world.reported == [own]
     assert len(slot.replies) == 1
@@ -159,7 +159,7 @@ def test_a_log_that_cannot_be_written_leaves_the_others_of_the_turn_alone() -> N
     log.is_broken = True
     for index, slot in enumerate((first, second)):
         world.stage(index)
-        world.manager.answer_when_written(world.single(slot, index))
+        world.manager.answer_when_written(world.produce(slot, index))
     world.manager.end_turn()
     assert (len(first.replies), len(second.replies)) == (0, 1)
     world.clock.advance(1000)
@@ -173,7 +173,7 @@ def test_a_delayed_produce_that_cannot_be_answered_fails_alone(ends_by: str) -> 
     world = World()
     slots = [FakeSlot(is_broken=True), FakeSlot()]
     for slot in slots:
-        delayed = DelayedProduce(world.single(slot), 1000)
+        delayed = DelayedProduce(world.produce(slot), 1000)
         world.manager.produce_purgatory.try_complete_else_watch(delayed, [("t", 0)])
     if ends_by == "event":
         world.stage()
@@ -214,7 +214,7 @@ def test_a_delayed_fetch_that_cannot_be_answered_fails_alone(ends_by: str) -> No
 def test_a_failed_directory_is_announced_to_those_who_wait_even_if_the_listener_fails() -> None:
     world = World()
     slot = FakeSlot()
-    world.manager.produce_purgatory.try_complete_else_watch(DelayedProduce(world.single(slot), 1000), [("t", 0)])
+    world.manager.produce_purgatory.try_complete_else_watch(DelayedProduce(world.produce(slot), 1000), [("t", 0)])
     failure = LogDirFailure("/data", OSError("gone"))
     world.manager.fail_log_dir(failure)
     assert world.reported == [failure]

@@ -1,6 +1,6 @@
-"""How many batches the bytes of one partition hold: for Produce requests whose bytes are not simply one batch.
+"""What the bytes of one partition in a Produce request may be, by the version of the request.
 
-Called by `produce`. The checks and their order are those with which Kafka looks at a request before it looks at a log:
+These checks need no log. They and their order are those with which Kafka looks at a request before it looks at a log:
 what follows the last whole batch and is itself not whole is passed over, nonsense in a header is corruption.
 """
 
@@ -11,16 +11,58 @@ from typing import Final
 
 from tidelog.wire.errors import ApiError, ErrorCode
 
-_unpack_length: Final = Struct(">i").unpack_from
+_ONE_BATCH_FROM: Final = 3
+_ZSTD_FROM: Final = 7
+_CODEC_MASK: Final = 0x07
+_ZSTD: Final = 4
+_TRANSACTIONAL: Final = 0x10
 _LENGTH_POSITION: Final = 8
 _LENGTH_PREFIX_BYTES: Final = 12
+"""Offset and length, which the length does not count."""
 _MAGIC_POSITION: Final = 16
-_MAGIC_MAX: Final = 2
+_MAGIC_2: Final = 2
+_HEAD_BYTES: Final = 23
+"""From the offset to the attributes."""
 _LENGTH_MIN: Final = 14
 """Of a message of magic 0, the smallest thing that ever had this head."""
+_unpack_length: Final = Struct(">i").unpack_from
+_unpack_head: Final = Struct(">i4xb4xh").unpack_from
+"""Length, magic and attributes."""
+_NO_HEAD: Final = (-1, -1, 0)
 
 
-def first_size(records: memoryview) -> int | None:
+def has_records(view: memoryview, start: int, end: int, version: int, is_in_transaction: bool) -> bool:
+    """Check `view[start:end]`; raises ApiError. `is_in_transaction`: the request names a transactional id.
+
+    False when there is nothing to append, which is no error: before version 3 there may be no whole message.
+    """
+    size = end - start
+    length, magic, attributes = _unpack_head(view, start + _LENGTH_POSITION) if size >= _HEAD_BYTES else _NO_HEAD
+    if version < _ONE_BATCH_FROM:
+        if _first_size(view[start:end]) is None:
+            return False
+    elif magic != _MAGIC_2 or length != size - _LENGTH_PREFIX_BYTES:
+        _check_one_batch(view[start:end], version)
+    if magic == _MAGIC_2:
+        if attributes & _TRANSACTIONAL and not is_in_transaction:
+            raise _no_transactional_id()
+        if version < _ZSTD_FROM and attributes & _CODEC_MASK == _ZSTD:
+            raise _no_zstd(version)
+    return True
+
+
+def _check_one_batch(records: memoryview, version: int) -> None:
+    """Raise ApiError unless there is exactly one whole batch, of magic 2."""
+    size = _first_size(records)
+    if size is None or records[_MAGIC_POSITION] != _MAGIC_2 or _first_size(records[size:]) is not None:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} must hold exactly one record batch with magic version 2 "
+            "a partition",
+        )
+
+
+def _first_size(records: memoryview) -> int | None:
     """The bytes of the first whole batch or message, or None when there is none; raises ApiError."""
     if len(records) < _LENGTH_PREFIX_BYTES:
         return None
@@ -30,18 +72,22 @@ def first_size(records: memoryview) -> int | None:
     if len(records) <= _MAGIC_POSITION:
         return None
     magic = records[_MAGIC_POSITION]
-    if magic > _MAGIC_MAX:
+    if magic > _MAGIC_2:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch has magic {magic}, which is none of 0, 1 and 2")
     size = _LENGTH_PREFIX_BYTES + int(length)
     return size if size <= len(records) else None
 
 
-def check_one_batch(records: memoryview, version: int) -> None:
-    """Raise ApiError unless there is exactly one whole batch, of magic 2."""
-    size = first_size(records)
-    if size is None or records[_MAGIC_POSITION] != _MAGIC_MAX or first_size(records[size:]) is not None:
-        raise ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} must hold exactly one record batch with magic version 2 "
-            "a partition",
-        )
+def _no_transactional_id() -> ApiError:
+    """Kafka's way to say that whoever writes to a transaction must name its transactional id."""
+    return ApiError(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "a batch of a transaction came in a request without a transactional id",
+    )
+
+
+def _no_zstd(version: int) -> ApiError:
+    """Zstandard came with version 7: a client that speaks less could not read its own records back (KIP-110)."""
+    return ApiError(
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version 7 or newer, this is version {version}"
+    )

@@ -1,4 +1,4 @@
-"""How a partition of a Produce request is told that its records were refused. Called by both ways through Produce."""
+"""The reply to a partition of a Produce request whose records were refused."""
 
 from __future__ import annotations
 
