@@ -2,6 +2,8 @@
 
 import datetime as dt
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
@@ -9,7 +11,7 @@ from confluent_kafka import Producer as ConfluentProducer
 from tests.integration.client_support import SECONDS, make_topic, read_all, run, unique
 from tidelog.client import AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from tidelog.client.arrow.schema import SCHEMA
-from tidelog.client.errors import RecordTooLarge
+from tidelog.client.errors import RecordTooLarge, SerializationFailed
 from tidelog.client.partitioner import partition_for_key
 
 
@@ -168,3 +170,49 @@ def test_a_row_that_can_never_be_sent_is_refused(servers):
     topic = make_topic(servers)
     with Producer(bootstrap_servers=servers) as producer, pytest.raises(RecordTooLarge):
         producer.send_arrow(pa.table({"value": [b"x" * 2_000_000]}), topic=topic)
+
+
+def _frames():
+    rows = {"key": ["alice", None], "value": ["3 apples", "1 pear"]}
+    return {"pandas": pd.DataFrame(rows), "polars": pl.DataFrame(rows)}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_go_in_and_come_out(servers, library):
+    topic, frame = make_topic(servers), _frames()[library]
+    with Producer(bootstrap_servers=servers) as producer:
+        assert producer.send_arrow(frame, topic).result(SECONDS).record_count == 2
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        read = getattr(consumer, f"poll_{library}")(SECONDS, ["key", "value"], text=True)
+    assert type(read) is type(frame)
+    assert read.equals(frame)
+
+
+def test_frames_go_in_and_come_out_under_asyncio(servers):
+    topic = make_topic(servers)
+
+    async def main():
+        async with AsyncProducer(bootstrap_servers=servers) as producer:
+            await (await producer.send_arrow(_frames()["polars"], topic))
+        async with AsyncConsumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+            await consumer.assign([TopicPartition(topic, 0)])
+            return await consumer.poll_polars(SECONDS, ["value"])
+
+    assert run(main())["value"].to_list() == [b"3 apples", b"1 pear"]
+
+
+def test_values_that_are_no_text_are_not_lost_when_text_is_asked_for(servers):
+    topic = make_topic(servers)
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send(topic, b"\xff\xfe").result(SECONDS)
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        with pytest.raises(pa.ArrowInvalid):
+            consumer.poll_pandas(SECONDS, text=True)
+        assert consumer.poll_pandas(SECONDS)["value"].tolist() == [b"\xff\xfe"]
+
+
+def test_what_is_no_table_is_refused_by_name(servers):
+    with Producer(bootstrap_servers=servers) as producer, pytest.raises(SerializationFailed, match="not dict"):
+        producer.send_arrow({"value": [b"a"]}, make_topic(servers))

@@ -114,7 +114,7 @@ if TYPE_CHECKING:
     from tidelog.client.options import AdminOptions, CommonOptions, ConsumerOptions, ProducerOptions
     from tidelog.client.producer import BlockingDelivery, Producer
     from tidelog.client.serialization import Deserializer, HeadersDeserializer, HeadersSerializer, Serializer
-    from tidelog.client.types import BrokerNode, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+    from tidelog.client.types import ArrowStream, BrokerNode, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
     from tidelog.wire.errors import ErrorCode
 
 __all__ = [
@@ -127,6 +127,7 @@ __all__ = [
     "AdminOptions",
     "AlterOperation",
     "ApiError",
+    "ArrowStream",
     "Assignment",
     "Assignor",
     "AsyncAdmin",
@@ -230,6 +231,7 @@ _HOMES = {
     "Admin": "admin",
     "AdminOptions": "options",
     "AlterOperation": "aio.admin.types",
+    "ArrowStream": "types",
     "ApiError": "errors",
     "Assignment": "aio.consumer.protocol",
     "Assignor": "aio.consumer.assignors.base",

@@ -45,6 +45,8 @@ from tidelog.client.types import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     from pyarrow import Table
 
     from tidelog.client.options import ConsumerOptions
@@ -171,11 +173,28 @@ class Consumer(Generic[K, V]):
         Columns are those of `tidelog.client.arrow.schema`. Deserializers and interceptors are not called. What
         cannot be decoded is not passed over: the positions are left where they were.
         """
-        reading = load("reading")
+        return self._poll_table(timeout_s, columns, "as_it_is")
+
+    def poll_pandas(
+        self, timeout_s: float = 1.0, columns: Sequence[str] | None = None, *, text: bool = False
+    ) -> "pd.DataFrame":
+        """What `poll_arrow` returns, as a pandas DataFrame; keys and values as text if they are. `tidelog[pandas]`."""
+        return self._poll_table(timeout_s, columns, "to_pandas", text=text)
+
+    def poll_polars(
+        self, timeout_s: float = 1.0, columns: Sequence[str] | None = None, *, text: bool = False
+    ) -> "pl.DataFrame":
+        """What `poll_arrow` returns, as a Polars DataFrame; keys and values as text if they are. `tidelog[polars]`."""
+        frame: pl.DataFrame = self._poll_table(timeout_s, columns, "to_polars", text=text)
+        return frame
+
+    def _poll_table(self, timeout_s: float, columns: Sequence[str] | None, form: str, **options: bool) -> Any:
+        """Poll, and make a table of it by a function of `frames`."""
+        reading, frames = load("reading"), load("frames")
         with self._serving() as engine:
             fetched = self._poll_batches(engine, timeout_s)
             try:
-                return reading.to_table(fetched, columns)
+                return getattr(frames, form)(reading.to_table(fetched, columns), **options)
             except BaseException:
                 self._caller.call(reading.put_back, engine, fetched)
                 raise

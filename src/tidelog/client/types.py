@@ -1,10 +1,16 @@
 """Plain data that producers, consumers and admins share, and that callers hand in and get back."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 _OFFSET_MAX: Final = (1 << 63) - 1
 _LONGEST_S: Final = 1e9
+
+
+class ArrowStream(Protocol):
+    """A table of any library that offers Arrow's C stream interface, as pandas and Polars do."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
 class TopicPartition(NamedTuple):

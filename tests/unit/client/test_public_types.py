@@ -4,6 +4,8 @@ import inspect
 import typing
 from collections.abc import Iterator
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -13,6 +15,8 @@ from tidelog.client import BlockingDelivery, BlockingTableDelivery, Delivery, Ta
 CLASSES = [found for name in tidelog.client.__all__ if inspect.isclass(found := getattr(tidelog.client, name))]
 MADE_BY_CLIENTS = {Delivery, BlockingDelivery, TableDelivery, BlockingTableDelivery}
 KNOWN = vars(options) | {
+    "pd": pd,
+    "pl": pl,
     "Table": pa.Table,
     "RecordBatch": pa.RecordBatch,
     "TableDelivery": TableDelivery,

@@ -3,6 +3,7 @@
     reading     fetched record batches → Arrow tables
     writing     Arrow tables → record batches
     schema      the columns that records have
+    frames      pandas and Polars, to and from tables
     deliveries  the outcome of a table that was sent
 
 The clients import these modules with the first call, by `load`; nothing is imported here. The work on records is done
@@ -16,10 +17,10 @@ from tidelog.client.errors import ClientError
 
 
 class ArrowMissing(ClientError):  # noqa: N818 - named as the other client errors are
-    """PyArrow is not installed."""
+    """PyArrow, pandas or Polars is not installed."""
 
-    def __init__(self, module: str) -> None:
-        super().__init__(f"Arrow tables need {module}, which is not installed: pip install 'tidelog[arrow]'")
+    def __init__(self, module: str, extra: str = "arrow") -> None:
+        super().__init__(f"{module} is not installed: pip install 'tidelog[{extra}]'")
 
 
 def load(name: str) -> Any:

@@ -16,6 +16,7 @@ from tidelog.client.aio.producer.partitioners import own_partitioner
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.arrow import columns
 from tidelog.client.arrow.encoding import Piece, compiled_encoding, plain_encoding
+from tidelog.client.arrow.frames import as_table
 from tidelog.client.errors import SerializationFailed
 from tidelog.records.batch import HEADER_BYTES, read_header
 from tidelog.records.builder import assemble_batch
@@ -70,10 +71,7 @@ class TableWriter:
 
         Raises SerializationFailed or ValueError for what cannot be sent, before anything of that piece is yielded.
         """
-        if isinstance(table, pa.RecordBatch):
-            table = pa.Table.from_batches([table])
-        if not isinstance(table, pa.Table):
-            raise SerializationFailed(f"send_arrow takes a pyarrow Table or RecordBatch, not {type(table).__name__}")
+        table = as_table(table)
         meaning = meaning.checked(table.column_names)
         names = [name for name in dict.fromkeys(meaning) if isinstance(name, str)]
         table = table.select(names)

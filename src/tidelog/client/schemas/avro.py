@@ -55,10 +55,8 @@ class AvroSerializer(Generic[T]):
         self._registration = Registration(is_key, subject, register, normalize, use_latest)
         self._writers: dict[str, _Writer] = {}
 
-    def serialize(self, topic: str, value: T | None) -> bytes | None:
-        """The framed bytes of `value`; None stays null. Raises ValueError or TypeError where the schema forbids it."""
-        if value is None:
-            return None
+    def serialize(self, topic: str, value: T) -> bytes:
+        """The framed bytes of `value`. Raises ValueError or TypeError where the schema forbids it."""
         writer = self._writers.get(topic)
         if writer is None:
             writer = self._writers[topic] = self._writer(topic)
@@ -101,10 +99,8 @@ class AvroDeserializer(Generic[T]):
             self._reader = _parsed(registry, Schema(_schema_text(reader_schema), "AVRO", references))
         self._written: dict[int, tuple[Any, bool]] = {}
 
-    def deserialize(self, topic: str, data: bytes | None) -> T | None:  # noqa: ARG002 - the topic decides nothing here
-        """The value of framed bytes; null stays None. Raises ValueError for bytes that are no such value."""
-        if data is None:
-            return None
+    def deserialize(self, topic: str, data: bytes) -> T:  # noqa: ARG002 - the topic decides nothing here
+        """The value of framed bytes. Raises ValueError for bytes that are no such value."""
         schema_id = read_schema_id(data)
         written = self._written.get(schema_id)
         if written is None:

@@ -52,10 +52,8 @@ class JsonSchemaSerializer(Generic[T]):
         self._registration = Registration(is_key, subject, register, normalize, use_latest)
         self._writers: dict[str, _Writer] = {}
 
-    def serialize(self, topic: str, value: T | None) -> bytes | None:
-        """The framed bytes of `value`; None stays null. Raises ValueError where the schema forbids the value."""
-        if value is None:
-            return None
+    def serialize(self, topic: str, value: T) -> bytes:
+        """The framed bytes of `value`. Raises ValueError where the schema forbids the value."""
         writer = self._writers.get(topic)
         if writer is None:
             writer = self._writers[topic] = self._writer(topic)
@@ -90,10 +88,8 @@ class JsonSchemaDeserializer(Generic[T]):
             self._own = _checker(registry, Schema(_schema_text(schema), "JSON", references))
         self._checks: dict[int, Callable[[Any], None]] = {}
 
-    def deserialize(self, topic: str, data: bytes | None) -> T | None:  # noqa: ARG002 - the topic decides nothing here
-        """The value of framed bytes; null stays None. Raises ValueError for bytes that are no such value."""
-        if data is None:
-            return None
+    def deserialize(self, topic: str, data: bytes) -> T:  # noqa: ARG002 - the topic decides nothing here
+        """The value of framed bytes. Raises ValueError for bytes that are no such value."""
         schema_id = read_schema_id(data)
         value = json.loads(data[HEADER_BYTES:])
         if self._validate:

@@ -46,10 +46,8 @@ class ProtobufSerializer(Generic[M]):
         self._indexes = encode_message_indexes(message_indexes(message.DESCRIPTOR))
         self._headers: dict[str, bytes] = {}
 
-    def serialize(self, topic: str, value: M | None) -> bytes | None:
-        """The framed bytes of a message; None stays null."""
-        if value is None:
-            return None
+    def serialize(self, topic: str, value: M) -> bytes:
+        """The framed bytes of a message."""
         if not isinstance(value, self._message):
             raise TypeError(f"{value!r} is not a {self._message.DESCRIPTOR.full_name}")
         header = self._headers.get(topic)
@@ -85,10 +83,8 @@ class ProtobufDeserializer(Generic[M]):
         self._registry = registry
         self._message = message
 
-    def deserialize(self, topic: str, data: bytes | None) -> M | None:  # noqa: ARG002 - the topic decides nothing here
-        """The message of framed bytes; null stays None. Raises ValueError for bytes that are no such message."""
-        if data is None:
-            return None
+    def deserialize(self, topic: str, data: bytes) -> M:  # noqa: ARG002 - the topic decides nothing here
+        """The message of framed bytes. Raises ValueError for bytes that are no such message."""
         read_schema_id(data)
         _, position = decode_message_indexes(data, HEADER_BYTES)
         message = self._message()

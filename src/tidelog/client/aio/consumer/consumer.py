@@ -45,6 +45,8 @@ from tidelog.client.types import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     from pyarrow import Table
 
     from tidelog.client.options import ConsumerOptions
@@ -150,12 +152,33 @@ class AsyncConsumer(Generic[K, V]):
         Columns are those of `tidelog.client.arrow.schema`. Deserializers and interceptors are not called. What
         cannot be decoded is not passed over: the positions are left where they were.
         """
-        reading = load("reading")
+        return await self._poll_table(timeout_s, columns, "as_it_is")
+
+    async def poll_pandas(
+        self, timeout_s: float = 1.0, columns: Sequence[str] | None = None, *, text: bool = False
+    ) -> "pd.DataFrame":
+        """What `poll_arrow` returns, as a pandas DataFrame; keys and values as text if they are. `tidelog[pandas]`."""
+        return await self._poll_table(timeout_s, columns, "to_pandas", text=text)
+
+    async def poll_polars(
+        self, timeout_s: float = 1.0, columns: Sequence[str] | None = None, *, text: bool = False
+    ) -> "pl.DataFrame":
+        """What `poll_arrow` returns, as a Polars DataFrame; keys and values as text if they are. `tidelog[polars]`."""
+        frame: pl.DataFrame = await self._poll_table(timeout_s, columns, "to_polars", text=text)
+        return frame
+
+    async def _poll_table(self, timeout_s: float, columns: Sequence[str] | None, form: str, **options: bool) -> Any:
+        """Poll, and make a table of it by a function of `frames`, in a thread."""
+        reading, frames = load("reading"), load("frames")
         with self._serving() as engine:
             await asyncio.sleep(0)
             fetched = await engine.poll_batches(milliseconds(timeout_s))
+
+            def make() -> Any:
+                return getattr(frames, form)(reading.to_table(fetched, columns), **options)
+
             try:
-                return await asyncio.to_thread(reading.to_table, fetched, columns)
+                return await asyncio.to_thread(make)
             except BaseException:
                 reading.put_back(engine, fetched)
                 raise

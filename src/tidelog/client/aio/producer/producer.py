@@ -23,7 +23,7 @@ from tidelog.client.aio.producer.transactions import Transactions
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed, ClientConfigError, IllegalState
 from tidelog.client.serialization import K, V
-from tidelog.client.types import ConsumerGroupMetadata, Places, TopicPartition, as_places, milliseconds
+from tidelog.client.types import ArrowStream, ConsumerGroupMetadata, Places, TopicPartition, as_places, milliseconds
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
@@ -188,7 +188,7 @@ class AsyncProducer(Generic[K, V]):
 
     async def send_arrow(
         self,
-        table: "Table | RecordBatch",
+        table: "Table | RecordBatch | ArrowStream",
         topic: str,
         *,
         key: str | None = "key",
@@ -197,8 +197,9 @@ class AsyncProducer(Generic[K, V]):
         timestamp: int | str | None = None,
         headers: str | None = None,
     ) -> "TableDelivery":
-        """Send the rows of an Arrow table, in order; returns when all are taken. Needs `tidelog[arrow]`.
+        """Send the rows of a table, in order; returns when all are taken. Needs `tidelog[arrow]`.
 
+        A table is Arrow's, a pandas or Polars DataFrame, or anything that offers Arrow's C stream interface.
         The arguments name columns: `key` and `value` of bytes or text, `partition` of numbers, `timestamp` of times or
         milliseconds, `headers` of lists of key and value. `partition` and `timestamp` may also be the same for all
         rows. Without partition the key decides. Serializers and interceptors are not called.
