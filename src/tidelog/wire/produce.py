@@ -110,6 +110,8 @@ def _single_classic(data: Buffer, position: int, end: int, version: int) -> Prod
     if id_size >= 0:
         transactional_id = str(data[position + 2 : position + 2 + id_size], "utf-8")
         position += id_size
+        if end - position < _CLASSIC_FIELDS:
+            return None
     name_size = _unpack_short(data, position + 12)[0]
     start = position + _CLASSIC_FIELDS + name_size
     if not 0 <= name_size <= _NAME_BYTES_MAX or start > end:
@@ -133,6 +135,8 @@ def _single_flexible(data: Buffer, position: int, end: int) -> ProduceSpans | No
             return None
         position += id_size - 1
         transactional_id = str(data[position - id_size + 2 : position + 1], "utf-8")
+        if end - position < _FLEXIBLE_FIELDS:
+            return None
     name_size = data[position + 8] - 1
     start = position + _FLEXIBLE_FIELDS + name_size
     if not 0 <= name_size < 0x7F or start > end:
@@ -140,6 +144,8 @@ def _single_flexible(data: Buffer, position: int, end: int) -> ProduceSpans | No
     _, acks, timeout_ms, topic_count, _, topic, partition_count, index, size = _flexible_fields(name_size)(
         data, position
     )
+    if topic_count != 2 or partition_count != 2 or start + 2 > end:
+        return None
     if size >= 0x80:
         byte = data[start]
         if byte < 0x80:
@@ -149,16 +155,7 @@ def _single_flexible(data: Buffer, position: int, end: int) -> ProduceSpans | No
             size, start = decode_uvarint(data, start - 1)
     stop = start + size - 1
     # No tags follow the partition, the topic and the request: three zeros.
-    if (
-        topic_count != 2
-        or partition_count != 2
-        or not size
-        or stop + 3 != end
-        or data[stop]
-        or data[stop + 1]
-        or data[stop + 2]
-        or not topic.isascii()
-    ):
+    if not size or stop + 3 != end or data[stop] or data[stop + 1] or data[stop + 2] or not topic.isascii():
         return None
     return _new(ProduceSpans, (transactional_id, acks, timeout_ms, [(topic, index, start, stop)]))
 

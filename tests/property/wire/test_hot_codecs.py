@@ -169,7 +169,7 @@ def _read(decode: Callable[[], object]) -> object:
 
 @pytest.mark.parametrize("version", range(12))
 @given(request=usual_produces | produce_requests, tail=st.binary(max_size=4), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_one_partition_is_read_at_once_as_it_is_read_field_by_field(
     version: int, request: ProduceRequest, tail: bytes, data: st.DataObject
 ) -> None:
