@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tidelog.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _SLICE_SECONDS: Final = 0.004
 """How long a load may keep the loop to itself."""
@@ -26,15 +28,19 @@ class Reply:
     One that comes later goes to whoever asked with `then`, within the very turn in which it became true; those who
     collect several of them may await it instead. An error of `shape` is the reply's own: it is raised where the
     response is asked for, not where the outcome came from.
+
+    `has_effect_pending` is set for a request whose effect others see only with its reply: until then, its connection's
+    next request waits.
     """
 
-    __slots__ = ("_error", "_response", "_shape", "_then")
+    __slots__ = ("_error", "_response", "_shape", "_then", "has_effect_pending")
 
     def __init__(self, shape: Callable[[Any], Any]) -> None:
         self._shape = shape
         self._response: Any = None
         self._error: Exception | None = None
         self._then: Callable[[Reply], None] | None = None
+        self.has_effect_pending = False
 
     def __call__(self, outcome: Any) -> None:
         try:
@@ -65,6 +71,30 @@ class Reply:
             self.then(lambda _: None if future.done() else future.set_result(None))
             yield from future
         return self.result()
+
+
+def gather(results: Sequence[Any], shape: Callable[[list[Any]], T]) -> T:
+    """One response of several results, some of which may be replies that come later; then it is a reply itself."""
+
+    def shape_all(_: None) -> T:
+        return shape([result.result() if type(result) is Reply else result for result in results])
+
+    waiting = [result for result in results if type(result) is Reply and not result.is_there]
+    if not waiting:
+        return shape_all(None)
+    together = Reply(shape_all)
+    missing = len(waiting)
+
+    def one_is_there(_reply: Reply) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing:
+            together(None)
+
+    for reply in waiting:
+        reply.then(one_is_there)
+    result: T = together.result()
+    return result
 
 
 class ShardLoader:

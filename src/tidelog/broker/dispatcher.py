@@ -3,20 +3,28 @@
 Called by connections for every frame. A request that cannot be understood costs its own connection and nothing else; a
 handler that fails by a mistake of ours is logged and answered with UNKNOWN_SERVER_ERROR where the response has room for
 it.
+
+Order. The requests of one connection take effect in the order in which they came. A request that is not over when its
+handler returns a coroutine, because its work is long or waits for a thread, mutes its connection: the next one begins
+when it is done. Requests that have taken effect and only wait (for a commit, for records, for other members) mute
+nothing. Records that an earlier request staged are written before a later one of the same connection looks.
+
+Long work. Large requests are read, and the replies of long work written, in slices (`tidelog.broker.slices`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Coroutine, Mapping
+from functools import partial
 from struct import Struct, error
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.context import Context
+from tidelog.broker.context import ClientLeft, Context
 from tidelog.broker.coordinators import Reply
 from tidelog.broker.metadata_errors import storage_error
-from tidelog.broker.routes import Message, Route, request_name
+from tidelog.broker.routes import Route
 from tidelog.metadata.errors import StoreUnavailableError
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.storage.errors import LogDirFailure
@@ -24,6 +32,7 @@ from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ApiError, ErrorCode, WireError
 from tidelog.wire.frames import encode_response, parse_request_header
 from tidelog.wire.primitives import skip_tagged_fields
+from tidelog.wire.schema import Message
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
@@ -32,16 +41,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 logger.addFilter(LogRateLimit())
 
+_DECODED_AT_ONCE_BYTES_MAX: Final = 16 << 10
+"""A request of one-byte elements that is as large takes some milliseconds to read."""
+
+_LARGE_REQUESTS_MAX: Final = 4
+"""So many large requests are held decoded at once: objects take many times the memory of their bytes."""
+
 _unpack_header: Final = Struct(">hhih").unpack_from
 
 
 class Dispatcher:
-    """Owns the route table of one node and the tasks of handlers that answer later."""
+    """Owns the route table of one node."""
 
     def __init__(self, node: Node, routes: Mapping[int, Route]) -> None:
         self.routes = routes
         self._node = node
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._large = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
 
     def dispatch(self, connection: Connection, slot: Slot, data: bytearray, start: int, stop: int) -> None:
         """Handle the request in `data[start:stop]`; its reply goes to `slot`."""
@@ -51,6 +66,9 @@ class Dispatcher:
             if route is None or not route.min_version <= version <= route.max_version:
                 self._answer_unsupported(connection, slot, api_key, version, correlation_id)
                 return
+            if api_key and len(connection.slots) > 1:
+                # An earlier request of this connection may have staged records that this one has to see.
+                self._node.replica_manager.write_staged()
             if route.handle is None and route.handle_bytes is None:
                 route.load()
             handle_bytes = route.handle_bytes
@@ -61,14 +79,8 @@ class Dispatcher:
             if version >= route.flexible_from:
                 position = skip_tagged_fields(data, position, stop) if data[position] else position + 1
             handle_bytes(self._node, slot, data, position, stop, version, correlation_id)
-        except (WireError, error, IndexError) as cause:
-            logger.warning("closing %s: it sent a request that cannot be read: %s", connection.address, cause)
-            connection.close()
-        except ApiError as cause:
-            logger.warning("closing %s: its answer has no place for an error: %s", connection.address, cause)
-            connection.close()
         except Exception as cause:
-            slot.fail(str(api_key) if route is None else route.api_key.name, cause)
+            _fail(slot, str(api_key) if route is None else route.api_key.name, cause)
 
     def _answer_unsupported(
         self, connection: Connection, slot: Slot, api_key: int, version: int, correlation_id: int
@@ -89,63 +101,112 @@ class Dispatcher:
         header = parse_request_header(data, start)
         if header.body_offset > stop:
             raise WireError(f"the header ends {header.body_offset - stop} bytes beyond the request")
-        assert route.decode is not None, "a loaded route can decode"
-        assert route.handle is not None, "a loaded route can handle"
+        context = Context(self._node, slot, route, version, header.correlation_id, header.client_id)
         body = memoryview(data)[header.body_offset : stop]
-        request = route.decode(body, version, 0)  # type: ignore[arg-type]
-        context = Context(self._node, slot, version, header.client_id)
-        try:
-            response = route.handle(request, context)
-        except Exception as cause:
-            response = self._error_response(route, cause)
+        if len(body) > _DECODED_AT_ONCE_BYTES_MAX:
+            self._start(context, self._serve_large(context, body))
+            return
+        response = self._handle(context, route.request_class.decode(body, version))
         if type(response) is Reply:
-            response.then(lambda reply: self._answer_with(route, slot, version, header.correlation_id, reply))
-            # It may wait for long, a JoinGroup for all other members: it must not stand in their way.
-            slot.park()
-            return
-        if isinstance(response, Awaitable):
-            task = asyncio.get_running_loop().create_task(
-                self._answer_later(route, slot, version, header.correlation_id, response)
-            )
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            slot.park()
-            return
-        self._answer(route, slot, version, header.correlation_id, response)
+            self._answer_later(context, response)
+        elif isinstance(response, Coroutine):
+            self._start(context, self._serve(context, response))
+        else:
+            self._answer(context, response)
 
-    async def _answer_later(
-        self, route: Route, slot: Slot, version: int, correlation_id: int, response: Awaitable[Message]
-    ) -> None:
+    def _handle(self, context: Context, request: Message) -> Any:
+        """What the handler returns; what it raises as a response."""
+        route = context.route
+        assert route.handle is not None, "a loaded route can handle"
         try:
-            try:
-                message = await response
-            except Exception as cause:
-                message = self._error_response(route, cause)
-            self._answer(route, slot, version, correlation_id, message)
+            return route.handle(request, context)
         except Exception as cause:
-            slot.fail(route.api_key.name, cause)
+            return self._error_response(route, cause)
 
-    def _answer_with(self, route: Route, slot: Slot, version: int, correlation_id: int, reply: Reply) -> None:
+    # --- requests whose work is not over when the handler returns ---
+
+    def _start(self, context: Context, work: Coroutine[Any, Any, bytes | Reply]) -> None:
+        """Begin work; if it is not over then, the connection's next request waits for it."""
+        slot = context.slot
+        if not self._node.slices.start(work, partial(self._on_served, context), partial(self._on_failed, context)):
+            slot.connection.mute()
+            slot.park()
+
+    async def _serve_large(self, context: Context, body: memoryview) -> bytes | Reply:
+        """Read a large request, then serve it."""
+        async with self._large:
+            route = context.route
+            request = await self._node.slices.run(
+                route.request_class.decode_in_slices(body, context.api_version, route.elements_max)
+            )
+            body.release()
+            return await self._serve(context, self._handle(context, request))
+
+    async def _serve(self, context: Context, response: Any) -> bytes | Reply:
+        """The reply as bytes, or one that comes later."""
+        if isinstance(response, Coroutine):
+            try:
+                response = await response
+            except ClientLeft:
+                raise
+            except Exception as cause:
+                response = self._error_response(context.route, cause)
+        if type(response) is Reply:
+            return response
+        body = await self._node.slices.run(response.encode_in_slices(context.api_version))
+        return encode_response(context.route.api_key, context.api_version, context.correlation_id, body)
+
+    def _on_served(self, context: Context, reply: bytes | Reply) -> None:
+        slot = context.slot
+        try:
+            if isinstance(reply, Reply):
+                self._answer_later(context, reply)
+            else:
+                _fill(slot, reply)
+            slot.connection.unmute()
+        except Exception as cause:
+            _fail(slot, context.route.api_key.name, cause)
+
+    def _on_failed(self, context: Context, cause: Exception) -> None:
+        if not isinstance(cause, ClientLeft):
+            _fail(context.slot, context.route.api_key.name, cause)
+
+    # --- answers ---
+
+    def _answer_later(self, context: Context, reply: Reply) -> None:
+        """Answer when a coordinator does. The request has taken effect, unless its reply says otherwise."""
+        if reply.is_there:
+            self._answer_with(context, reply)
+            return
+        reply.then(partial(self._answer_with, context))
+        if reply.has_effect_pending:
+            context.slot.connection.mute()
+        # It may wait for long, a JoinGroup for all other members: it must not stand in their way.
+        context.slot.park()
+
+    def _answer_with(self, context: Context, reply: Reply) -> None:
         """Answer while another request is carried out, which no mistake in this answer may disturb."""
         try:
             try:
                 message = reply.result()
             except Exception as cause:
-                message = self._error_response(route, cause)
-            self._answer(route, slot, version, correlation_id, message)
+                message = self._error_response(context.route, cause)
+            self._answer(context, message)
+            if reply.has_effect_pending:
+                context.slot.connection.unmute()
         except Exception as cause:
-            slot.fail(route.api_key.name, cause)
+            _fail(context.slot, context.route.api_key.name, cause)
 
     @staticmethod
-    def _answer(route: Route, slot: Slot, version: int, correlation_id: int, response: Message) -> None:
-        reply = encode_response(route.api_key, version, correlation_id, response.encode(version))
-        slot.connection.hold(len(reply))
-        slot.fill(reply)
+    def _answer(context: Context, response: Message) -> None:
+        version = context.api_version
+        _fill(
+            context.slot,
+            encode_response(context.route.api_key, version, context.correlation_id, response.encode(version)),
+        )
 
     def _error_response(self, route: Route, cause: Exception) -> Message:
         """The response that carries an error for the whole request."""
-        from tidelog.wire import messages
-
         if isinstance(cause, LogDirFailure):
             self._node.replica_manager.fail_log_dir(cause)
             cause = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(cause))
@@ -154,8 +215,7 @@ class Dispatcher:
         elif not isinstance(cause, ApiError):
             logger.error("%s failed", route.api_key.name, exc_info=cause)
             cause = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        response_class: Any = getattr(messages, request_name(route.api_key).replace("Request", "Response"))
-        response = response_class()
+        response: Any = route.response_class()
         if not hasattr(response, "error_code"):
             raise cause
         response.error_code = cause.code
@@ -163,7 +223,20 @@ class Dispatcher:
             response.error_message = cause.message
         return response  # type: ignore[no-any-return]
 
-    async def drain(self) -> None:
-        """Wait for handlers that are still at work; for shutdown."""
-        if self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+def _fill(slot: Slot, reply: bytes) -> None:
+    slot.connection.hold(len(reply))
+    slot.fill(reply)
+
+
+def _fail(slot: Slot, api: str, cause: Exception) -> None:
+    """A request that cannot be answered costs its own connection; the log says whose mistake it was."""
+    connection = slot.connection
+    if isinstance(cause, (WireError, error, IndexError)):
+        logger.warning("closing %s: it sent a request that cannot be read: %s", connection.address, cause)
+        connection.close()
+    elif isinstance(cause, ApiError):
+        logger.warning("closing %s: its answer has no place for an error: %s", connection.address, cause)
+        connection.close()
+    else:
+        slot.fail(api, cause)

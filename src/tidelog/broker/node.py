@@ -8,6 +8,7 @@ from tidelog.broker.background import BackgroundPool, Flusher
 from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.routes import Route
+from tidelog.broker.slices import TimeSlices
 from tidelog.broker.topic_service import TopicService
 from tidelog.broker.transaction_coordinator import TransactionCoordinator
 from tidelog.config import BrokerConfig
@@ -42,6 +43,7 @@ class Node:
         "replica_manager",
         "routes",
         "scheduler",
+        "slices",
         "socket_server",
         "store",
         "topics",
@@ -65,6 +67,7 @@ class Node:
     replica_manager: ReplicaManager
     routes: Mapping[int, Route]
     scheduler: Scheduler
+    slices: TimeSlices
     socket_server: SocketServer
     store: Store
     topics: TopicService

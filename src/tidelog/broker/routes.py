@@ -7,12 +7,14 @@ is claimed is what is served.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.frames import flexible_from
+from tidelog.wire.own_messages import OwnApiKey
+from tidelog.wire.schema import Message
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
@@ -23,18 +25,19 @@ REQUEST_BYTES_MAX: Final = 8 << 20
 """Requests are lists of names and numbers: this many bytes of them are a hundred thousand entries and keep everybody
 else waiting while they are gone through. Records, and what group members tell each other, may be larger."""
 
+REQUEST_ELEMENTS_MAX: Final = 100_000
+"""Entries in all lists of one request. They are counted while a large request is read, before objects are made."""
+
 _LARGE_REQUESTS: Final = frozenset({ApiKey.PRODUCE, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 _PACKAGE: Final = "tidelog.broker.handlers"
+_MESSAGES: Final = "tidelog.wire.messages"
 
 
-class Message(Protocol):
-    """A response of the `wire` room."""
+Handle = Callable[[Any, "Context"], "Message | Coroutine[Any, Any, Message]"]
+"""Takes a decoded request; returns the response now, or a coroutine of it where the work is long or waits for a thread.
 
-    def encode(self, version: int) -> bytes: ...
-
-
-Handle = Callable[[Any, "Context"], "Message | Awaitable[Message]"]
-"""Takes a decoded request; returns the response now or later."""
+What a coordinator answers later is a `Reply` (`tidelog.broker.coordinators`), from either.
+"""
 
 HandleBytes = Callable[["Node", "Slot", bytearray, int, int, int, int], None]
 """Takes `(node, slot, buffer, body start, stop, version, correlation id)` and fills the slot when it can."""
@@ -44,26 +47,35 @@ class Route:
     """One API: its versions and, once loaded, its functions."""
 
     __slots__ = (
+        "_messages",
         "_target",
         "api_key",
-        "decode",
+        "elements_max",
         "flexible_from",
         "handle",
         "handle_bytes",
         "max_version",
         "min_version",
         "request_bytes_max",
+        "request_class",
+        "response_class",
     )
 
-    def __init__(self, api_key: ApiKey, versions: tuple[int, int], target: str) -> None:
+    def __init__(
+        self, api_key: ApiKey | OwnApiKey, versions: tuple[int, int], target: str, messages: str = _MESSAGES
+    ) -> None:
+        """`target` is a module of the handlers, or `module:function`; `messages` is where its messages are found."""
         self.api_key = api_key
         self.min_version, self.max_version = versions
         self.flexible_from = flexible_from(api_key)
-        self.decode: Callable[[bytearray, int, int], Any] | None = None
+        self.request_class: type[Message]
+        self.response_class: type[Message]
         self.handle: Handle | None = None
         self.handle_bytes: HandleBytes | None = None
         self.request_bytes_max = 2**31 if api_key in _LARGE_REQUESTS else REQUEST_BYTES_MAX
+        self.elements_max = REQUEST_ELEMENTS_MAX
         self._target = target
+        self._messages = messages
 
     def load(self) -> None:
         """Import the handler. A module offers `handle_bytes` for the hot path or `handle` for decoded requests."""
@@ -72,12 +84,13 @@ class Route:
         if hasattr(module, "handle_bytes") and not function_name:
             self.handle_bytes = module.handle_bytes
             return
-        request_class = getattr(import_module("tidelog.wire.messages"), request_name(self.api_key))
-        self.decode = request_class.decode
+        messages = import_module(self._messages)
+        self.request_class = getattr(messages, request_name(self.api_key))
+        self.response_class = getattr(messages, request_name(self.api_key).replace("Request", "Response"))
         self.handle = getattr(module, function_name or "handle")
 
 
-def request_name(api_key: ApiKey) -> str:
+def request_name(api_key: ApiKey | OwnApiKey) -> str:
     """`CREATE_TOPICS` is asked for with a `CreateTopicsRequest`."""
     return "".join(word.capitalize() for word in api_key.name.split("_")) + "Request"
 

@@ -27,6 +27,7 @@ from tidelog.broker.identity import establish_broker_id, establish_cluster_id
 from tidelog.broker.node import Node
 from tidelog.broker.own_apis import own_handlers
 from tidelog.broker.settings import load_dynamic_layers, network_limits, warn_of_idle_settings
+from tidelog.broker.slices import TimeSlices
 from tidelog.broker.timer_driver import TimerDriver
 from tidelog.broker.topic_service import TopicService
 from tidelog.broker.transaction_coordinator import TransactionCoordinator
@@ -63,7 +64,6 @@ class Server:
         self._clock = clock or SystemClock()
         self._node = Node()
         self._failed: asyncio.Future[LogDirFailure] | None = None
-        self._dispatcher: Dispatcher
         self._driver: TimerDriver
         self._timer: Timer
         self.address = ("", 0)
@@ -95,6 +95,7 @@ class Server:
         self._timer = timer = Timer(self._clock.monotonic_ms(), on_error=_log_failure)
         self._driver = TimerDriver(loop, timer, self._clock)
         node.scheduler = Scheduler(timer, self._clock)
+        node.slices = TimeSlices(loop)
         node.background = BackgroundPool(loop, config.background_threads)
         node.flusher = Flusher(node.background, self._clock, self._on_log_dir_failure)
         node.log_manager = LogManager(
@@ -196,9 +197,9 @@ class Server:
         """Take the ports early, so that a port in use is said before minutes of recovery; accept nobody yet."""
         node = self._node
         node.routes = handlers()
-        self._dispatcher = Dispatcher(node, {**node.routes, **own_handlers()})
+        dispatcher = Dispatcher(node, {**node.routes, **own_handlers()})
         node.socket_server = SocketServer(
-            loop, network_limits(node.config), self._dispatcher.dispatch, self._end_turn, self._clock.wall_ms
+            loop, network_limits(node.config), dispatcher.dispatch, self._end_turn, self._clock.wall_ms
         )
         for position, listener in enumerate(node.config.parsed_listeners):
             try:
@@ -273,7 +274,7 @@ class Server:
         node.socket_server.stop_accepting()
         node.groups.stop()
         node.transactions.stop()
-        await self._dispatcher.drain()
+        await node.slices.drain()
         node.replica_manager.end_turn()
         node.socket_server.close()
         node.scheduler.cancel_all()

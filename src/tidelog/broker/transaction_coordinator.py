@@ -138,6 +138,7 @@ class TransactionCoordinator:
         Returns the response, or a future of it (which the annotation leaves out, as handlers return either).
         """
         reply = Reply(shape)
+        reply.has_effect_pending = step == "end"  # readers see the outcome with the markers, not with the decision
         if self._is_stopped:
             reply(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down"))
         elif not transactional_id:

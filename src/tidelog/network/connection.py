@@ -8,6 +8,8 @@ Theory of operation
   when all before it have left.
 - Turns. Filling a slot sends nothing yet: the `SocketServer` flushes all connections once at the end of the event
   loop's turn, after the logs were written. A reply therefore never runs ahead of its write.
+- Muting. While a request has not taken effect, no further frame of its connection is handed over. Reading goes on until
+  there is one, so that a peer that leaves is noticed.
 - Back-pressure. A connection is not read from while its own replies are stuck, while it has too many unanswered
   requests, or while the request channel is full. Unparsed bytes wait in the buffer they came in.
 
@@ -51,6 +53,7 @@ OUTPUT_IS_STUCK: Final = 1
 PIPELINE_IS_FULL: Final = 2
 CHANNEL_IS_FULL: Final = 4
 REPLIES_ARE_LARGE: Final = 8
+IS_MUTED: Final = 16
 
 
 Reply = bytes | list[Chunk]
@@ -101,13 +104,13 @@ class Connection:
         "_buffer",
         "_filled",
         "_held_bytes",
+        "_is_muted",
         "_must_stop",
         "_out",
         "_paused",
         "_position",
         "_recv_into",
         "_send",
-        "_slots",
         "_socket",
         "address",
         "client_software",
@@ -117,6 +120,7 @@ class Connection:
         "last_active_ms",
         "listener",
         "server",
+        "slots",
     )
 
     def __init__(self, server: SocketServer, client: socket.socket, listener: str, address: str) -> None:
@@ -135,11 +139,13 @@ class Connection:
         self._buffer: bytearray | None = None
         self._position = 0
         self._filled = 0
-        self._slots: deque[Slot] = deque()
+        self.slots: deque[Slot] = deque()
+        """Requests that were handed over and whose replies have not left, oldest first."""
         self._out = SendQueue(client, server.scratch_view)
         self._paused = 0
         # Set while frames are being handed over, when no more of them may be: closed, or enough to say for now.
         self._must_stop = False
+        self._is_muted = False
         self._held_bytes = 0
 
     # --- in ---
@@ -151,14 +157,14 @@ class Connection:
                 self._parse()
                 if self._buffer is not None:
                     self._read_on()
-                elif self._slots and self._slots[-1].abandon is not None:
+                elif self.slots and self.slots[-1].abandon is not None:
                     self.server.look_again(self)
         except Exception as cause:
             self.fail("reading its requests failed", cause)
 
     def look_again(self) -> None:
         """Called by the server at the end of a turn in which a request came that has to wait."""
-        if self._slots:
+        if self.slots:
             self._read_on()
 
     def _read_on(self) -> None:
@@ -206,7 +212,10 @@ class Connection:
         buffer = self._buffer
         if buffer is None:
             return
-        server, slots = self.server, self._slots
+        if self._is_muted:
+            self._pause(IS_MUTED)
+            return
+        server, slots = self.server, self.slots
         channel, dispatch = server.channel, server.dispatch
         position, filled = self._position, self._filled
         while filled - position >= 4:
@@ -232,14 +241,24 @@ class Connection:
             channel.queued_bytes += size
             dispatch(self, slot, buffer, position + 4, stop)
             position = stop
-            if self._must_stop:
-                if not self.is_closed:
-                    self._must_stop = False
-                    self._position = position
-                    self._pause(REPLIES_ARE_LARGE)
+            if self._must_stop and self._stops_at(position):
                 return
         self._position = position
         self._keep_rest(buffer, position, filled)
+
+    def _stops_at(self, position: int) -> bool:
+        """Whether the frames from `position` on have to wait."""
+        if self.is_closed:
+            return True
+        self._must_stop = False
+        if self._held_bytes > HELD_BYTES_MAX:
+            self._pause(REPLIES_ARE_LARGE)
+        elif self._is_muted and position == self._filled:
+            return False
+        if self._is_muted:
+            self._pause(IS_MUTED)
+        self._position = position
+        return True
 
     def _keep_rest(self, buffer: bytearray, position: int, filled: int) -> None:
         if not position:
@@ -284,7 +303,7 @@ class Connection:
         self.is_scheduled = False
         if self.is_closed:
             return
-        slots, out, server = self._slots, self._out.chunks, self.server
+        slots, out, server = self.slots, self._out.chunks, self.server
         if not out and not self._paused and len(slots) == 1 and self._send_only_reply():
             return
         while slots:
@@ -311,7 +330,7 @@ class Connection:
 
     def _wait_in_line(self) -> None:
         """The next reply is not there yet. Those behind it are, and their requests are over, though not yet told."""
-        for slot in self._slots:
+        for slot in self.slots:
             if slot.reply is not None:
                 slot.park()
         if not self._out.chunks:
@@ -320,7 +339,7 @@ class Connection:
 
     def _send_only_reply(self) -> bool:
         """The usual case at little cost: one reply, all of it in memory, and a socket with room for it."""
-        slot = self._slots[0]
+        slot = self.slots[0]
         reply = slot.reply
         if reply.__class__ is not bytes or not reply:
             return False
@@ -331,7 +350,7 @@ class Connection:
         except OSError:
             self.close()
             return True
-        self._slots.clear()
+        self.slots.clear()
         if slot.abandon is None:
             channel = self.server.channel
             channel.queued_requests -= 1
@@ -343,6 +362,15 @@ class Connection:
             self._release_held()
         return True
 
+    def mute(self) -> None:
+        """The request that was handed over last has not taken effect: hand over no other before `unmute`."""
+        self._is_muted = self._must_stop = True
+
+    def unmute(self) -> None:
+        """It has taken effect. Nothing happens if the connection is not muted."""
+        self._is_muted = False
+        self._resume(IS_MUTED)
+
     def hold(self, size: int) -> None:
         """A reply of so many bytes is made: a client that asks much and reads nothing must not fill the memory."""
         self._held_bytes += size
@@ -351,7 +379,7 @@ class Connection:
 
     def _release_held(self) -> None:
         """Once everything is sent, nothing is held."""
-        if not self._out.chunks and not self._slots:
+        if not self._out.chunks and not self.slots:
             self._held_bytes = 0
             self._must_stop = False
             self._resume(REPLIES_ARE_LARGE)
@@ -412,12 +440,12 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = self._must_stop = True
-        for slot in self._slots:
+        for slot in self.slots:
             if slot.abandon is None:
                 slot.park()
             elif slot.reply is None:
                 self._abandon(slot.abandon)
-        self._slots.clear()
+        self.slots.clear()
         self._out.clear()
         self._buffer = None
         self.server.forget(self)
@@ -432,7 +460,7 @@ class Connection:
 
     @property
     def unanswered(self) -> int:
-        return len(self._slots)
+        return len(self.slots)
 
     @property
     def buffered_bytes(self) -> int:

@@ -65,6 +65,7 @@ class ReplicaManager:
         self._by_wire_name: dict[tuple[bytes, int], Partition] = {}
         self._without_log: set[tuple[str, int]] = set()
         self._dirty: list[Partition] = []
+        self._advanced: list[Partition] = []
         self._pending: list[PendingProduce] = []
         self._on_log_dir_failure = on_log_dir_failure
         self._flush_in_background = flush_in_background
@@ -161,12 +162,20 @@ class ReplicaManager:
         """Answer a produce at the end of this turn, or later if it has to wait."""
         self._pending.append(pending)
 
-    def end_turn(self) -> None:
-        """Write what was staged, then answer what waited for it."""
+    def write_staged(self) -> None:
+        """Write what was staged so far and move high watermarks, so that whoever reads next sees it.
+
+        What waits for that is answered at the end of the turn, as ever.
+        """
         dirty = self._dirty
         if dirty:
             self._dirty = []
-            advanced = [partition for partition in dirty if self._write(partition)]
+            self._advanced += [partition for partition in dirty if self._write(partition)]
+
+    def end_turn(self) -> None:
+        """Write what was staged, then answer what waited for it."""
+        if self._dirty:
+            self.write_staged()
         pending = self._pending
         if pending:
             self._pending = []
@@ -176,7 +185,9 @@ class ReplicaManager:
                         self._delay(request)
                 except Exception as cause:
                     self._fail(request, cause)
-        if dirty:
+        advanced = self._advanced
+        if advanced:
+            self._advanced = []
             for partition in advanced:
                 self._complete_waiting(partition.key)
 

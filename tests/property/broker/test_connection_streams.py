@@ -68,6 +68,8 @@ class Peers:
         self.waiting: list[tuple[Slot, bytes]] = []
         self.seen: list[bytes] = []
         self.held: list[tuple[memoryview, bytes]] = []
+        self.mutes: set[bytes] = set()
+        """Requests that mute their connection until the test says otherwise."""
         self.server = SocketServer(self.loop, limits, self._dispatch, lambda: None, lambda: 0)  # type: ignore[arg-type]
         self.client, self.connection = self.connect()
         self.received = bytearray()
@@ -87,6 +89,8 @@ class Peers:
         self.seen.append(request)
         self.held.append((memoryview(data)[start:stop], request))
         self.waiting.append((slot, request))
+        if request in self.mutes:
+            connection.mute()
 
     def check_held(self) -> None:
         """Nobody may have written over a request that is still looked at."""
@@ -275,3 +279,67 @@ def test_a_wait_that_cannot_be_ended_does_not_keep_its_connection_open(caplog: p
         assert not peers.server.connections
         assert peers.server.quotas.total == 0
         assert "ZeroDivisionError" in caplog.text
+
+
+class TestMuting:
+    """A request that has not taken effect holds back the next ones of its connection, and nothing else."""
+
+    def test_frames_behind_it_wait_and_are_handed_over_in_order(self) -> None:
+        with closing(Peers(NetworkLimits())) as peers:
+            peers.mutes = {b"one"}
+            peers.send(framed(b"one") + framed(b"two") + framed(b"three"))
+            for _ in range(3):
+                peers.loop.turn()
+            assert peers.seen == [b"one"]
+            peers.connection.unmute()
+            assert peers.seen == [b"one", b"two", b"three"]
+            for slot, request in peers.waiting:
+                slot.fill(framed(request))
+            peers.loop.turn()
+            peers.receive()
+            assert bytes(peers.received) == framed(b"one") + framed(b"two") + framed(b"three")
+
+    @pytest.mark.parametrize("is_whole", [False, True])
+    def test_frames_that_come_later_wait_too(self, is_whole: bool) -> None:
+        with closing(Peers(NetworkLimits())) as peers:
+            peers.mutes = {b"one"}
+            peers.send(framed(b"one"))
+            peers.loop.turn()
+            peers.send(framed(b"two") if is_whole else framed(b"two")[:3])
+            peers.loop.turn()
+            assert peers.seen == [b"one"]
+            peers.connection.unmute()
+            if not is_whole:
+                peers.send(framed(b"two")[3:])
+            peers.loop.turn()
+            assert peers.seen == [b"one", b"two"]
+
+    def test_a_muted_connection_buffers_little_of_what_is_sent(self) -> None:
+        with closing(Peers(NetworkLimits())) as peers:
+            peers.mutes = {b"one"}
+            peers.send(framed(b"one"))
+            for _ in range(50):
+                peers.send(framed(bytes(20_000)))
+                peers.loop.turn()
+            assert peers.connection.buffered_bytes <= 256 << 10
+            assert peers.seen == [b"one"]
+
+    def test_a_peer_that_leaves_while_muted_is_noticed(self) -> None:
+        with closing(Peers(NetworkLimits())) as peers:
+            peers.mutes = {b"one"}
+            peers.send(framed(b"one"))
+            peers.loop.turn()
+            peers.client.close()
+            peers.loop.turn()
+            assert peers.connection.is_closed
+            peers.connection.unmute()
+
+    def test_a_request_may_mute_again_as_soon_as_it_is_handed_over(self) -> None:
+        with closing(Peers(NetworkLimits())) as peers:
+            peers.mutes = {b"one", b"two"}
+            peers.send(framed(b"one") + framed(b"two") + framed(b"three"))
+            peers.loop.turn()
+            peers.connection.unmute()
+            assert peers.seen == [b"one", b"two"]
+            peers.connection.unmute()
+            assert peers.seen == [b"one", b"two", b"three"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.coordinators import Reply
+from tidelog.broker.coordinators import gather
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
     """Ask the coordinator of each group; a group named twice is deleted once."""
-    deletions = [_delete(group_id, context) for group_id in dict.fromkeys(request.groups_names)]
-    results = [await found if isinstance(found, Reply) else found for found in deletions]
-    return DeleteGroupsResponse(results=results)
+    deletions = []
+    for group_id in dict.fromkeys(request.groups_names):
+        deletions.append(_delete(group_id, context))
+        await context.node.slices.pause()
+    return gather(deletions, lambda results: DeleteGroupsResponse(results=results))
 
 
 def _delete(group_id: str, context: Context) -> DeletableGroupResult:

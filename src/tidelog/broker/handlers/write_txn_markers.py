@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from tidelog.broker.coordinators import Reply, gather
 from tidelog.broker.transaction_markers import write_marker
 from tidelog.coordination import ProducerEpoch
 from tidelog.wire.errors import ErrorCode
@@ -22,29 +21,25 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 
-def handle(request: WriteTxnMarkersRequest, context: Context) -> Awaitable[WriteTxnMarkersResponse]:
+async def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse:
     """Write them all; answered when each is committed or refused."""
-    pending: list[asyncio.Future[ErrorCode]] = []
-    results = [_write(marker, context, pending) for marker in request.markers]
-    return _answer(results, pending)
+    written: list[Reply] = []
+    results = [await _write(marker, context, written) for marker in request.markers]
+    return gather(written, lambda _: WriteTxnMarkersResponse(markers=results))
 
 
-def _write(
-    marker: WritableTxnMarker, context: Context, pending: list[asyncio.Future[ErrorCode]]
-) -> WritableTxnMarkerResult:
-    """Stage the markers of one producer; its result is filled when what is `pending` is done."""
+async def _write(marker: WritableTxnMarker, context: Context, written: list[Reply]) -> WritableTxnMarkerResult:
+    """Stage the markers of one producer; its result is filled when what was `written` is committed or refused."""
     producer = ProducerEpoch(marker.producer_id, marker.producer_epoch)
     result = WritableTxnMarkerResult(producer_id=marker.producer_id)
-    loop = asyncio.get_running_loop()
     for topic in marker.topics:
         answer = WritableTxnMarkerTopicResult(name=topic.name)
         result.topics.append(answer)
         for index in topic.partition_indexes:
             entry = WritableTxnMarkerPartitionResult(partition_index=index)
             answer.partitions.append(entry)
-            written: asyncio.Future[ErrorCode] = loop.create_future()
-            written.add_done_callback(_filler(entry))
-            pending.append(written)
+            reply = _filling(entry)
+            written.append(reply)
             write_marker(
                 context.node,
                 topic.name,
@@ -52,20 +47,17 @@ def _write(
                 producer,
                 marker.coordinator_epoch,
                 marker.transaction_result,
-                written.set_result,
+                reply,
             )
+            await context.node.slices.pause()
     return result
 
 
-def _filler(entry: WritableTxnMarkerPartitionResult) -> Callable[[asyncio.Future[ErrorCode]], None]:
-    def fill(written: asyncio.Future[ErrorCode]) -> None:
-        entry.error_code = written.result()
+def _filling(entry: WritableTxnMarkerPartitionResult) -> Reply:
+    """Takes what became of one marker into its place in the response."""
 
-    return fill
+    def fill(code: ErrorCode) -> WritableTxnMarkerPartitionResult:
+        entry.error_code = code
+        return entry
 
-
-async def _answer(
-    results: list[WritableTxnMarkerResult], pending: list[asyncio.Future[ErrorCode]]
-) -> WriteTxnMarkersResponse:
-    await asyncio.gather(*pending)
-    return WriteTxnMarkersResponse(markers=results)
+    return Reply(fill)
