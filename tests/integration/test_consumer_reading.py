@@ -117,6 +117,33 @@ class TestPositions:
             consumer.seek(at(topic), OffsetAndMetadata(50, "", 0))
             assert values(consumer.poll(5))[0] == "50"
 
+    def test_reading_again_from_what_was_committed(self, cluster: Cluster) -> None:
+        """Partitions without a commit begin where auto.offset.reset says."""
+        topic = cluster.topic(partitions=2)
+        for partition in (0, 1):
+            cluster.write(topic, range(5), partition=partition)
+
+        async def test() -> None:
+            async with cluster.consumer(group_id=cluster.group()) as consumer:
+                await consumer.assign([at(topic), at(topic, 1)])
+                await read(consumer, 10)
+                await consumer.commit({at(topic): 3})
+                assert await consumer.seek_to_committed() == {at(topic): OffsetAndMetadata(3)}
+                assert values(await read(consumer, 7)) in (list("3401234"), list("0123434"))
+                with pytest.raises(IllegalState, match="not assigned"):
+                    await consumer.seek_to_committed(at("other"))
+            async with cluster.consumer(group_id=cluster.group(), auto_offset_reset="none") as consumer:
+                await consumer.assign([at(topic)])
+                with pytest.raises(NoOffset):
+                    await consumer.seek_to_committed(at(topic))
+
+        asyncio.run(test())
+        with Consumer(**cluster.settings(group_id=cluster.group())) as blocking:
+            blocking.assign([at(topic)])
+            blocking.commit({at(topic): 4})
+            assert blocking.seek_to_committed(at(topic)) == {at(topic): OffsetAndMetadata(4)}
+            assert blocking.position(at(topic)) == 4
+
     def test_paused_partitions_wait_with_what_was_fetched(self, cluster: Cluster) -> None:
         topic = cluster.topic(2)
         for partition in range(2):
@@ -414,6 +441,27 @@ class TestCallers:
                 assert not await consumer.poll(0.01), "one wakeup ends one call"
 
         asyncio.run(main())
+
+    def test_a_consumer_can_be_made_before_there_is_a_loop(self, cluster: Cluster) -> None:
+        topic = cluster.topic()
+        cluster.write(topic, ["value"])
+        consumer = AsyncConsumer(**cluster.settings())
+        assert consumer.assignment == frozenset()
+        with pytest.raises(IllegalState, match="no event loop is running"):
+            consumer.seek(at(topic), 0)
+
+        async def test() -> None:
+            assert await consumer.start() is consumer
+            await consumer.assign([at(topic)])
+            assert values(await read(consumer, 1)) == ["value"]
+            await consumer.stop()
+            with pytest.raises(ClientClosed):
+                await consumer.poll(0)
+
+        asyncio.run(test())
+
+    def test_one_that_was_never_used_is_closed_anywhere(self) -> None:
+        asyncio.run(AsyncConsumer(bootstrap_servers="127.0.0.1:1").close())
 
     def test_a_wakeup_that_comes_early_is_kept(self, cluster: Cluster) -> None:
         with Consumer(**cluster.settings()) as consumer:

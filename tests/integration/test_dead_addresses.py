@@ -39,10 +39,17 @@ async def _start_admin(settings: dict[str, Any]) -> None:
     await AsyncAdmin(settings).start()
 
 
+async def _start_consumer(settings: dict[str, Any]) -> None:
+    await AsyncConsumer(settings).start()
+
+
 async def _poll_async(settings: dict[str, Any]) -> None:
-    async with AsyncConsumer(settings) as consumer:
+    consumer = AsyncConsumer(settings)
+    try:
         await consumer.assign([AT])
         await consumer.poll(SECONDS)
+    finally:
+        await consumer.close()
 
 
 def _poll(settings: dict[str, Any]) -> None:
@@ -79,6 +86,7 @@ def _ask_for_offsets(settings: dict[str, Any]) -> None:
         _list_topics,
         lambda settings: run(_start_producer(settings)),
         lambda settings: run(_start_admin(settings)),
+        lambda settings: run(_start_consumer(settings)),
         lambda settings: run(_poll_async(settings)),
     ],
 )

@@ -48,10 +48,7 @@ class Admin:
     def close(self) -> None:
         """Let go of the cluster."""
         if self._background.is_alive:
-            try:
-                self._background.run(self._async.close())
-            finally:
-                self._background.close()
+            self._background.run_last(self._async.close(), 0)
 
     def __enter__(self) -> Self:
         return self

@@ -6,8 +6,9 @@
             ...
 
 The same as `AsyncConsumer`, which says more about each call. Heartbeats and fetches run in a background thread, so a
-program that takes long over a record stays in its group. Listeners, callbacks, interceptors and deserializers are
-called in the thread that calls the consumer. It serves one thread at a time; only `wakeup` may come from another one.
+program that takes long over a record stays in its group. Listeners and callbacks of commits are called in the thread
+that calls the consumer, deserializers and interceptors in the background thread. It serves one thread at a time; only
+`wakeup` may come from another one.
 """
 
 import re
@@ -23,7 +24,7 @@ from tidelog.client.aio.consumer.async_commits import CommitCallback
 from tidelog.client.aio.consumer.caller_thread import CallerThread
 from tidelog.client.aio.consumer.consumer import CLOSE_TIMEOUT_S
 from tidelog.client.aio.consumer.cursor import Cursor
-from tidelog.client.aio.consumer.engine import ConsumerEngine
+from tidelog.client.aio.consumer.engine import ConsumerEngine, make_hooks
 from tidelog.client.aio.consumer.errors import ConcurrentAccess
 from tidelog.client.aio.consumer.listeners import RebalanceListener
 from tidelog.client.aio.consumer.offset_reset import EARLIEST, LATEST
@@ -64,6 +65,7 @@ class Consumer(Generic[K, V]):
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: "Unpack[ConsumerOptions[K, V]]") -> None:
         """Settings under Kafka's names: dotted in `config`, with underscores as keywords."""
         self._settings = load_consumer_settings(config, settings)
+        self._hooks = make_hooks(self._settings)
         self._loop = BackgroundLoop("tidelog-consumer")
         self._caller = CallerThread(self._loop)
         self._owner: int | None = None
@@ -78,7 +80,7 @@ class Consumer(Generic[K, V]):
         self._loop.end_with(self, self._engine.drop)
 
     async def _make_engine(self) -> ConsumerEngine:
-        return ConsumerEngine(self._settings, self._caller.invoke)
+        return ConsumerEngine(self._settings, self._hooks, self._caller.invoke)
 
     def __enter__(self) -> Self:
         return self
@@ -246,6 +248,16 @@ class Consumer(Generic[K, V]):
         """Read what comes from now on; all assigned partitions if none is named."""
         with self._serving() as engine:
             self._caller.call(engine.seek_by, as_partitions(partitions), LATEST)
+
+    def seek_to_committed(
+        self, *partitions: TopicPartition, timeout_s: float | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Read again from what the group has committed; all assigned partitions if none is named.
+
+        Where nothing is committed, auto.offset.reset decides. Returns what was committed.
+        """
+        with self._serving() as engine:
+            return self._caller.run(engine.seek_to_committed(as_partitions(partitions), self._within(timeout_s)))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`; they stay assigned."""

@@ -103,12 +103,9 @@ class Producer(Generic[K, V]):
 
     def close(self, timeout_s: float | None = None) -> None:
         """Send what waits, within `timeout_s`, then let go; what is not stored by then fails."""
-        if not self._background.is_alive:
-            return
-        try:
-            self._background.run(self._async.close(timeout_s))
-        finally:
-            self._background.close()
+        if self._background.is_alive:
+            limit_s = self._async.settings.delivery_timeout_ms / 1000 if timeout_s is None else timeout_s
+            self._background.run_last(self._async.close(timeout_s), limit_s)
 
     def __enter__(self) -> Self:
         return self

@@ -3,10 +3,14 @@
 uvloop is used where it is installed. The thread is a daemon, so a program that forgets to close a client still ends. A
 client that is forgotten without being closed is let go of: its connections are dropped and its thread ends. One that
 was made before a fork does not work in the child, which has no such thread, and says so.
+
+Every wait for the end of the thread has a deadline. A callback of the application's that blocks the loop keeps the
+thread from ending; closing the client then returns all the same, and a warning says which thread was left.
 """
 
 import asyncio
 import atexit
+import logging
 import os
 import threading
 import weakref
@@ -18,11 +22,14 @@ from typing import Any, Final, TypeVar
 from tidelog.client.errors import ClientClosed, IllegalState
 
 Result = TypeVar("Result")
+_LOG: Final = logging.getLogger("tidelog.client")
 
 FORKED: Final = "this client was made before a fork, in another process; make one in each process"
 
 _running: "weakref.WeakSet[BackgroundLoop]" = weakref.WeakSet()
 _EXIT_WAIT_S: Final = 1.0
+_END_WAIT_S: Final = 5.0
+"""How long dropping connections may take, and then the thread's end."""
 
 
 class BackgroundLoop:
@@ -53,14 +60,14 @@ class BackgroundLoop:
         # Thread.is_alive is not asked: interrupted by a signal, it takes the thread for ended for ever after.
         return not self._has_ended and self._process_id == os.getpid()
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run `work` there and wait for it here. Interrupting the wait cancels the work."""
+    def run(self, work: Coroutine[Any, Any, Result], timeout_s: float | None = None) -> Result:
+        """Run `work` there and wait for it here. Interrupting the wait, or its timeout, cancels the work."""
         if threading.current_thread() is self._thread:
             work.close()
             raise IllegalState("a blocking call was made from a callback; use the asyncio client, or another thread")
         future = self.submit(work)
         try:
-            return future.result()
+            return future.result(timeout_s)
         except BaseException:
             future.cancel()
             raise
@@ -88,7 +95,22 @@ class BackgroundLoop:
         if self.is_alive:
             self._loop.call_soon_threadsafe(self._begin_end)
             if threading.current_thread() is not self._thread:
-                self._thread.join()
+                self._thread.join(2 * _END_WAIT_S)
+                if not self._has_ended:
+                    _LOG.warning(
+                        "thread %s did not end within %.0f s and is left behind: a callback blocks it",
+                        self._thread.name,
+                        2 * _END_WAIT_S,
+                    )
+
+    def run_last(self, work: Coroutine[Any, Any, object], timeout_s: float) -> None:
+        """Run the `close` of a client, which takes `timeout_s` at most, and end. A blocked loop is not waited for."""
+        try:
+            self.run(work, timeout_s + _END_WAIT_S)
+        except TimeoutError:
+            _LOG.warning("thread %s does not answer: a callback blocks it", self._thread.name)
+        finally:
+            self.close()
 
     def abandon(self) -> None:
         """End soon, whatever is under way; `drop` comes first. The garbage collector calls this, in any thread."""
@@ -106,7 +128,10 @@ class BackgroundLoop:
     async def _end(self) -> None:
         try:
             if self._drop is not None:
-                await self._drop()
+                async with asyncio.timeout(_END_WAIT_S):
+                    await self._drop()
+        except TimeoutError:
+            _LOG.warning("connections of thread %s were not dropped in time", self._thread.name)
         finally:
             self._loop.stop()
 

@@ -92,6 +92,10 @@ class AsyncAdmin:
         if self._driver is not None:
             await self._driver.client.close()
 
+    async def stop(self) -> None:
+        """The counterpart of `start`: the same as `close`."""
+        await self.close()
+
     async def __aenter__(self) -> Self:
         return await self.start()
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 from tidelog.client.aio.consumer import queries
 from tidelog.client.aio.consumer.async_commits import CommitCallback
 from tidelog.client.aio.consumer.cursor import Cursor
-from tidelog.client.aio.consumer.engine import ConsumerEngine
+from tidelog.client.aio.consumer.engine import ConsumerEngine, make_hooks
 from tidelog.client.aio.consumer.errors import ConcurrentAccess
 from tidelog.client.aio.consumer.listeners import RebalanceListener
 from tidelog.client.aio.consumer.offset_reset import EARLIEST, LATEST
@@ -31,7 +31,7 @@ from tidelog.client.aio.consumer.types import (
 )
 from tidelog.client.aio.metadata import PartitionMetadata
 from tidelog.client.arrow import load
-from tidelog.client.errors import ClientClosed
+from tidelog.client.errors import ClientClosed, IllegalState
 from tidelog.client.serialization import K, V
 from tidelog.client.types import (
     ConsumerGroupMetadata,
@@ -56,40 +56,64 @@ _ITERATION_POLL_MS = 60_000
 
 
 class AsyncConsumer(Generic[K, V]):
-    """Reads records of topics, alone or as a member of a group. Make it inside a running loop.
+    """Reads records of topics, alone or as a member of a group.
 
-    Keys are of type `K` and values of type `V`: bytes, or what deserializers make of them.
+    Keys are of type `K` and values of type `V`: bytes, or what deserializers make of them. It can be made anywhere, and
+    belongs to the loop in which it is called first.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: "Unpack[ConsumerOptions[K, V]]") -> None:
         """Settings under Kafka's names: dotted in `config`, with underscores as keywords."""
         self._settings = load_consumer_settings(config, settings)
-        self._engine = ConsumerEngine(self._settings)
+        self._hooks = make_hooks(self._settings)
+        self._running: ConsumerEngine | None = None
         self._owner: asyncio.Task[Any] | None = None
         self._depth = 0
         self._is_closing = False
         self._is_closed = False
 
-    async def __aenter__(self) -> Self:
+    async def start(self) -> Self:
+        """Reach the cluster; `async with` calls this. Raises BootstrapFailed when no bootstrap server answers."""
+        with self._serving() as engine:
+            try:
+                await engine.start()
+            except BaseException:
+                self._running = None
+                await engine.drop()
+                raise
         return self
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
 
+    @property
+    def _engine(self) -> ConsumerEngine:
+        if self._running is None:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                raise IllegalState("this consumer was not started, and no event loop is running to start it") from None
+            self._running = ConsumerEngine(self._settings, self._hooks)
+        return self._running
+
     @contextmanager
     def _serving(self) -> Iterator[ConsumerEngine]:
         """One task at a time; a listener that runs inside the task's call may call again."""
         if self._is_closed:
             raise ClientClosed("this consumer is closed")
+        engine = self._engine
         task = asyncio.current_task()
         if self._owner is not None and self._owner is not task:
             raise ConcurrentAccess(f"a consumer serves one task at a time, and {self._owner.get_name()} is calling it")
         self._owner = task
         self._depth += 1
         try:
-            yield self._engine
+            yield engine
         finally:
             self._depth -= 1
             if not self._depth:
@@ -124,12 +148,12 @@ class AsyncConsumer(Generic[K, V]):
     @property
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to, or those the pattern matches now."""
-        return self._engine.subscription.topics
+        return frozenset() if self._running is None else self._running.subscription.topics
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read now."""
-        return frozenset(self._engine.subscription.partitions)
+        return frozenset() if self._running is None else frozenset(self._running.subscription.partitions)
 
     # Reading.
 
@@ -220,6 +244,16 @@ class AsyncConsumer(Generic[K, V]):
         with self._serving() as engine:
             engine.seek_by(as_partitions(partitions), LATEST)
 
+    async def seek_to_committed(
+        self, *partitions: TopicPartition, timeout_s: float | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Read again from what the group has committed; all assigned partitions if none is named.
+
+        Where nothing is committed, auto.offset.reset decides. Returns what was committed.
+        """
+        with self._serving() as engine:
+            return await engine.seek_to_committed(as_partitions(partitions), self._within(timeout_s))
+
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`; they stay assigned."""
         with self._serving() as engine:
@@ -233,7 +267,8 @@ class AsyncConsumer(Generic[K, V]):
     @property
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that are paused."""
-        return frozenset(state.topic_partition for state in self._engine.subscription if state.is_paused)
+        states = () if self._running is None else self._running.subscription
+        return frozenset(state.topic_partition for state in states if state.is_paused)
 
     # Committing.
 
@@ -311,12 +346,19 @@ class AsyncConsumer(Generic[K, V]):
         """Commit if that is automatic, leave the group and end; within `timeout_s`. A second call does nothing."""
         if self._is_closing:
             return
+        if self._running is None:
+            self._is_closing = self._is_closed = True
+            return
         with self._serving() as engine:
             self._is_closing = True
             try:
                 await engine.close(milliseconds(timeout_s))
             finally:
                 self._is_closed = True
+
+    async def stop(self) -> None:
+        """The counterpart of `start`: the same as `close`."""
+        await self.close()
 
     def _within(self, timeout_s: float | None) -> int:
         return self._settings.default_api_timeout_ms if timeout_s is None else milliseconds(timeout_s)

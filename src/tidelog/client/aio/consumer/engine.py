@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.client.aio.consumer.async_commits import AsyncCommits, CommitCallback
 from tidelog.client.aio.consumer.commits import Offsets
@@ -57,10 +57,27 @@ async def call_here(function: Callable[..., object], *arguments: object) -> None
         await outcome
 
 
+class Hooks(NamedTuple):
+    """What the settings name of the application's own: made with the consumer, so that a mistake is raised there."""
+
+    interceptors: Interceptors
+    decoding: Decoding
+
+
+def make_hooks(settings: ConsumerSettings) -> Hooks:
+    """Interceptors and deserializers. Raises ClientConfigError for what is neither."""
+    decoding = Decoding(
+        settings.check_crcs,
+        deserializer_of(settings.key_deserializer, "key"),
+        deserializer_of(settings.value_deserializer, "value"),
+    )
+    return Hooks(Interceptors(settings.interceptor_classes), decoding)
+
+
 class ConsumerEngine:
     """Everything a consumer does, in the loop it was made in."""
 
-    def __init__(self, settings: ConsumerSettings, invoke: Invoke = call_here) -> None:
+    def __init__(self, settings: ConsumerSettings, hooks: Hooks, invoke: Invoke = call_here) -> None:
         self.settings = settings
         self._loop = asyncio.get_running_loop()
         self.signal = Signal()
@@ -78,14 +95,11 @@ class ConsumerEngine:
         self._polling: asyncio.Task[Any] | None = None
         self.unclaimed: ConsumerRecords[Any, Any] | Sequence[FetchedBatches] | None = None
         """What the last poll returned, until its caller has it: one in another thread may be interrupted before."""
-        self._interceptors = Interceptors(settings.interceptor_classes)
+        self._interceptors = hooks.interceptors
         self._invoke = invoke
-        decoding = Decoding(
-            settings.check_crcs,
-            deserializer_of(settings.key_deserializer, "key"),
-            deserializer_of(settings.value_deserializer, "value"),
+        self._fetcher = Fetcher(
+            self.client, settings, self.subscription, self.buffer, hooks.decoding, self.signal.notify
         )
-        self._fetcher = Fetcher(self.client, settings, self.subscription, self.buffer, decoding, self.signal.notify)
         self._async_commits: AsyncCommits | None = None
         if settings.group_id is not None:
             self.coordinator = _COORDINATORS[settings.group_protocol](
@@ -108,6 +122,16 @@ class ConsumerEngine:
     async def _reach_cluster(self) -> None:
         with suppress(ClientError):  # it goes on trying, and the call that waits is told by the signal
             await self.client.start()
+
+    async def start(self) -> None:
+        """Return when the cluster was reached. Raises BootstrapFailed."""
+        until_ms = self.client.now_ms() + self.settings.default_api_timeout_ms
+        while not self.client.metadata.version:
+            if self.client.now_ms() >= until_ms:
+                raise DeadlinePassed(
+                    f"no metadata within default.api.timeout.ms={self.settings.default_api_timeout_ms}"
+                )
+            await self.signal.wait(until_ms)
 
     # What is read.
 
@@ -322,6 +346,23 @@ class ConsumerEngine:
             self.subscription.state_of(partition).request_reset(policy)
             self.buffer.drop(partition)
         self.signal.notify()
+
+    async def seek_to_committed(
+        self, partitions: Collection[TopicPartition], timeout_ms: int
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Read again from what the group has committed; auto.offset.reset decides where nothing is committed."""
+        chosen = tuple(partitions) or tuple(self.subscription.partitions)
+        for partition in chosen:
+            self.subscription.state_of(partition)
+        found = await self.committed(chosen, timeout_ms)
+        missing = [partition for partition in chosen if partition not in found]
+        if missing and self.subscription.default_reset.is_none:
+            raise NoOffset(missing)
+        for partition, place in found.items():
+            self.seek(partition, place)
+        if missing:
+            self.seek_by(missing, self.subscription.default_reset)
+        return found
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Return no records of these until `resume`; nothing moves to another consumer."""

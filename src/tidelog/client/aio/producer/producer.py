@@ -91,6 +91,10 @@ class AsyncProducer(Generic[K, V]):
         if self._engine is not None:
             await self._engine.close(limit_ms)
 
+    async def stop(self) -> None:
+        """The counterpart of `start`: the same as `close`."""
+        await self.close()
+
     async def __aenter__(self) -> Self:
         return await self.start()
 
