@@ -110,6 +110,10 @@ class Database:
                 self.run("ROLLBACK")
             raise
 
+    def checkpoint(self) -> None:
+        """Bring everything from the write-ahead log into the database file, synced, and empty the log."""
+        self.one("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
         if self._connection is not None:
             connection, self._connection = self._connection, None

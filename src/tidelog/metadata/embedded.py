@@ -2,14 +2,17 @@
 
 The file stands in the first log directory. Each call that changes something is one transaction, synced to disk before
 the call returns, so that a topic whose creation was acknowledged survives a power cut. A session is one opening of the
-file; ephemeral nodes that an earlier process left behind, having been killed, go when the file is opened again.
+file; ephemeral nodes that an earlier process left behind, having been killed, go when the file is opened again. What
+SQLite's write-ahead log holds stands in a checksummed journal, too: damage to one is repaired from the other.
 """
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tidelog.metadata._database import Database
+from tidelog.metadata._journal import JOURNAL_BYTES_MAX, Journal, JournalEntry
 from tidelog.metadata._wall_clock import system_wall_ms
 from tidelog.metadata._watches import WatchTable, events_of_create, events_of_delete
 from tidelog.metadata.errors import (
@@ -19,6 +22,8 @@ from tidelog.metadata.errors import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    StoreError,
+    StoreUnavailableError,
 )
 from tidelog.metadata.store import (
     ANY_VERSION,
@@ -39,6 +44,9 @@ from tidelog.metadata.store import (
 )
 
 METADATA_FILE_NAME: Final = "tidelog-metadata.sqlite"
+JOURNAL_SUFFIX: Final = ".journal"
+
+logger = logging.getLogger(__name__)
 
 _STAT: Final = """
     SELECT czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, 2 * created_children - num_children, ephemeral_owner,
@@ -74,10 +82,12 @@ class EmbeddedStore:
         self._wall_ms = wall_ms
         self._watches = WatchTable()
         self._events: list[WatchEvent] = []
+        self._journal = Journal(path + JOURNAL_SUFFIX)
         # Random rather than counted, so that opening the file need not write; 63 bits and never 0, as ZooKeeper's.
         self._session_id = int.from_bytes(os.urandom(8), "big") >> 1 | 1
         try:
             (self._zxid,) = self._one("SELECT zxid FROM last_transaction")
+            self._restore_from_journal()
             self._drop_ephemerals()
         except BaseException:
             self._database.close()
@@ -126,14 +136,22 @@ class EmbeddedStore:
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
         if not operations:
             return []
-        zxid, now_ms = self._zxid + 1, self._wall_ms()
+        now_ms = self._wall_ms()
         events: list[WatchEvent] = []
         self._events = events
+        results = self._commit(operations, now_ms)
+        self._journal.append(self._zxid, now_ms, operations)
+        if self._journal.size_bytes > JOURNAL_BYTES_MAX:
+            self._begin_journal()
+        self._watches.fire(events)
+        return results
+
+    def _commit(self, operations: Sequence[Operation], now_ms: int) -> list[Result]:
+        zxid = self._zxid + 1
         with self._database.transaction():
             results = [self._apply(operation, zxid, now_ms) for operation in operations]
             self._database.run("UPDATE last_transaction SET zxid = ?", (zxid,))
         self._zxid = zxid
-        self._watches.fire(events)
         return results
 
     def add_session_listener(self, listener: SessionListener) -> None:
@@ -144,6 +162,49 @@ class EmbeddedStore:
             self._watches.clear()
             self._drop_ephemerals()
             self._database.close()
+            self._journal.remove()
+
+    def _restore_from_journal(self) -> None:
+        """Carry out again what the journal has and the tree has lost, then begin a new journal."""
+        entries = self._journal.read()
+        before = self._zxid
+        is_whole = self._carry_out_again([entry for entry in entries if entry.zxid > before])
+        if self._zxid > before:
+            logger.error(
+                "%s had lost its last %d transactions, as a damaged write-ahead log does: they are restored from %s",
+                self._database.path,
+                self._zxid - before,
+                self._journal.path,
+            )
+        if not is_whole:
+            logger.error("%s does not continue the tree at %d: it is put aside", self._journal.path, self._zxid)
+            self._journal.put_aside()
+        if entries:
+            self._database.checkpoint()
+        self._journal.begin()
+
+    def _carry_out_again(self, entries: Sequence[JournalEntry]) -> bool:
+        """Apply entries that continue the tree; False if one does not, because the journal is of another tree."""
+        for entry in entries:
+            if entry.zxid != self._zxid + 1:
+                return False
+            try:
+                self._commit(entry.operations, entry.wall_ms)
+            except StoreUnavailableError:
+                raise
+            except StoreError:
+                return False
+        return True
+
+    def _begin_journal(self) -> None:
+        """Begin a new journal once the tree's own file is synced. The commit that led here has been made either way."""
+        try:
+            self._database.checkpoint()
+        except StoreUnavailableError as error:
+            logger.warning("the metadata has no second copy from now on: %s", error)
+            self._journal.remove()
+        else:
+            self._journal.begin()
 
     def _drop_ephemerals(self) -> None:
         left_behind = self._database.all(_EPHEMERALS)
