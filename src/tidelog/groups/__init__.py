@@ -4,13 +4,13 @@
 decisions out, and the edge in `tidelog.broker.group_coordinator` connects both to sockets and logs. No I/O here.
 """
 
-from tidelog.groups.group import Group
-from tidelog.groups.joining import Joiner
+from tidelog.groups.classic.group import Group
+from tidelog.groups.classic.joining import Joiner
+from tidelog.groups.classic.states import GroupState
 from tidelog.groups.offset_requests import Codes, Committer, PartitionOffset
 from tidelog.groups.schemas import CommittedOffset
 from tidelog.groups.settings import GroupSettings
 from tidelog.groups.shard import GroupShard
-from tidelog.groups.states import GroupState
 
 __all__ = [
     "Codes",

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from tidelog.coordination import Decision, ProducerEpoch, SetTimer, StateRecord
+from tidelog.groups.classic.effects import SESSION
+from tidelog.groups.classic.group import Group
+from tidelog.groups.classic.states import GroupState
 from tidelog.groups.consumer.group import ConsumerGroup
 from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombstones
-from tidelog.groups.effects import SESSION
-from tidelog.groups.group import Group
 from tidelog.groups.schemas import (
     NO_TIMESTAMP,
     CommittedOffset,
@@ -24,7 +25,6 @@ from tidelog.groups.schemas import (
     tombstones,
 )
 from tidelog.groups.settings import GroupSettings
-from tidelog.groups.states import GroupState
 from tidelog.wire.errors import ApiError, ErrorCode
 
 NO_GENERATION = -1

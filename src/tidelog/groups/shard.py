@@ -14,22 +14,22 @@ from typing import Any, Final
 
 from tidelog.coordination import Answer, Decision, ProducerEpoch, Respond, SetTimer, StateRecord, TimerKey
 from tidelog.groups import offset_requests
+from tidelog.groups.classic.effects import JOIN, SESSION, SYNC, Effects
+from tidelog.groups.classic.group import Group
+from tidelog.groups.classic.joining import Joiner, Joins, join_error
+from tidelog.groups.classic.leaving import Departures
+from tidelog.groups.classic.rebalancing import Rebalances
+from tidelog.groups.classic.states import GroupEvent, GroupState
+from tidelog.groups.classic.syncing import Syncs
 from tidelog.groups.consumer.catalog import Catalog, NoTopics
 from tidelog.groups.consumer.checks import Asker
 from tidelog.groups.consumer.schemas import GROUP_EPOCH, KINDS, RecordKey, read_key
 from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombstones
 from tidelog.groups.consumer.service import ConsumerGroups
 from tidelog.groups.consumer.timers import PURPOSES
-from tidelog.groups.effects import JOIN, SESSION, SYNC, Effects
-from tidelog.groups.group import Group
-from tidelog.groups.joining import Joiner, Joins, join_error
-from tidelog.groups.leaving import Departures
 from tidelog.groups.offset_requests import Codes, CommittedTopic, Committer, PartitionOffset
-from tidelog.groups.rebalancing import Rebalances
 from tidelog.groups.schemas import GROUP_KEY_VERSION, SchemaError, read_group_value
 from tidelog.groups.settings import GroupSettings
-from tidelog.groups.states import GroupEvent, GroupState
-from tidelog.groups.syncing import Syncs
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
 from tidelog.wire.messages.consumer_group_heartbeat import (

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.groups import GroupSettings, GroupShard
-from tidelog.groups.member import Member
+from tidelog.groups.classic.member import Member
 from tidelog.groups.schemas import (
     CommittedOffset,
     GroupValue,

@@ -8,10 +8,10 @@ from tests.unit.groups.consumer_world import Client, topic_id
 from tests.unit.groups.mixed_world import COOPERATIVE, EAGER, ClassicClient, MixedWorld, group_of, settle_all
 from tests.unit.groups.world import GROUP, RANGE, REBALANCE_MS, SESSION_MS
 from tidelog.groups import Committer
+from tidelog.groups.classic.states import GroupState
 from tidelog.groups.consumer import schemas
 from tidelog.groups.consumer.group import MemberState
 from tidelog.groups.schemas import group_key
-from tidelog.groups.states import GroupState
 from tidelog.wire.errors import ApiError, ErrorCode
 
 ALL = {("t", partition) for partition in range(6)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.groups.member import Member
+from tidelog.groups.classic.member import Member
 from tidelog.groups.schemas import (
     CommittedOffset,
     GroupValue,

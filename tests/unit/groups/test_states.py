@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.groups.world import World
 from tidelog.groups import GroupState
-from tidelog.groups.states import TRANSITIONS, GroupEvent, IllegalTransitionError, advance
+from tidelog.groups.classic.states import TRANSITIONS, GroupEvent, IllegalTransitionError, advance
 from tidelog.wire.errors import ErrorCode
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState

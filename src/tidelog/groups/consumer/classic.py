@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 
 from tidelog.coordination import Decision, TimerChange
+from tidelog.groups.classic.joining import Joiner, join_error, joined_protocols, rebalance_timeout_ms
 from tidelog.groups.consumer.catalog import Catalog
 from tidelog.groups.consumer.change import Change
 from tidelog.groups.consumer.checks import check_room
@@ -25,7 +26,6 @@ from tidelog.groups.consumer.group import ClassicSide, ConsumerGroup, ConsumerMe
 from tidelog.groups.consumer.migration import by_id
 from tidelog.groups.consumer.progress import Progress
 from tidelog.groups.consumer.timers import REJOIN, RESYNC, REVOCATION, SESSION, cancel, set_timer
-from tidelog.groups.joining import Joiner, join_error, joined_protocols, rebalance_timeout_ms
 from tidelog.groups.schemas import SchemaError
 from tidelog.groups.settings import GroupSettings
 from tidelog.groups.subscription import CONSUMER_PROTOCOL

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from tidelog.groups.classic.member import Protocols
 from tidelog.groups.consumer import schemas
 from tidelog.groups.consumer.schemas import Assignment, ClassicMemberMetadata, CurrentValue, MemberValue, TopicsValue
-from tidelog.groups.member import Protocols
 from tidelog.wire.errors import ApiError, ErrorCode
 
 LEFT_FOR_NOW: Final = -2

@@ -15,6 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tidelog.coordination import Answer, CancelTimer, Decision, StateRecord, TimerChange
+from tidelog.groups.classic.effects import JOIN, SYNC
+from tidelog.groups.classic.group import Group
+from tidelog.groups.classic.joining import join_error
+from tidelog.groups.classic.member import Member
 from tidelog.groups.consumer import schemas
 from tidelog.groups.consumer.catalog import Catalog
 from tidelog.groups.consumer.change import (
@@ -28,10 +32,6 @@ from tidelog.groups.consumer.embedded import Named, Subscription, read_assignmen
 from tidelog.groups.consumer.group import ClassicSide, ConsumerGroup, ConsumerMember
 from tidelog.groups.consumer.schemas import Assignment
 from tidelog.groups.consumer.timers import REJOIN, RESYNC, REVOCATION, SESSION, cancel, set_timer
-from tidelog.groups.effects import JOIN, SYNC
-from tidelog.groups.group import Group
-from tidelog.groups.joining import join_error
-from tidelog.groups.member import Member
 from tidelog.groups.schemas import SchemaError, group_key, group_value
 from tidelog.groups.subscription import CONSUMER_PROTOCOL
 from tidelog.wire.errors import ApiError, ErrorCode

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.coordination import Decision, SetTimer, StateRecord
+from tidelog.groups.classic.states import GroupState
 from tidelog.groups.consumer import schemas
 from tidelog.groups.consumer.catalog import Catalog
 from tidelog.groups.consumer.checks import JOINS, Asker, check_request
@@ -19,7 +20,6 @@ from tidelog.groups.consumer.schemas import Assignment
 from tidelog.groups.consumer.timers import REVOCATION, SESSION, set_timer
 from tidelog.groups.schemas import SchemaError, group_key
 from tidelog.groups.settings import GroupSettings
-from tidelog.groups.states import GroupState
 from tidelog.groups.subscription import CONSUMER_PROTOCOL
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_describe import Assignment as WireAssignment
@@ -30,7 +30,7 @@ from tidelog.wire.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.groups.group import Group
+    from tidelog.groups.classic.group import Group
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from tidelog.coordination import Answer, CancelTimer, Decision, Respond, SetTimer, StateRecord, TimerChange
-from tidelog.groups.group import Group
-from tidelog.groups.member import Member
+from tidelog.groups.classic.group import Group
+from tidelog.groups.classic.member import Member
 from tidelog.wire.errors import ErrorCode
 
 TimerKey: TypeAlias = tuple[str, str, str]

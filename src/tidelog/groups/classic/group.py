@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.coordination import Respond
+from tidelog.groups.classic.member import Member, Protocols
+from tidelog.groups.classic.states import GroupEvent, GroupState, advance
 from tidelog.groups.consumer.group import ConsumerGroup
-from tidelog.groups.member import Member, Protocols
 from tidelog.groups.offsets import OffsetStore
 from tidelog.groups.schemas import NO_TIMESTAMP, GroupValue
-from tidelog.groups.states import GroupEvent, GroupState, advance
 from tidelog.groups.subscription import CONSUMER_PROTOCOL, subscribed_topics
 from tidelog.wire.errors import ApiError, ErrorCode
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 
-from tidelog.groups.effects import JOIN, SYNC, Effects
-from tidelog.groups.group import Group
-from tidelog.groups.member import Member
+from tidelog.groups.classic.effects import JOIN, SYNC, Effects
+from tidelog.groups.classic.group import Group
+from tidelog.groups.classic.member import Member
+from tidelog.groups.classic.states import GroupEvent, GroupState, may_rebalance
 from tidelog.groups.schemas import group_key, group_value
 from tidelog.groups.settings import GroupSettings
-from tidelog.groups.states import GroupEvent, GroupState, may_rebalance
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from tidelog.wire.messages.sync_group import SyncGroupResponse

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tidelog.coordination import Decision, Respond
-from tidelog.groups.effects import Effects
-from tidelog.groups.group import Group
-from tidelog.groups.member import Member
-from tidelog.groups.rebalancing import Rebalances, sync_reply
+from tidelog.groups.classic.effects import Effects
+from tidelog.groups.classic.group import Group
+from tidelog.groups.classic.member import Member
+from tidelog.groups.classic.rebalancing import Rebalances, sync_reply
+from tidelog.groups.classic.states import GroupState
 from tidelog.groups.schemas import group_key, group_value
-from tidelog.groups.states import GroupState
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tidelog.coordination import Decision
-from tidelog.groups.effects import Effects
-from tidelog.groups.group import Group
-from tidelog.groups.rebalancing import Rebalances
-from tidelog.groups.states import GroupState
+from tidelog.groups.classic.effects import Effects
+from tidelog.groups.classic.group import Group
+from tidelog.groups.classic.rebalancing import Rebalances
+from tidelog.groups.classic.states import GroupState
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tidelog.coordination import Decision, Respond
-from tidelog.groups.effects import Effects
-from tidelog.groups.group import Group
-from tidelog.groups.member import Member, Protocols
-from tidelog.groups.rebalancing import Rebalances, join_reply
+from tidelog.groups.classic.effects import Effects
+from tidelog.groups.classic.group import Group
+from tidelog.groups.classic.member import Member, Protocols
+from tidelog.groups.classic.rebalancing import Rebalances, join_reply
+from tidelog.groups.classic.states import GroupState
+from tidelog.groups.classic.syncing import store_error
 from tidelog.groups.schemas import group_key, group_value
 from tidelog.groups.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
-from tidelog.groups.states import GroupState
-from tidelog.groups.syncing import store_error
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.wire.messages.sync_group import SyncGroupResponse
