@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Un
 
 from tidelog.client.aio.admin.admin import AsyncAdmin
 from tidelog.client.aio.background import BackgroundLoop
+from tidelog.client.metrics import ClientMetrics
 
 if TYPE_CHECKING:
     from tidelog.client.options import AdminOptions
@@ -57,6 +58,10 @@ class Admin:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def metrics(self) -> ClientMetrics:
+        """Figures of this admin and its brokers; `as_dict()` has them as JSON does."""
+        return self._background.call(self._async.metrics)
 
     describe_cluster = _blocking(AsyncAdmin.describe_cluster)
 

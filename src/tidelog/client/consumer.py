@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
@@ -33,6 +34,7 @@ from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, F
 from tidelog.client.aio.metadata import PartitionMetadata
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed
+from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.serialization import K, V
 from tidelog.client.types import (
     ConsumerGroupMetadata,
@@ -80,7 +82,9 @@ class Consumer(Generic[K, V]):
         self._loop.end_with(self, self._engine.drop)
 
     async def _make_engine(self) -> ConsumerEngine:
-        return ConsumerEngine(self._settings, self._hooks, self._caller.invoke)
+        engine = ConsumerEngine(self._settings, self._hooks, self._caller.invoke)
+        engine.client.report(partial(queries.metrics, engine))
+        return engine
 
     def __enter__(self) -> Self:
         return self
@@ -339,6 +343,10 @@ class Consumer(Generic[K, V]):
     def lag(self, partition: TopicPartition) -> int | None:
         """How far the position is behind the end; None while that is not known yet. Anybody may ask."""
         return queries.lag(self._engine, partition)
+
+    def metrics(self) -> ConsumerMetrics:
+        """Figures of this consumer, its brokers and its partitions; `as_dict()` has them as JSON does."""
+        return self._loop.call(partial(queries.metrics, self._engine))
 
     # Ending.
 

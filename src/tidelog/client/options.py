@@ -4,8 +4,8 @@ They are the settings that the clients declare, with underscores for dots; a tes
 clients take first is not checked this way: it may come from a properties file.
 """
 
-from collections.abc import Sequence
-from typing import Generic, Literal, TypedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Literal, TypedDict
 
 from tidelog.client.aio.consumer.assignors.base import Assignor
 from tidelog.client.aio.consumer.listeners import ConsumerInterceptor
@@ -32,6 +32,8 @@ class CommonOptions(TypedDict, total=False):
     send_buffer_bytes: int
     receive_buffer_bytes: int
     metadata_max_age_ms: int
+    statistics_interval_ms: int
+    statistics_callback: Callable[[Any], object] | None
     security_protocol: str
 
 

@@ -25,6 +25,7 @@ from tidelog.client.aio.producer.sink import GivenHeaders
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed
+from tidelog.client.metrics import ProducerMetrics
 from tidelog.client.serialization import K, V
 from tidelog.client.types import ArrowStream, ConsumerGroupMetadata, Places, TopicPartition
 
@@ -185,6 +186,10 @@ class Producer(Generic[K, V]):
         Raises DeadlinePassed after `timeout_s`; the records stay under way.
         """
         self._background.run(self._async.flush(timeout_s))
+
+    def metrics(self) -> ProducerMetrics:
+        """Figures of this producer, its brokers and its partitions; `as_dict()` has them as JSON does."""
+        return self._background.call(self._engine.metrics)
 
     # Transactions.
 

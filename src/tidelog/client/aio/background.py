@@ -72,6 +72,14 @@ class BackgroundLoop:
             future.cancel()
             raise
 
+    def call(self, function: Callable[[], Result]) -> Result:
+        """Call a plain function there, where all state lives, and wait."""
+
+        async def work() -> Result:
+            return function()
+
+        return self.run(work())
+
     def submit(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
         """Run `work` there; the future is its outcome."""
         try:

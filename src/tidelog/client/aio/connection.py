@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Any, Final, TypeVar, cast
 
 from tidelog import __version__
+from tidelog.client.aio.counters import BrokerCounters
 from tidelog.client.aio.frame_reader import FrameReader
 from tidelog.client.aio.transport import Connector
 from tidelog.client.errors import BrokerUnavailable, ClientError, ConnectionLost, InvalidReply, UnsupportedByBroker
@@ -33,14 +34,22 @@ _unpack_error: Final = Struct(">h").unpack_from
 class _Pending:
     """A request whose reply is due."""
 
-    __slots__ = ("api_key", "correlation_id", "deadline", "decode", "future", "version")
+    __slots__ = ("api_key", "correlation_id", "deadline", "decode", "future", "sent", "version")
 
     def __init__(
-        self, correlation_id: int, api_key: int, version: int, deadline: float, decode: Decode, future: Any
+        self,
+        correlation_id: int,
+        api_key: int,
+        version: int,
+        sent: float,
+        deadline: float,
+        decode: Decode,
+        future: Any,
     ) -> None:
         self.correlation_id = correlation_id
         self.api_key = api_key
         self.version = version
+        self.sent = sent
         self.deadline = deadline
         self.decode = decode
         self.future: asyncio.Future[Any] = future
@@ -56,6 +65,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         *,
         client_id: str,
         request_timeout_ms: int,
+        counters: BrokerCounters | None = None,
         on_reply: Callable[[], None] = lambda: None,
         on_lost: Callable[["BrokerConnection"], None] = lambda _: None,
     ) -> None:
@@ -69,6 +79,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.throttled_until = 0.0
         """The loop's time before which the broker asked to be left alone (KIP-219)."""
         self._request_timeout_ms = request_timeout_ms
+        self._counters = BrokerCounters() if counters is None else counters
         self._on_reply = on_reply
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
@@ -139,11 +150,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Write a frame that the caller has encoded with a number from `next_correlation_id`."""
         future = self._expect(correlation_id, api_key, version, decode, timeout_ms)
         self._live_transport().writelines(parts)
+        self._counters.bytes_sent += sum(map(len, parts))
         return future
 
     def send_frame_without_reply(self, parts: Sequence[Buffer]) -> None:
         """Write a frame that the broker will not answer: Produce with acks=0."""
         self._live_transport().writelines(parts)
+        self._counters.requests += 1
+        self._counters.bytes_sent += sum(map(len, parts))
         self.last_used = self._loop.time()
 
     def next_correlation_id(self) -> int:
@@ -176,6 +190,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._reader.room()
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._counters.bytes_received += nbytes
         try:
             for frame in self._reader.advance(nbytes):
                 self._accept(frame)
@@ -202,7 +217,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         body = request.encode(version)
         correlation_id = self.next_correlation_id()
         future = self._expect(correlation_id, request.api_key, version, decode, timeout_ms)
-        self._live_transport().write(encode_request(request.api_key, version, correlation_id, self.client_id, body))
+        frame = encode_request(request.api_key, version, correlation_id, self.client_id, body)
+        self._live_transport().write(frame)
+        self._counters.bytes_sent += len(frame)
         return future
 
     def _expect(
@@ -212,7 +229,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_used = now = self._loop.time()
         deadline = now + (self._request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         future = self._loop.create_future()
-        self._pending.append(_Pending(correlation_id, api_key, version, deadline, decode, future))
+        self._pending.append(_Pending(correlation_id, api_key, version, now, deadline, decode, future))
+        self._counters.requests += 1
         if self._timer is None or deadline < self._timer.when():
             self._arm(deadline)
         return future
@@ -225,6 +243,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if pending is not None:
                 self._pending.appendleft(pending)
             raise InvalidReply(f"{self.address} answered request {correlation_id}, {due} was due")
+        self._counters.replied(pending.api_key, self._loop.time() - pending.sent)
         future = pending.future
         if future.done():
             self._on_reply()

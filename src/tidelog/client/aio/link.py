@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.connection import BrokerConnection
+from tidelog.client.aio.counters import BrokerCounters
 from tidelog.client.aio.reachability import Reachability
 from tidelog.client.aio.settings import CommonSettings
 from tidelog.client.aio.transport import Connector
@@ -35,6 +36,7 @@ class Link:
         in_flight_max: int,
         spawn: Spawn,
         reachability: Reachability,
+        counters: BrokerCounters,
     ) -> None:
         self.node = node
         self._settings = settings
@@ -42,6 +44,7 @@ class Link:
         self._in_flight_max = in_flight_max
         self._spawn = spawn
         self._reachability = reachability
+        self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._connection: BrokerConnection | None = None
         self._connecting: asyncio.Task[BrokerConnection] | None = None
@@ -60,6 +63,11 @@ class Link:
         if self._connection is not None:
             return 0, self._connection.in_flight
         return (2, self._failures) if self._failures else (1, 0)
+
+    @property
+    def in_flight(self) -> int | None:
+        """Requests whose replies are due; None while there is no connection."""
+        return None if self._connection is None else self._connection.in_flight
 
     def is_idle_since(self, horizon: float) -> bool:
         """Whether the connection was not used since the loop's time `horizon`."""
@@ -139,6 +147,7 @@ class Link:
             self.node.port,
             client_id=settings.client_id,
             request_timeout_ms=settings.request_timeout_ms,
+            counters=self._counters,
             on_reply=self._place_is_free,
             on_lost=self._lost,
         )
@@ -146,6 +155,7 @@ class Link:
             await connection.open(self._connector, self._setup.after(self._failures + 1))
         except ClientError as error:
             self._failures += 1
+            self._counters.failed += 1
             reason = error.reason if isinstance(error, BrokerUnavailable) else str(error)
             self._reachability.failed(self.node.address, reason, self._loop.time())
             self._next_attempt = self._loop.time() + self._reconnect.after(self._failures) / 1000
@@ -154,6 +164,7 @@ class Link:
             connection.abort(self._closed)
             raise self._closed
         self._failures = 0
+        self._counters.made += 1
         self._reachability.connected(self.node.address)
         self._connection = connection
         return connection
@@ -179,6 +190,8 @@ class Link:
     def _lost(self, connection: BrokerConnection) -> None:
         if self._connection is connection:
             self._connection = None
+            if self._closed is None:
+                self._counters.lost += 1
             # A broker that accepts connections and drops them must not be hammered either.
             self._next_attempt = self._loop.time() + self._reconnect.after(1) / 1000
         waiters, self._waiters = self._waiters, deque()

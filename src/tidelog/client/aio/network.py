@@ -12,6 +12,7 @@ Connections are told apart by broker and `channel`, because a long Fetch would h
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -20,6 +21,7 @@ from typing import Any, Final
 from tidelog.client.addresses import parse_bootstrap_servers
 from tidelog.client.aio.connection import BrokerConnection, Response
 from tidelog.client.aio.coordinators import CoordinatorLookup, CoordinatorType
+from tidelog.client.aio.counters import BrokerCounters
 from tidelog.client.aio.link import Link
 from tidelog.client.aio.metadata import MetadataCache
 from tidelog.client.aio.reachability import Reachability
@@ -27,10 +29,12 @@ from tidelog.client.aio.refresher import MetadataRefresher
 from tidelog.client.aio.settings import CommonSettings
 from tidelog.client.aio.transport import Connector, PlainConnector
 from tidelog.client.errors import ApiError, BrokerUnavailable, ClientClosed, ClientError
+from tidelog.client.metrics import AnyMetrics, BrokerMetrics
 from tidelog.client.types import BrokerNode
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.schema import Message
 
+_LOG: Final = logging.getLogger("tidelog.client")
 DEFAULT_CHANNEL: Final = 0
 COORDINATOR_CHANNEL: Final = 1
 
@@ -58,6 +62,8 @@ class NetworkClient:
             for index, (host, port) in enumerate(parse_bootstrap_servers(settings.bootstrap_servers))
         }
         self._links: dict[tuple[int, int], Link] = {}
+        self._counters: dict[int, BrokerCounters] = {}
+        self._made_at = self._loop.time()
         self.reachability = Reachability(settings.bootstrap_timeout_ms, self.now_ms())
         self._tasks: set[asyncio.Task[Any]] = set()
         self._refresher = MetadataRefresher(self, topics_wanted, may_create_topics)
@@ -166,8 +172,10 @@ class NetworkClient:
         if link is None or link.node[1:3] != node[1:3]:
             if link is not None:
                 link.close(BrokerUnavailable(link.node.address, f"broker {node_id} has moved to {node.address}"))
+            counters = self._counters.setdefault(node_id, BrokerCounters())
+            counters.address = node.address
             link = self._links[node_id, channel] = Link(
-                node, self.settings, self._connector, self.in_flight_max, self.spawn, self.reachability
+                node, self.settings, self._connector, self.in_flight_max, self.spawn, self.reachability, counters
             )
         return link
 
@@ -210,6 +218,46 @@ class NetworkClient:
     def on_unreachable(self, listener: Callable[[ClientError], None]) -> None:
         """Call `listener` with what keeps this client from reaching its first broker, each time it gives up."""
         self._refresher.on_unreachable.append(listener)
+
+    # Figures.
+
+    def age_s(self) -> float:
+        """How long this client has been there."""
+        return self._loop.time() - self._made_at
+
+    def broker_metrics(self) -> dict[int, BrokerMetrics]:
+        """The figures of every broker that this client has tried to reach."""
+        return {node_id: self._metrics_of(node_id, counters) for node_id, counters in self._counters.items()}
+
+    def _metrics_of(self, node_id: int, counters: BrokerCounters) -> BrokerMetrics:
+        links = [link for (each, _), link in self._links.items() if each == node_id]
+        in_flight = [count for link in links if (count := link.in_flight) is not None]
+        return BrokerMetrics(
+            node_id=node_id,
+            address=counters.address,
+            connections_open=len(in_flight),
+            connections_made=counters.made,
+            connections_failed=counters.failed,
+            connections_lost=counters.lost,
+            requests=counters.requests,
+            requests_in_flight=sum(in_flight),
+            bytes_sent=counters.bytes_sent,
+            bytes_received=counters.bytes_received,
+            by_api=counters.by_api(),
+        )
+
+    def report(self, make: Callable[[], AnyMetrics]) -> None:
+        """Call statistics.callback with `make()` every statistics.interval.ms, if both are set."""
+        if self.settings.statistics_interval_ms and self.settings.statistics_callback is not None:
+            self.spawn(self._report(self.settings.statistics_callback, make))
+
+    async def _report(self, callback: Callable[[AnyMetrics], object], make: Callable[[], AnyMetrics]) -> None:
+        while True:
+            await asyncio.sleep(self.settings.statistics_interval_ms / 1000)
+            try:
+                callback(make())
+            except Exception:
+                _LOG.exception("statistics.callback=%r failed", callback)
 
     # Idle connections.
 

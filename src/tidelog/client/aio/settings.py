@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from tidelog.client.addresses import parse_bootstrap_servers
 from tidelog.client.errors import ClientConfigError
-from tidelog.config.declaration import MINUTE_MS, SECOND_MS, Setting, Settings, setting
+from tidelog.config.declaration import MINUTE_MS, SECOND_MS, Check, Setting, Settings, setting
 from tidelog.config.errors import ConfigError
 from tidelog.config.kinds import BOOLEAN, DOUBLE, INT, LIST, LONG, SHORT, STRING, Kind
 
@@ -104,6 +104,16 @@ class CommonSettings(Settings, area="common"):
     )
     metadata_max_age_ms: int = setting(
         "metadata.max.age.ms", 5 * MINUTE_MS, at_least=0, type=LONG, doc="Ask for metadata anew after so long."
+    )
+    statistics_interval_ms: int = setting(
+        "statistics.interval.ms", 0, at_least=0, type=LONG, doc="Call statistics.callback so often; 0: never."
+    )
+    statistics_callback: Any = setting(
+        "statistics.callback",
+        None,
+        type=OBJECT,
+        validator=Check("a function", lambda value: None if callable(value) else "Value must be a function"),
+        doc="A function that is called with what metrics() returns.",
     )
     security_protocol: str = setting(
         "security.protocol", "PLAINTEXT", one_of=("PLAINTEXT",), doc="How brokers are spoken to."

@@ -39,6 +39,7 @@ from tidelog.client.aio.admin.types import (
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.settings import CommonSettings, load_settings
 from tidelog.client.errors import ApiError, ClientClosed, IllegalState
+from tidelog.client.metrics import ClientMetrics
 from tidelog.client.types import (
     OffsetAndMetadata,
     Places,
@@ -84,6 +85,7 @@ class AsyncAdmin:
                 await client.close()
                 raise
             self._driver = Driver(client, self.settings.default_api_timeout_ms)
+            client.report(self.metrics)
         return self
 
     async def close(self) -> None:
@@ -118,6 +120,11 @@ class AsyncAdmin:
         self._topics |= {topic for topic, _ in wanted}
         await driver.client.refresh()
         return driver
+
+    def metrics(self) -> ClientMetrics:
+        """Figures of this admin and its brokers; `as_dict()` has them as JSON does."""
+        client = self._running.client
+        return ClientMetrics(self.settings.client_id, client.age_s(), client.broker_metrics())
 
     # The cluster.
 

@@ -95,6 +95,11 @@ class CompletedFetch:
         return fetch
 
     @property
+    def size_bytes(self) -> int:
+        """The bytes of whole batches that the fetch brought."""
+        return self._end
+
+    @property
     def is_failed(self) -> bool:
         """Whether `take` will raise what the broker said; a later fetch may do better."""
         return self._error is not None and not self._end

@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
@@ -32,6 +33,7 @@ from tidelog.client.aio.consumer.types import (
 from tidelog.client.aio.metadata import PartitionMetadata
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed, IllegalState
+from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.serialization import K, V
 from tidelog.client.types import (
     ConsumerGroupMetadata,
@@ -98,7 +100,8 @@ class AsyncConsumer(Generic[K, V]):
                 asyncio.get_running_loop()
             except RuntimeError:
                 raise IllegalState("this consumer was not started, and no event loop is running to start it") from None
-            self._running = ConsumerEngine(self._settings, self._hooks)
+            self._running = engine = ConsumerEngine(self._settings, self._hooks)
+            engine.client.report(partial(queries.metrics, engine))
         return self._running
 
     @contextmanager
@@ -335,6 +338,10 @@ class AsyncConsumer(Generic[K, V]):
     def lag(self, partition: TopicPartition) -> int | None:
         """How far the position is behind the end; None while that is not known yet. Anybody may ask."""
         return queries.lag(self._engine, partition)
+
+    def metrics(self) -> ConsumerMetrics:
+        """Figures of this consumer, its brokers and its partitions; `as_dict()` has them as JSON does."""
+        return queries.metrics(self._engine)
 
     # Ending.
 

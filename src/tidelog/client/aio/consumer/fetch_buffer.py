@@ -21,11 +21,14 @@ FETCHES_PER_PARTITION_MAX: Final = 2
 class FetchBuffer:
     """The fetches of all partitions, in order of arrival."""
 
-    __slots__ = ("_by_partition", "_queue", "_subscription")
+    __slots__ = ("_by_partition", "_queue", "_subscription", "bytes_fetched", "records_returned")
 
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
         self._queue: deque[CompletedFetch] = deque()
+        self.records_returned = 0
+        self.bytes_fetched = 0
+        """Of all partitions, also those that are no longer assigned."""
         self._by_partition: dict[TopicPartition, deque[CompletedFetch]] = {}
 
     def __len__(self) -> int:
@@ -36,6 +39,8 @@ class FetchBuffer:
         state = self._subscription.partitions.get(fetch.topic_partition)
         if state is None or state.position is None or self.next_offset(state) != fetch.next_offset:
             return False
+        state.bytes_fetched += fetch.size_bytes
+        self.bytes_fetched += fetch.size_bytes
         self._queue.append(fetch)
         self._by_partition.setdefault(fetch.topic_partition, deque()).append(fetch)
         return True
@@ -51,6 +56,10 @@ class FetchBuffer:
             self.drop(state.topic_partition)
             return position.offset
         return waiting[-1].end_offset if len(waiting) < FETCHES_PER_PARTITION_MAX else None
+
+    def count_for(self, partition: TopicPartition) -> int:
+        """How many fetches of a partition are waiting."""
+        return len(self._by_partition.get(partition, ()))
 
     def has_any_for(self, state: PartitionState) -> bool:
         """Whether something of this partition is waiting."""
@@ -90,6 +99,8 @@ class FetchBuffer:
             self._move(state, fetch, moved)
             if records:
                 limit -= len(records)
+                state.records_returned += len(records)
+                self.records_returned += len(records)
                 taken.setdefault(fetch.topic_partition, []).extend(records)
         return ConsumerRecords(taken, moved) if moved else None
 

@@ -67,6 +67,7 @@ class PartitionState:
     """What a consumer knows of one partition it reads."""
 
     __slots__ = (
+        "bytes_fetched",
         "high_watermark",
         "is_end_asked",
         "is_paused",
@@ -77,6 +78,7 @@ class PartitionState:
         "position",
         "preferred_replica",
         "preferred_until_ms",
+        "records_returned",
         "reset",
         "retry_at_ms",
         "state",
@@ -104,6 +106,8 @@ class PartitionState:
         self.log_start_offset = -1
         self.preferred_replica = NO_NODE
         self.preferred_until_ms = 0
+        self.records_returned = 0
+        self.bytes_fetched = 0
 
     @property
     def is_fetchable(self) -> bool:

@@ -5,10 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from tidelog.client.aio.consumer.engine import ConsumerEngine
 from tidelog.client.aio.consumer.offset_lookup import FoundOffset
 from tidelog.client.aio.consumer.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from tidelog.client.aio.consumer.partition_state import PartitionState
 from tidelog.client.aio.consumer.types import OffsetAndTimestamp
 from tidelog.client.aio.metadata import MetadataCache, PartitionMetadata
 from tidelog.client.aio.reactions import error_code_of
 from tidelog.client.errors import ApiError, IllegalState
+from tidelog.client.metrics import ConsumerMetrics, ConsumerPartitionMetrics
 from tidelog.client.types import TopicPartition, as_partition
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import MetadataRequest, MetadataResponse
@@ -61,10 +63,40 @@ async def list_topics(engine: ConsumerEngine, timeout_ms: int) -> dict[str, Sequ
 def lag(engine: ConsumerEngine, partition: TopicPartition) -> int | None:
     """How many offsets the position is behind what may be read; None while that is being asked for."""
     state = engine.subscription.state_of(partition)
-    end = state.last_stable_offset if engine.settings.reads_committed else state.high_watermark
-    if end < 0:
+    found = _known_lag(engine, state)
+    if found is None:
         engine.call_soon(lambda: engine.lookup.start_finding_end(state))
+    return found
+
+
+def _known_lag(engine: ConsumerEngine, state: PartitionState) -> int | None:
+    end = state.last_stable_offset if engine.settings.reads_committed else state.high_watermark
     return None if end < 0 or state.position is None else max(0, end - state.position.offset)
+
+
+def metrics(engine: ConsumerEngine) -> ConsumerMetrics:
+    """What the consumer has read, and how far it is behind."""
+    partitions = {
+        state.topic_partition: ConsumerPartitionMetrics(
+            leader_id=state.leader.node_id,
+            position=None if state.position is None else state.position.offset,
+            lag=_known_lag(engine, state),
+            records_returned=state.records_returned,
+            bytes_fetched=state.bytes_fetched,
+            fetches_waiting=engine.buffer.count_for(state.topic_partition),
+            is_paused=state.is_paused,
+        )
+        for state in engine.subscription
+    }
+    return ConsumerMetrics(
+        client_id=engine.settings.client_id,
+        age_s=engine.client.age_s(),
+        brokers=engine.client.broker_metrics(),
+        partitions=partitions,
+        records_returned=engine.buffer.records_returned,
+        bytes_fetched=engine.buffer.bytes_fetched,
+        lag=sum(each.lag for each in partitions.values() if each.lag is not None),
+    )
 
 
 async def _offsets_at(

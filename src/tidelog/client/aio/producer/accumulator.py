@@ -35,8 +35,8 @@ class PartitionQueue:
 
     # fmt: off
     __slots__ = (
-        "batches", "is_in_transaction", "is_muted", "leader_epoch", "leader_id", "open", "partition", "sequences",
-        "topic",
+        "batches", "batches_retried", "batches_stored", "bytes_stored", "is_in_transaction", "is_muted",
+        "leader_epoch", "leader_id", "open", "partition", "records_failed", "records_stored", "sequences", "topic",
     )
     # fmt: on
 
@@ -51,6 +51,11 @@ class PartitionQueue:
         self.is_muted = False
         self.is_in_transaction = False
         self.sequences = sequences
+        self.records_stored = 0
+        self.bytes_stored = 0
+        self.batches_stored = 0
+        self.batches_retried = 0
+        self.records_failed = 0
 
     @property
     def where(self) -> TopicPartition:
@@ -287,7 +292,9 @@ class Accumulator:
         """Send it again, after the back-off, before all that come after it."""
         batch.attempts += 1
         batch.last_attempt_ms = now_ms
-        self._insert(self.queue_of(batch), batch)
+        queue = self.queue_of(batch)
+        queue.batches_retried += 1
+        self._insert(queue, batch)
 
     def divide(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Put smaller batches in the place of one that its topic found too large."""

@@ -34,6 +34,7 @@ from tidelog.client.errors import (
     IllegalState,
     TransactionFailed,
 )
+from tidelog.client.metrics import ProducerMetrics, ProducerPartitionMetrics
 
 _log = logging.getLogger("tidelog.client.producer")
 
@@ -83,6 +84,7 @@ class ProducerEngine:
         self._client.on_metadata(self._learn)
         try:
             await self._client.start(self.settings.max_block_ms)
+            self._client.report(self.metrics)
         except BaseException:
             await self._client.close()
             raise
@@ -327,6 +329,37 @@ class ProducerEngine:
             if lane.last_used_ms and lane.last_used_ms < horizon_ms and not any(q.batches for q in lane.queues):
                 self._topics.pop(topic, None)
                 self.sink.gate.pop(topic, None)
+
+    # Figures.
+
+    def metrics(self) -> ProducerMetrics:
+        """What this producer has done, and what waits."""
+        with self._lock:
+            queues = [queue for lane in self._accumulator.lanes.values() for queue in lane.queues]
+        partitions = {
+            queue.where: ProducerPartitionMetrics(
+                leader_id=queue.leader_id,
+                records_stored=queue.records_stored,
+                bytes_stored=queue.bytes_stored,
+                batches_stored=queue.batches_stored,
+                batches_retried=queue.batches_retried,
+                records_failed=queue.records_failed,
+                batches_waiting=len(queue.batches),
+            )
+            for queue in queues
+        }
+        return ProducerMetrics(
+            client_id=self.settings.client_id,
+            age_s=self._client.age_s(),
+            brokers=self._client.broker_metrics(),
+            partitions=partitions,
+            records_stored=sum(queue.records_stored for queue in queues),
+            records_failed=sum(queue.records_failed for queue in queues),
+            batches_incomplete=len(self._accumulator.incomplete),
+            buffer_bytes_used=self._pool.total_bytes - self._pool.free_bytes,
+            buffer_bytes_total=self._pool.total_bytes,
+            sends_waiting=self._pool.waiting,
+        )
 
     # Memory.
 

@@ -22,6 +22,7 @@ from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.aio.producer.transactions import Transactions
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed, ClientConfigError, IllegalState
+from tidelog.client.metrics import ProducerMetrics
 from tidelog.client.serialization import K, V
 from tidelog.client.types import ArrowStream, ConsumerGroupMetadata, Places, TopicPartition, as_places, milliseconds
 
@@ -231,6 +232,10 @@ class AsyncProducer(Generic[K, V]):
         Raises DeadlinePassed after `timeout_s`; the records stay under way.
         """
         await self._running().flush(None if timeout_s is None else milliseconds(timeout_s))
+
+    def metrics(self) -> ProducerMetrics:
+        """Figures of this producer, its brokers and its partitions; `as_dict()` has them as JSON does."""
+        return self._running().metrics()
 
     # Transactions.
 

@@ -295,10 +295,13 @@ class Sender:
     def _stored(
         self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int, *, buffer_is_free: bool = True
     ) -> None:
+        queue = self._accumulator.queue_of(batch)
+        queue.records_stored += batch.count
+        queue.bytes_stored += batch.encoded_bytes
+        queue.batches_stored += 1
         if self._book is not None:
-            sequences = self._accumulator.queue_of(batch).sequences
-            assert sequences is not None
-            self._book.completed(sequences, batch, base_offset)
+            assert queue.sequences is not None
+            self._book.completed(queue.sequences, batch, base_offset)
         self._accumulator.finish(batch, buffer_is_free=buffer_is_free)
         self._told.append(lambda: batch.complete(base_offset, log_append_time_ms))
 
@@ -311,13 +314,14 @@ class Sender:
         may_be_stored: bool = False,
         buffer_is_free: bool = True,
     ) -> None:
+        queue = self._accumulator.queue_of(batch)
+        queue.records_failed += batch.count
         if self._book is not None and batch.has_sequence:
-            sequences = self._accumulator.queue_of(batch).sequences
-            assert sequences is not None
+            assert queue.sequences is not None
             if may_be_stored:
-                self._book.given_up_unanswered(sequences, batch)
+                self._book.given_up_unanswered(queue.sequences, batch)
             else:
-                self._book.failed(sequences, batch, code)
+                self._book.failed(queue.sequences, batch, code)
         self._accumulator.finish(batch, buffer_is_free=buffer_is_free)
         if self.transactions is not None:
             self.transactions.fail(error)
