@@ -16,6 +16,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.fetch import FetchPartition, PartitionReply, TopicKey
 
 _UNDEFINED: Final = -1
+_new = tuple.__new__
 
 
 class FetchParameters(NamedTuple):
@@ -59,16 +60,14 @@ def read_partitions(
     bytes_read = 0
     is_first = parameters.is_first_batch_whole
     has_error = False
-    for entry in wanted:
-        fetch = entry.fetch
-        topic = entry.topic
+    for topic_key, topic, fetch, error_code in wanted:
         try:
             if topic is None:
-                raise ApiError(entry.error)
-            partition = source.partition(topic, fetch.partition_index)
-            if _is_another_topic(partition, entry.topic_key):
+                raise ApiError(error_code)
+            partition = source.partition(topic, fetch[0])
+            if _is_another_topic(partition, topic_key):
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
-            reply = _read(partition, fetch, parameters, min(fetch.max_bytes, bytes_left), is_first)
+            reply = _read(partition, fetch, parameters, min(fetch[2], bytes_left), is_first)
         except ApiError as error:
             reply = PartitionReply(fetch.partition_index, error.code)
             has_error = True
@@ -80,7 +79,7 @@ def read_partitions(
         if records is not None:
             size = len(records) if isinstance(records, bytes) else records.length
             bytes_read += size
-            bytes_left = max(0, bytes_left - size)
+            bytes_left = bytes_left - size if bytes_left > size else 0
             is_first = False
         elif reply.diverging_epoch is not None:
             has_error = True
@@ -96,31 +95,31 @@ def _is_another_topic(partition: Partition, key: TopicKey) -> bool:
 def _read(
     partition: Partition, fetch: FetchPartition, parameters: FetchParameters, max_bytes: int, is_first: bool
 ) -> PartitionReply:
-    is_follower, isolation_level = parameters.replica_id >= 0, parameters.isolation_level
-    end_offset = partition.readable_end(fetch.current_leader_epoch, is_follower, isolation_level)
+    index, offset, _, leader_epoch, last_fetched_epoch, _ = fetch
+    replica_id, _, _, _, isolation_level, is_first_batch_whole = parameters
+    end_offset = partition.readable_end(leader_epoch, replica_id >= 0, isolation_level)
     log = partition.log
     high_watermark = log.high_watermark
     last_stable_offset = log.last_stable_offset
-    diverging = _diverging_epoch(partition, fetch) if fetch.last_fetched_epoch >= 0 else None
+    diverging = _diverging_epoch(partition, fetch) if last_fetched_epoch >= 0 else None
     if diverging is not None:
         start_offset = log.log_start_offset
-        return PartitionReply(
-            fetch.partition_index, 0, high_watermark, last_stable_offset, start_offset, diverging_epoch=diverging
-        )
+        return PartitionReply(index, 0, high_watermark, last_stable_offset, start_offset, diverging_epoch=diverging)
     records = None
     aborted: list[tuple[int, int]] | None = [] if isolation_level == READ_COMMITTED else None
-    offset = fetch.fetch_offset
     if offset != end_offset or offset < log.log_start_offset:
         read = log.read(offset, max_bytes, end_offset, is_first)
         # A part of a batch and nothing else tells a client before version 3 that its limit is too small. Later ones
         # may expect a whole batch (KIP-74) and take anything else for a broken broker, so they wait their turn.
-        if not read.is_first_batch_cut or not parameters.is_first_batch_whole:
+        if not read.is_first_batch_cut or not is_first_batch_whole:
             records = read.slice
         if aborted is not None and records is not None:
             found = log.aborted_transactions(offset, log.read_end_offset(read))
             aborted = [(entry.producer_id, entry.first_offset) for entry in found]
-    return PartitionReply(
-        fetch.partition_index, 0, high_watermark, last_stable_offset, log.log_start_offset, aborted, -1, records
+    start_offset = log.log_start_offset
+    return _new(
+        PartitionReply,
+        (index, 0, high_watermark, last_stable_offset, start_offset, aborted, -1, records, None, None),
     )
 
 

@@ -1,15 +1,18 @@
 """The hot codec of Fetch: requests into plain tuples, responses into chunks that file slices stand between.
 
 `messages.FetchRequest` and `messages.FetchResponse` say what the bytes mean; a property test holds this module to
-them. The broker's fetch handler is the only caller. Record data never passes through here: a response is a list whose
-elements are bytes or the very slice objects that were handed in, for the connection to send from the file.
+them in every version. Record data never passes through here: a response is a list whose elements are bytes or the very
+slice objects that were handed in, for the connection to send from the file.
+
+One partition is what many requests name, and nearly every one of a session that waits. Such a request, and the reply
+that brings its records, are read and written at once; whatever has another shape goes field by field.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct, error
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import (
@@ -23,8 +26,9 @@ from tidelog.wire.primitives import (
     skip_tagged_fields,
 )
 
-FLEXIBLE_FROM = 12
-TOPIC_IDS_FROM = 13
+FLEXIBLE_FROM: Final = 12
+TOPIC_IDS_FROM: Final = 13
+_ISOLATION_FROM: Final = 4
 
 _unpack_short = Struct(">h").unpack_from
 _unpack_int = Struct(">i").unpack_from
@@ -91,12 +95,20 @@ _PARTITION_V0 = Struct(">iqi")
 _PARTITION_V5 = Struct(">iqqi")
 _PARTITION_V9 = Struct(">iiqqi")
 _PARTITION_V12 = Struct(">iiqiqi")
+_CLASSIC_PARTITION_BYTES: Final = (
+    *[_PARTITION_V0.size] * 5,
+    *[_PARTITION_V5.size] * 4,
+    *[_PARTITION_V9.size] * 3,
+)
+"""By version."""
 
 
 def decode_request(data: Buffer, position: int, end: int, version: int) -> FetchSpans:
     """The request whose body is `data[position:end]`."""
     try:
-        return _decode(data, position, end, version)
+        if version >= FLEXIBLE_FROM:
+            return _single_flexible(data, position, end, version) or _decode(data, position, end, version)
+        return _single_classic(data, position, end, version) or _decode(data, position, end, version)
     except (error, IndexError, UnicodeDecodeError) as cause:
         raise WireError(f"Fetch v{version}: the request ends or breaks off within a field ({cause})") from cause
 
@@ -146,39 +158,132 @@ def _decode(data: Buffer, position: int, end: int, version: int) -> FetchSpans:
 
 _unpack_two = Struct(">ii").unpack_from
 
-Single = tuple[int, int, int, int, int, int, bytes, FetchPartition]
-"""Wait, smallest and largest size, isolation level, session, its epoch, topic id, and what is asked."""
 
-_SINGLE = Struct(">iiiBiiB16sBiiqiqi3sB")
-_SINGLE_END = b"\x00\x00\x01"
-"""No tags for partition and topic, and nothing forgotten."""
+# --- requests for one partition --------------------------------------------------------------------------------------
+
+_HEAD_V4: Final = Struct(">iiiiBih")
+"""Replica, wait, smallest and largest size, isolation level, topics, length of the name."""
+_HEAD_V7: Final = Struct(">iiiiBiiih")
+"""The same, with session and epoch before the topics."""
+_HEAD_V12: Final = Struct(">iiiiBiiBB")
+_HEAD_V13: Final = Struct(">iiiiBiiB")
+_HEAD_V15: Final = Struct(">iiiBiiB")
+"""From here on the replica is a tagged field, which consumers leave out."""
+_REST_V12: Final = Struct(">BiiqiqiBBBB")
+"""Partitions, one of them, its tags and the topic's, forgotten topics, length of the rack."""
+_SESSIONS_FROM: Final = 7
+_RACKS_FROM: Final = 11
+_REPLICA_STATE_FROM: Final = 15
 
 
-def decode_single(data: Buffer, position: int, end: int, version: int) -> Single | None:
-    """A consumer's request of version 13 or newer for one partition in its usual shape; None for `decode_request`.
-
-    Its rack is passed over: it matters where a partition has more than one replica to read from.
-    """
-    if version <= 14 and position < end:
-        if data[position] < 0x80:
-            return None  # a follower's id; a consumer's is negative
-        position += 4
-    rack = position + _SINGLE.size
-    if end <= rack:
+def _single_classic(data: Buffer, position: int, end: int, version: int) -> FetchSpans | None:
+    """A request of version 4 to 11 for one partition that forgets none; None for any other shape."""
+    session_id, session_epoch = 0, -1
+    if version >= _SESSIONS_FROM:
+        if end - position < _HEAD_V7.size:
+            return None
+        head = _HEAD_V7.unpack_from(data, position)
+        replica_id, wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch, topics, name_size = head
+        position += _HEAD_V7.size
+    elif version >= _ISOLATION_FROM and end - position >= _HEAD_V4.size:
+        replica_id, wait_ms, bytes_min, bytes_max, isolation, topics, name_size = _HEAD_V4.unpack_from(data, position)
+        position += _HEAD_V4.size
+    else:
         return None
-    wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch, *asked, forgotten, rack_size = (
-        _SINGLE.unpack_from(data, position)
+    name_end = position + name_size
+    if topics != 1 or name_size < 0 or name_end + 4 > end or _unpack_int(data, name_end)[0] != 1:
+        return None
+    if name_end + 4 + _CLASSIC_PARTITION_BYTES[version] > end:
+        return None
+    fetch, rest = _classic_partition(data, name_end + 4, version)
+    rack_id = ""
+    if version >= _SESSIONS_FROM:
+        if rest + 4 > end or _unpack_int(data, rest)[0] != 0:
+            return None
+        rest += 4
+        if version >= _RACKS_FROM:
+            if rest + 2 > end or _unpack_short(data, rest)[0] != end - rest - 2:
+                return None
+            rack_id = str(data[rest + 2 : end], "utf-8")
+            rest = end
+    if rest != end:
+        return None
+    topic = str(data[position:name_end], "utf-8")
+    return _new(
+        FetchSpans,
+        (
+            replica_id,
+            wait_ms,
+            bytes_min,
+            bytes_max,
+            isolation,
+            session_id,
+            session_epoch,
+            [(topic, [fetch])],
+            [],
+            rack_id,
+        ),
     )
-    topics, topic_id, partitions, index, epoch, offset, last_epoch, start_offset, partition_bytes = asked
-    if topics != 2 or partitions != 2 or last_epoch >= 0 or forgotten != _SINGLE_END:
+
+
+def _single_flexible(data: Buffer, position: int, end: int, version: int) -> FetchSpans | None:
+    """A request of version 12 or newer for one partition, without tags and forgotten topics; None for others."""
+    replica_id = -1
+    key: TopicKey
+    if end - position < _SINGLE_FLEXIBLE_BYTES_MIN:
         return None
-    # One byte follows the rack: the request has no tags. A rack that might not be text is for others to refuse.
+    if version >= _REPLICA_STATE_FROM:
+        head = _HEAD_V15.unpack_from(data, position)
+        wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch, topics = head
+        position += _HEAD_V15.size
+    elif version >= TOPIC_IDS_FROM:
+        head = _HEAD_V13.unpack_from(data, position)
+        replica_id, wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch, topics = head
+        position += _HEAD_V13.size
+    else:
+        head = _HEAD_V12.unpack_from(data, position)
+        replica_id, wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch, topics, name_size = head
+        position += _HEAD_V12.size
+        if not 0 < name_size < 0x80:
+            return None
+        key = str(data[position : position + name_size - 1], "utf-8") if topics == 2 else ""
+        position += name_size - 1
+    if version >= TOPIC_IDS_FROM:
+        key = bytes(data[position : position + 16])
+        position += 16
+    rack = position + _REST_V12.size
+    if topics != 2 or end <= rack:
+        return None
+    rest = _REST_V12.unpack_from(data, position)
+    partitions, index, epoch, offset, last_epoch, start_offset, limit, tags, topic_tags, forgotten, rack_size = rest
+    if partitions != 2 or tags or topic_tags or forgotten != 1:
+        return None
+    # One byte follows the rack: the request has no tags.
     if not 0 < rack_size < 0x80 or rack + rack_size != end or data[end - 1]:
         return None
-    if rack_size > 1 and not bytes(data[rack : end - 1]).isascii():
-        return None
-    fetch = _new(FetchPartition, (index, offset, partition_bytes, epoch, last_epoch, start_offset))
-    return wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch, topic_id, fetch
+    rack_id = str(data[rack : end - 1], "utf-8") if rack_size > 1 else ""
+    fetch = _new(FetchPartition, (index, offset, limit, epoch, last_epoch, start_offset))
+    return _new(
+        FetchSpans,
+        (
+            replica_id,
+            wait_ms,
+            bytes_min,
+            bytes_max,
+            isolation,
+            session_id,
+            session_epoch,
+            [(key, [fetch])],
+            [],
+            rack_id,
+        ),
+    )
+
+
+_SINGLE_FLEXIBLE_BYTES_MIN: Final = _HEAD_V12.size + _REST_V12.size + 1
+
+
+# --- requests of any shape -------------------------------------------------------------------------------------------
 
 
 def _decode_topics(
@@ -196,7 +301,7 @@ def _decode_topics(
                 index, epoch, offset, last_epoch, start, limit = _PARTITION_V12.unpack_from(data, position)
                 position += 32
                 position = position + 1 if not data[position] else skip_tagged_fields(data, position, end)
-                partitions.append(FetchPartition(index, offset, limit, epoch, last_epoch, start))
+                partitions.append(_new(FetchPartition, (index, offset, limit, epoch, last_epoch, start)))
             else:
                 partition, position = _classic_partition(data, position, version)
                 partitions.append(partition)
@@ -209,12 +314,12 @@ def _decode_topics(
 def _classic_partition(data: Buffer, position: int, version: int) -> tuple[FetchPartition, int]:
     if version >= 9:
         index, epoch, offset, start, limit = _PARTITION_V9.unpack_from(data, position)
-        return FetchPartition(index, offset, limit, epoch, -1, start), position + 28
+        return _new(FetchPartition, (index, offset, limit, epoch, -1, start)), position + 28
     if version >= 5:
         index, offset, start, limit = _PARTITION_V5.unpack_from(data, position)
-        return FetchPartition(index, offset, limit, -1, -1, start), position + 24
+        return _new(FetchPartition, (index, offset, limit, -1, -1, start)), position + 24
     index, offset, limit = _PARTITION_V0.unpack_from(data, position)
-    return FetchPartition(index, offset, limit), position + 16
+    return _new(FetchPartition, (index, offset, limit, -1, -1, -1)), position + 16
 
 
 def _decode_forgotten(
@@ -305,6 +410,29 @@ def encode_response(
     throttle_time_ms: int = 0,
 ) -> list[Chunk]:
     """A whole response frame, length and header included, as chunks in order."""
+    if len(topics) == 1 and version >= _ISOLATION_FROM:
+        key, replies = topics[0]
+        records = replies[0].records if len(replies) == 1 else None
+        if records is not None and not isinstance(records, bytes) and replies[0][8:] == _NO_TAGS:
+            return _encode_single(
+                correlation_id, version, key, replies[0], records, error_code, session_id, throttle_time_ms
+            )
+    return _encode(correlation_id, version, topics, error_code, session_id, throttle_time_ms)
+
+
+_NO_TAGS: Final = (None, None)
+"""A reply's last two fields, which travel as tagged fields: no diverging epoch and no leader."""
+
+
+def _encode(
+    correlation_id: int,
+    version: int,
+    topics: Sequence[TopicReply],
+    error_code: int,
+    session_id: int,
+    throttle_time_ms: int,
+) -> list[Chunk]:
+    """`encode_response` field by field."""
     is_flexible = version >= FLEXIBLE_FROM
     out: list[Chunk] = []
     part = bytearray(b"\x00" if is_flexible else b"")
@@ -334,26 +462,57 @@ def encode_response(
     return out
 
 
-def encode_single(
+# Everything before the topic's key in a reply with one topic.
+_REPLY_V1: Final = Struct(">iiii")
+"""Length, correlation id, throttle time, topics."""
+_REPLY_V7: Final = Struct(">iiihii")
+"""Error and session before the topics."""
+_REPLY_V12: Final = Struct(">iiBihiB")
+"""Tags of the header, and counts of one byte."""
+_ONE: Final = b"\x00\x00\x00\x01"
+
+
+def _encode_single(
     correlation_id: int,
-    session_id: int,
-    topic_id: bytes,
-    partition_index: int,
-    offsets: tuple[int, int, int],
-    aborted: Sequence[tuple[int, int]] | None,
+    version: int,
+    key: TopicKey,
+    reply: PartitionReply,
     records: Slice,
+    error_code: int,
+    session_id: int,
+    throttle_time_ms: int,
 ) -> list[Chunk]:
-    """The same for records of one partition, in version 13 or newer. `offsets`: high watermark, stable, log start."""
+    """`encode_response`, in version 4 or newer, for one partition with records of a file and without tags."""
+    index, code, high_watermark, stable_offset, start_offset, aborted, preferred, *_ = reply
     length = records.length
-    rest = _encode_aborted(aborted, True) + _NO_PREFERRED_REPLICA + encode_uvarint(length + 1)
-    size = _SINGLE_REPLY.size - 4 + len(rest) + length + 3
-    head = _SINGLE_REPLY.pack(size, correlation_id, 0, 0, 0, session_id, 2, topic_id, 2, partition_index, 0, *offsets)
-    return [head + rest, records, b"\x00\x00\x00"]
-
-
-_SINGLE_REPLY = Struct(">iiBihiB16sBihqqq")
-"""Length, correlation id, tags; throttle time, error, session; one topic, its id, one partition, its first fields."""
-_NO_PREFERRED_REPLICA = b"\xff\xff\xff\xff"
+    if version >= FLEXIBLE_FROM:
+        rest = (
+            _encode_topic_key(key, True)
+            + b"\x02"
+            + _pack_v5(index, code, high_watermark, stable_offset, start_offset)
+            + _encode_aborted(aborted, True)
+            + _pack_int(preferred)
+            + encode_uvarint(length + 1)
+        )
+        size = _REPLY_V12.size - 4 + len(rest) + length + 3
+        head = _REPLY_V12.pack(size, correlation_id, 0, throttle_time_ms, error_code, session_id, 2)
+        return [head + rest, records, b"\x00\x00\x00"]
+    rest = _encode_topic_key(key, False) + _ONE
+    if version >= 5:
+        rest += _pack_v5(index, code, high_watermark, stable_offset, start_offset)
+    else:
+        rest += _pack_v4(index, code, high_watermark, stable_offset)
+    rest += _encode_aborted(aborted, False)
+    if version >= _RACKS_FROM:
+        rest += _pack_int(preferred)
+    rest += _pack_int(length)
+    if version >= _SESSIONS_FROM:
+        size = _REPLY_V7.size - 4 + len(rest) + length
+        head = _REPLY_V7.pack(size, correlation_id, throttle_time_ms, error_code, session_id, 1)
+    else:
+        size = _REPLY_V1.size - 4 + len(rest) + length
+        head = _REPLY_V1.pack(size, correlation_id, throttle_time_ms, 1)
+    return [head + rest, records]
 
 
 def _encode_topic_key(key: TopicKey, is_flexible: bool) -> bytes:

@@ -1,4 +1,4 @@
-"""The straight way of a Fetch beside the long one: the same bytes, the same waiting, the same session afterwards.
+"""A Fetch read and answered at once beside one read and answered field by field: the same bytes, waiting and session.
 
 Requests run on the thread of a real broker, over logs with several segments, a deleted beginning, and transactions
 that are committed, aborted and open. Each way has a cache of sessions of its own, so both see the same history.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -20,10 +21,10 @@ from tests.compat.transactions.protocol import Rpc
 from tests.integration.inside import Inside
 from tests.integration.raw_client import batch_of, describe_topic, produce
 from tidelog.broker.handlers import fetch
-from tidelog.broker.handlers._single_fetch import handle_single
 from tidelog.broker.node import Node
 from tidelog.network.send_queue import Chunk
 from tidelog.replication.fetch_session import FetchSessionCache
+from tidelog.wire import fetch as codec
 from tidelog.wire import messages
 from tidelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from tidelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
@@ -31,8 +32,6 @@ from tidelog.wire.messages.fetch import FetchPartition, FetchTopic
 
 TOPIC = "fetched"
 PLAIN, TRANSACTIONAL, EMPTY = 0, 1, 2
-SESSION_ID_POSITION = 15
-"""After length, correlation id, tags, throttle time and error."""
 
 
 class Setting(NamedTuple):
@@ -83,11 +82,22 @@ class RecordingSlot:
         return b"".join(chunk if isinstance(chunk, bytes) else chunk.read() for chunk in self.reply)
 
 
+def _encode_by_field(
+    correlation_id: int,
+    version: int,
+    key: codec.TopicKey,
+    reply: codec.PartitionReply,
+    _records: object,
+    *rest: int,
+) -> list[codec.Chunk]:
+    return codec._encode(correlation_id, version, [(key, [reply])], *rest)
+
+
 class Way:
     """One of the two, and the sessions that its requests have opened."""
 
-    def __init__(self, node: Node, *, is_straight: bool) -> None:
-        self.is_straight = is_straight
+    def __init__(self, node: Node, *, is_at_once: bool) -> None:
+        self.is_at_once = is_at_once
         self._node = node
         self._sessions = FetchSessionCache(10, itertools.count(77).__next__)
 
@@ -96,7 +106,16 @@ class Way:
         slot = RecordingSlot()
         shared, self._node.fetch_sessions = self._node.fetch_sessions, self._sessions
         try:
-            with patch.object(fetch, "handle_single", handle_single if self.is_straight else lambda *_: False):
+            with (
+                nullcontext()
+                if self.is_at_once
+                else patch.multiple(
+                    codec,
+                    _single_classic=lambda *_: None,
+                    _single_flexible=lambda *_: None,
+                    _encode_single=_encode_by_field,
+                )
+            ):
                 fetch.handle_bytes(self._node, slot, bytearray(body), 0, len(body), version, 4711)  # type: ignore[arg-type]
             if slot.end_waiting is not None:
                 slot.end_waiting()
@@ -159,28 +178,33 @@ def histories(draw: st.DrawFn) -> list[Step]:
     return [first._replace(session="new"), *rest]
 
 
-@pytest.mark.parametrize("version", range(13, 18))
+@pytest.mark.parametrize("version", range(18))
 @given(history=histories())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_both_ways_answer_with_the_same_bytes(setting: Setting, version: int, history: list[Step]) -> None:
     setting.broker.on_loop(lambda: _compare(setting, version, history))
 
 
 def _compare(setting: Setting, version: int, history: list[Step]) -> None:
-    straight = Way(setting.broker.node, is_straight=True)
-    long = Way(setting.broker.node, is_straight=False)
+    at_once = Way(setting.broker.node, is_at_once=True)
+    by_field = Way(setting.broker.node, is_at_once=False)
     session_id, epoch = 0, 0
     for step in history:
         body = _request(setting, step, version, session_id, epoch)
-        told = straight.answer(body, version)
-        assert told == long.answer(body, version)
-        answered = int.from_bytes(told[0][SESSION_ID_POSITION : SESSION_ID_POSITION + 4], "big")
+        found = at_once.answer(body, version)
+        assert found == by_field.answer(body, version)
+        answered = _session_id(found[0], version)
         if step.session == "new":
             session_id, epoch = answered, 1
         elif step.session == "next" and session_id and answered:
             epoch += 1
         elif step.session == "final":
             session_id = 0
+
+
+def _session_id(frame: bytes, version: int) -> int:
+    body = frame[8 + (version >= codec.FLEXIBLE_FROM) :]
+    return messages.FetchResponse.decode(body, version).session_id if version >= 7 else 0
 
 
 def _request(setting: Setting, step: Step, version: int, session_id: int, epoch: int) -> bytes:
@@ -205,55 +229,6 @@ def _request(setting: Setting, step: Step, version: int, session_id: int, epoch:
         isolation_level=step.isolation_level,
         session_id=place[0],
         session_epoch=place[1],
-        topics=[FetchTopic(topic_id=setting.topic_id, partitions=[wanted])] if step.is_named else [],
+        topics=[FetchTopic(topic=TOPIC, topic_id=setting.topic_id, partitions=[wanted])] if step.is_named else [],
     )
     return request.encode(version)
-
-
-USUAL = Step(PLAIN, 4, 50 << 20, 1 << 20, 1, 500, 0, 0, -1, "none", is_named=True)
-
-
-@pytest.mark.parametrize("version", [13, 17])
-@pytest.mark.parametrize("isolation_level", [0, 1])
-@pytest.mark.parametrize("session", ["none", "next"])
-@pytest.mark.parametrize("index", [PLAIN, TRANSACTIONAL])
-def test_a_consumer_that_has_records_to_read_takes_the_straight_way(
-    setting: Setting, version: int, isolation_level: int, session: str, index: int
-) -> None:
-    step = USUAL._replace(isolation_level=isolation_level, index=index, session=session)
-    assert setting.broker.on_loop(lambda: _is_straight(setting, step, version))
-
-
-UNUSUAL: dict[str, dict[str, Any]] = {
-    "nothing to read": {"offset": 24},
-    "out of range": {"offset": 3},
-    "beyond the end": {"offset": 25},
-    "too little to read": {"min_bytes": 1 << 20},
-    "another epoch": {"leader_epoch": 5},
-    "an epoch to compare": {"last_epoch": 0},
-    "no such partition": {"index": 3},
-    "a new session": {"session": "new"},
-    "the end of a session": {"session": "final"},
-    "a wrong epoch of a session": {"session": "wrong"},
-}
-
-
-@pytest.mark.parametrize("change", UNUSUAL.values(), ids=UNUSUAL.keys())
-def test_what_is_unusual_is_left_to_the_long_way(setting: Setting, change: dict[str, Any]) -> None:
-    assert not setting.broker.on_loop(lambda: _is_straight(setting, USUAL._replace(**change), 17))
-
-
-def _is_straight(setting: Setting, step: Step, version: int) -> bool:
-    """Whether the request is answered the straight way, within a session that one request has opened."""
-    node = setting.broker.node
-    session_id = 0
-    if step.session != "none":
-        slot = RecordingSlot()
-        body = _request(setting, step._replace(session="new"), version, 0, 0)
-        fetch.handle_bytes(node, slot, bytearray(body), 0, len(body), version, 1)  # type: ignore[arg-type]
-        frame = slot.frame()
-        session_id = int.from_bytes(frame[SESSION_ID_POSITION : SESSION_ID_POSITION + 4], "big")
-        assert session_id
-    slot = RecordingSlot()
-    body = _request(setting, step, version, session_id, 1)
-    return handle_single(node, slot, bytearray(body), 0, len(body), version, 1)  # type: ignore[arg-type]

@@ -284,70 +284,74 @@ def test_a_fetch_request_is_read_as_its_message_says(
     assert spans.forgotten == [(key(topic), list(topic.partitions)) for topic in plain.forgotten_topics_data]
 
 
-@pytest.mark.parametrize("version", range(13, 18))
-@given(request=fetch_requests, tail=st.binary(max_size=4))
-@settings(max_examples=40, deadline=None)
-def test_the_short_way_in_of_a_fetch_agrees_with_the_long_one_or_leaves_it_the_request(
-    version: int, request: FetchRequest, tail: bytes
-) -> None:
-    body = request.encode(version)
-    single = hot_fetch.decode_single(bytearray(body + tail), 0, len(body), version)
-    if single is not None:
-        *head, topic_id, fetch = single
-        spans = hot_fetch.decode_request(bytearray(body), 0, len(body), version)
-        assert spans[1:] == (*head, [(topic_id, [fetch])], [], request.rack_id)
-        assert spans.replica_id < 0
-
-
-@pytest.mark.parametrize("version", range(13, 18))
-@given(
-    numbers=st.tuples(int32s, int32s, int32s),
-    index=int32s,
-    offset=int64s,
-    session=st.tuples(int32s, int32s),
-    rack_id=st.text(alphabet="ab-1", max_size=126),
+usual_fetches = st.builds(
+    FetchRequest,
+    replica_id=st.sampled_from([-1, -1, 2]),
+    max_wait_ms=int32s,
+    min_bytes=int32s,
+    max_bytes=int32s,
+    isolation_level=st.integers(0, 1),
+    session_id=int32s,
+    session_epoch=int32s,
+    rack_id=st.text(alphabet="abä", max_size=140),
+    topics=st.tuples(
+        st.builds(
+            FetchTopic,
+            topic=st.text(alphabet="abcä", max_size=140),
+            topic_id=st.binary(min_size=16, max_size=16),
+            partitions=st.tuples(
+                st.builds(
+                    FetchPartition,
+                    partition=int32s,
+                    current_leader_epoch=int32s,
+                    fetch_offset=int64s,
+                    last_fetched_epoch=int32s,
+                    log_start_offset=int64s,
+                    partition_max_bytes=int32s,
+                )
+            ),
+        )
+    ),
 )
-@settings(max_examples=20, deadline=None)
-def test_a_fetch_of_one_partition_takes_the_short_way_in(
-    version: int, numbers: tuple[int, int, int], index: int, offset: int, session: tuple[int, int], rack_id: str
+
+
+def _single_fetch(body: bytearray, end: int, version: int) -> hot_fetch.FetchSpans | None:
+    single = hot_fetch._single_flexible if version >= hot_fetch.FLEXIBLE_FROM else hot_fetch._single_classic
+    return single(body, 0, end, version)
+
+
+@pytest.mark.parametrize("version", range(18))
+@given(request=usual_fetches | fetch_requests, tail=st.binary(max_size=4), data=st.data())
+@settings(max_examples=50, deadline=None)
+def test_a_fetch_of_one_partition_is_read_at_once_as_it_is_read_field_by_field(
+    version: int, request: FetchRequest, tail: bytes, data: st.DataObject
 ) -> None:
-    partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=5)
-    max_wait_ms, min_bytes, max_bytes = numbers
+    """Whole, cut off, and with a byte changed: the two ways of reading agree, or the first leaves it to the second."""
+    body = bytearray(request.encode(version) + tail)
+    end = len(body) - len(tail) - data.draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
+    if data.draw(st.booleans()):
+        body[data.draw(st.integers(0, min(len(body), 100) - 1))] = data.draw(st.integers(0, 255))
+    at_once = _read(lambda: _single_fetch(body, end, version))
+    assert at_once is None or at_once == _read(lambda: hot_fetch._decode(body, 0, end, version))
+
+
+@pytest.mark.parametrize("version", range(4, 18))
+@pytest.mark.parametrize("rack_id", ["", "a" * 126])
+@pytest.mark.parametrize("name", ["a", "a" * 126])
+def test_a_fetch_of_one_partition_is_read_at_once(version: int, rack_id: str, name: str) -> None:
+    partition = FetchPartition(partition=3, fetch_offset=4, partition_max_bytes=5)
     request = FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        session_id=session[0],
-        session_epoch=session[1],
-        topics=[FetchTopic(topic_id=b"t" * 16, partitions=[partition])],
-        rack_id=rack_id,
+        max_wait_ms=1,
+        min_bytes=2,
+        max_bytes=3,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=name, topic_id=b"t" * 16, partitions=[partition])],
+        rack_id=rack_id if version >= 11 else "",
     )
-    body = request.encode(version)
-    single = hot_fetch.decode_single(bytearray(b"before" + body), 6, 6 + len(body), version)
-    assert single == (*numbers, 0, *session, b"t" * 16, (index, offset, 5, -1, -1, -1))
-
-
-@given(data=st.binary(max_size=100), version=st.integers(13, 17))
-@settings(max_examples=300, deadline=None)
-def test_the_short_way_in_of_a_fetch_never_raises(data: bytes, version: int) -> None:
-    hot_fetch.decode_single(bytearray(data), 0, len(data), version)
-
-
-@pytest.mark.parametrize("version", [13, 17])
-@given(place=st.integers(0, 110), byte=st.integers(0, 255), cut=st.integers(0, 3))
-@settings(max_examples=200, deadline=None)
-def test_a_damaged_fetch_is_read_as_the_long_way_reads_it_or_left_to_it(
-    version: int, place: int, byte: int, cut: int
-) -> None:
-    partition = FetchPartition(partition=1, fetch_offset=5, partition_max_bytes=5)
-    topics = [FetchTopic(topic_id=b"t" * 16, partitions=[partition])]
-    body = bytearray(FetchRequest(topics=topics, rack_id="a rack").encode(version))
-    body[place % len(body)] = byte
-    single = hot_fetch.decode_single(body, 0, len(body) - cut, version)
-    if single is not None:
-        *head, topic_id, fetch = single
-        spans = hot_fetch.decode_request(body, 0, len(body) - cut, version)
-        assert spans[1:-1] == (*head, [(topic_id, [fetch])], [])
+    body = bytearray(request.encode(version))
+    key = b"t" * 16 if version >= 13 else name
+    spans = _single_fetch(body, len(body), version)
+    assert spans == (-1, 1, 2, 3, 0, 0, -1, [(key, [(3, 4, 5, -1, -1, -1)])], [], request.rack_id)
 
 
 fetch_replies = st.builds(
@@ -409,30 +413,29 @@ def test_a_fetch_response_is_written_as_its_message_says(
 
 @given(
     correlation_id=int32s,
-    version=st.integers(13, 17),
+    version=st.integers(4, 17),
     session_id=int32s,
     topic_id=st.binary(min_size=16, max_size=16),
-    index=int32s,
-    offsets=st.tuples(int64s, int64s, int64s),
-    aborted=st.none() | lists_of(st.tuples(int64s, int64s)),
+    name=names,
+    reply=fetch_replies,
     length=st.integers(1, 100_000),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_the_answer_with_records_of_one_partition_is_the_general_answer(
     correlation_id: int,
     version: int,
     session_id: int,
     topic_id: bytes,
-    index: int,
-    offsets: tuple[int, int, int],
-    aborted: list[tuple[int, int]] | None,
+    name: str,
+    reply: hot_fetch.PartitionReply,
     length: int,
 ) -> None:
-    records = _Slice(bytes(length))
-    reply = hot_fetch.PartitionReply(index, 0, *offsets, aborted, -1, records)
-    general = hot_fetch.encode_response(correlation_id, version, [(topic_id, [reply])], session_id=session_id)
-    single = hot_fetch.encode_single(correlation_id, session_id, topic_id, index, offsets, aborted, records)
-    assert single == general
+    key = topic_id if version >= 13 else name
+    topics = [(key, [reply._replace(records=_Slice(bytes(length)))])]
+    general = hot_fetch._encode(correlation_id, version, topics, 0, session_id, 9)
+    assert general == hot_fetch.encode_response(
+        correlation_id, version, topics, session_id=session_id, throttle_time_ms=9
+    )
 
 
 @pytest.mark.parametrize("decode", [hot_produce.decode_request, hot_fetch.decode_request])

@@ -1,6 +1,7 @@
 """Fetch: open the session, read what is there, answer now or when there is enough.
 
 Records leave as slices of their files; replies of versions before 4 are converted down to what those clients know.
+Every version takes the same steps; `wire.fetch` reads and writes requests for one partition faster.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers._single_fetch import handle_single
 from tidelog.broker.routes import REQUEST_BYTES_MAX
 from tidelog.records.errors import CorruptRecordError, UnsupportedCompressionError
 from tidelog.replication.fetch import FetchParameters, Wanted
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_WHOLE_BATCHES_FROM: Final = 3
 _MAGIC_2_FROM: Final = 4
 _ZSTD_FROM: Final = 10
+_new = tuple.__new__
 
 
 def handle_bytes(
     node: Node, slot: Slot, data: bytearray, position: int, stop: int, version: int, correlation_id: int
 ) -> None:
     """One request, from its bytes to a reply now or later."""
-    if version >= TOPIC_IDS_FROM and handle_single(node, slot, data, position, stop, version, correlation_id):
-        return
     if stop - position > REQUEST_BYTES_MAX:
         raise WireError(f"a Fetch of {stop - position} bytes is larger than {REQUEST_BYTES_MAX}")
     spans = decode_request(data, position, stop, version)
@@ -61,14 +61,12 @@ def handle_bytes(
 
 
 def _parameters(node: Node, spans: FetchSpans, version: int) -> FetchParameters:
-    max_bytes = min(spans.max_bytes, node.config.fetch_max_bytes)
-    return FetchParameters(
-        spans.replica_id,
-        spans.max_wait_ms,
-        min(spans.min_bytes, max_bytes),
-        max_bytes,
-        spans.isolation_level,
-        is_first_batch_whole=version >= 3,
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = spans[:5]
+    max_bytes = min(max_bytes, node.config.fetch_max_bytes)
+    is_first_whole = version >= _WHOLE_BATCHES_FROM
+    return _new(
+        FetchParameters,
+        (replica_id, max_wait_ms, min(min_bytes, max_bytes), max_bytes, isolation_level, is_first_whole),
     )
 
 
