@@ -17,8 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return serve(words[1:])
     if words[:1] == ["--version"]:
         from tidelog import __version__
+        from tidelog.records.scanner import HAS_SPEEDUPS
 
-        sys.stdout.write(f"tidelog {__version__}\n")
+        sys.stdout.write(f"tidelog {__version__} ({'with' if HAS_SPEEDUPS else 'without'} C speedups)\n")
         return 0
     try:
         from tidelog.cli.app import main as run

@@ -41,6 +41,7 @@ from tidelog.metadata.registration import elect_controller, prepare_tree, regist
 from tidelog.metadata.tree import BrokerRegistration, Endpoint
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.socket_server import SocketServer
+from tidelog.records.scanner import HAS_SPEEDUPS
 from tidelog.replication.fetch_session import FetchSessionCache
 from tidelog.replication.replica_manager import PurgeIntervals, ReplicaManager
 from tidelog.storage.errors import LogDirFailure, StorageError
@@ -156,6 +157,7 @@ class Server:
             len(node.replica_manager),
             *self.address,
         )
+        logger.debug("records are checked in %s", "C" if HAS_SPEEDUPS else "Python: the C module was not built")
 
     def _establish_identity(self, directories: list[str]) -> int:
         """Find out who this broker is, and take directories offline that cannot say whose they are; the broker id."""

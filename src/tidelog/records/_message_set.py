@@ -10,6 +10,7 @@ not rewrite them. Called by `legacy` and `validation`.
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
 
@@ -52,12 +53,13 @@ class MessageSet(NamedTuple):
     records: list[Record]
 
 
-def read_message_set(buffer: Buffer, limit_bytes: int) -> MessageSet:
+def read_message_set(buffer: Buffer, limit_bytes: int, records_max: int | None = None) -> MessageSet:
     """Read a whole set as one append: of one magic, and if compressed then with nothing beside the wrapper.
 
-    Raises CorruptRecordError for broken messages and InvalidRecordError for sets that no producer may send.
+    A set of more than `records_max` messages is refused before they are made into objects. Raises CorruptRecordError
+    for broken messages and InvalidRecordError for sets that no producer may send.
     """
-    messages = list(iterate_messages(buffer))
+    messages = _bounded_messages(buffer, records_max)
     if not messages:
         raise InvalidRecordError("a message set without a whole message")
     first = messages[0]
@@ -72,7 +74,7 @@ def read_message_set(buffer: Buffer, limit_bytes: int) -> MessageSet:
     elif len(messages) > 1:
         raise InvalidRecordError(f"a compressed message in a set of {len(messages)}; it must be the only one")
     else:
-        records = unwrap(first, limit_bytes)
+        records = unwrap(first, limit_bytes, records_max)
     return MessageSet(first.magic, codec, is_log_append_time, records)
 
 
@@ -101,7 +103,7 @@ def message_sizes(buffer: Buffer) -> Iterator[int]:
             yield size
 
 
-def unwrap(wrapper: Message, limit_bytes: int) -> list[Record]:
+def unwrap(wrapper: Message, limit_bytes: int, records_max: int | None = None) -> list[Record]:
     """The records of a compressed wrapper message."""
     if wrapper.value is None:
         raise InvalidRecordError("a compressed message without a value")
@@ -110,7 +112,7 @@ def unwrap(wrapper: Message, limit_bytes: int) -> list[Record]:
         data = decompress_lz4_of_magic_0(wrapper.value, limit_bytes)
     else:
         data = decompress(codec, wrapper.value, limit_bytes)
-    messages = list(iterate_messages(data))
+    messages = _bounded_messages(data, records_max)
     if not messages:
         raise InvalidRecordError("a compressed message without a message inside")
     for index, message in enumerate(messages):
@@ -130,6 +132,15 @@ def unwrap(wrapper: Message, limit_bytes: int) -> list[Record]:
         )
         for message in messages
     ]
+
+
+def _bounded_messages(buffer: Buffer, records_max: int | None) -> list[Message]:
+    if records_max is None:
+        return list(iterate_messages(buffer))
+    messages = list(islice(iterate_messages(buffer), records_max + 1))
+    if len(messages) > records_max:
+        raise InvalidRecordError(f"a message set of more than {records_max} messages")
+    return messages
 
 
 def encode_message(

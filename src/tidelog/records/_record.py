@@ -30,15 +30,6 @@ class Record(NamedTuple):
     headers: Headers = ()
 
 
-class RecordShape(NamedTuple):
-    """What `scan` tells about a record: where and when it is, and the sizes of key and value, -1 for null."""
-
-    offset_delta: int
-    timestamp_delta: int
-    key_bytes: int
-    value_bytes: int
-
-
 def decode_records(
     data: bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
 ) -> Iterator[Record]:
@@ -102,57 +93,6 @@ def decode_records(
                     headers,
                 ),
             )
-    except IndexError:
-        raise _cut_off(count, size) from None
-    if position != size:
-        raise CorruptRecordError(f"{size - position} bytes are left after the {count} records of a batch")
-
-
-def scan_records(data: bytes, count: int) -> Iterator[RecordShape]:
-    """Yield the shapes of the `count` records of `data`, checking all that `decode_records` checks, copying nothing."""
-    position = 0
-    size = len(data)
-    unzigzag = UNZIGZAG
-    new = tuple.__new__
-    try:
-        for _ in range(count):
-            end, position = decode_varint(data, position)
-            end += position
-            if (low := data[position + 1]) < 0x80:
-                timestamp = unzigzag[low]
-                position += 2
-            elif (high := data[position + 2]) < 0x80:
-                timestamp = unzigzag[low & 1] ^ (high << 6 | (low & 0x7F) >> 1)
-                position += 3
-            else:
-                timestamp, position = decode_varlong(data, position + 1)
-            if (low := data[position]) < 0x80:
-                offset = unzigzag[low]
-                position += 1
-            elif (high := data[position + 1]) < 0x80:
-                offset = unzigzag[low & 1] ^ (high << 6 | (low & 0x7F) >> 1)
-                position += 2
-            else:
-                offset, position = decode_varint(data, position)
-            if (low := data[position]) < 0x80:
-                key_bytes = unzigzag[low]
-                position += 1
-            else:
-                key_bytes, position = decode_varint(data, position)
-            position += key_bytes if key_bytes >= 0 else _null_bytes("key", key_bytes)
-            if (low := data[position]) < 0x80:
-                value_bytes = unzigzag[low]
-                position += 1
-            elif (high := data[position + 1]) < 0x80:
-                value_bytes = unzigzag[low & 1] ^ (high << 6 | (low & 0x7F) >> 1)
-                position += 2
-            else:
-                value_bytes, position = decode_varint(data, position)
-            position += value_bytes if value_bytes >= 0 else _null_bytes("value", value_bytes)
-            position = _decode_headers(data, position)[1] if data[position] else position + 1
-            if position != end or end > size:
-                raise _misfit(position, end, size)
-            yield new(RecordShape, (offset, timestamp, key_bytes, value_bytes))
     except IndexError:
         raise _cut_off(count, size) from None
     if position != size:
@@ -227,12 +167,6 @@ def _null(what: str, size: int) -> bytes | None:
     if size != -1:
         raise _negative_size(what, size)
     return None
-
-
-def _null_bytes(what: str, size: int) -> int:
-    """What null takes up: nothing."""
-    _null(what, size)
-    return 0
 
 
 def _misfit(position: int, end: int, size: int) -> CorruptRecordError:

@@ -29,7 +29,7 @@ def encode_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def decode_varint(data: bytes, position: int) -> tuple[int, int]:
+def decode_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
     """Read a 32-bit varint; returns it and the position after it. Raises IndexError at the end of `data`."""
     byte = data[position]
     position += 1
@@ -48,7 +48,7 @@ def decode_varint(data: bytes, position: int) -> tuple[int, int]:
     return decoded, position
 
 
-def decode_varlong(data: bytes, position: int) -> tuple[int, int]:
+def decode_varlong(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
     """Read a 64-bit varint; returns it and the position after it. Raises IndexError at the end of `data`."""
     byte = data[position]
     position += 1

@@ -1,8 +1,7 @@
 """Record batches of magic 2: the header, its checksum, what the broker patches, and the records inside.
 
-The hot path of an append calls `read_header`, `check_crc` and `assign_offset` and no more: a batch is stored as it
-came, with two fields overwritten that the checksum does not cover. Everybody who needs the records calls
-`iterate_records` or, if shapes are enough, `scan`.
+A batch is stored as it came, with two fields overwritten that the checksum does not cover (`assign_offset`). Its
+records are checked with `scanner.scan` and read with `iterate_records`.
 
     position  size  field                      position  size  field
            0     8  base offset                      27     8  base timestamp
@@ -19,7 +18,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from tidelog.records._record import Record, RecordShape, decode_records, scan_records
+from tidelog.records._record import Record, decode_records
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec, decompress
 from tidelog.records.errors import CorruptRecordError
@@ -34,14 +33,12 @@ __all__ = [
     "NO_TIMESTAMP",
     "BatchHeader",
     "Record",
-    "RecordShape",
     "TimestampType",
     "assign_offset",
     "check_crc",
     "iterate_batches",
     "iterate_records",
     "read_header",
-    "scan",
     "set_max_timestamp",
 ]
 
@@ -243,12 +240,6 @@ def iterate_records(
     data = record_data(buffer, position, header, limit_bytes)
     log_append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
     return decode_records(data, header.record_count, header.base_offset, header.base_timestamp, log_append_time)
-
-
-def scan(buffer: Buffer, position: int = 0, *, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[RecordShape]:
-    """Yield the shape of each record of the batch at `position`, without building keys, values or headers."""
-    header = read_header(buffer, position)
-    return scan_records(record_data(buffer, position, header, limit_bytes), header.record_count)
 
 
 def record_data(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from tidelog.records import _lz4_frame, _snappy_frame, _zstd_frame
-from tidelog.records.errors import CorruptRecordError
+from tidelog.records.errors import CorruptRecordError, ExpansionError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -35,6 +35,8 @@ class Codec(IntEnum):
 DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
 
 _GZIP_WBITS = 31
+_GZIP_CHUNK_BYTES = 1 << 20
+"""Inflated at a time: zlib holds a large result twice."""
 _LZ4_FAST_LEVEL = 1
 
 
@@ -51,7 +53,13 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """Decompress `data`; raises CorruptRecordError when it is malformed or would exceed `limit_bytes`."""
+    """Decompress `data`; raises CorruptRecordError when it is malformed, ExpansionError beyond `limit_bytes`."""
+    content = _DECOMPRESSORS[codec](data, limit_bytes)
+    return content if type(content) is bytes else bytes(content)
+
+
+def decompress_to_buffer(codec: Codec, data: Buffer, limit_bytes: int) -> Buffer:
+    """The same in whatever buffer the decoder wrote to, which spares a copy."""
     return _DECOMPRESSORS[codec](data, limit_bytes)
 
 
@@ -62,17 +70,15 @@ def compress_lz4_for_magic_0(data: Buffer, level: int | None = None) -> bytes:
 
 def decompress_lz4_of_magic_0(data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """Read an LZ4 frame whose header checksum may be either the right or the historic wrong one."""
-    return _decompress_lz4(_lz4_frame.mend_header_checksum(data), limit_bytes)
+    return bytes(_decompress_lz4(_lz4_frame.mend_header_checksum(data), limit_bytes))
 
 
 def beyond_limit(
     codec: str, compressed_bytes: int, limit_bytes: int, claimed_bytes: int | None = None
-) -> CorruptRecordError:
+) -> ExpansionError:
     """The refusal of data that expands too far, naming the sizes."""
     claim = f"to {claimed_bytes} bytes, " if claimed_bytes is not None else ""
-    return CorruptRecordError(
-        f"{codec} data of {compressed_bytes} bytes expands {claim}beyond the limit of {limit_bytes}"
-    )
+    return ExpansionError(f"{codec} data of {compressed_bytes} bytes expands {claim}beyond the limit of {limit_bytes}")
 
 
 def _compress_none(data: Buffer, _level: int) -> bytes:
@@ -102,33 +108,33 @@ def _compress_zstd(data: Buffer, level: int) -> bytes:
 
 def _decompress_none(data: Buffer, limit_bytes: int) -> bytes:
     if len(data) > limit_bytes:
-        raise CorruptRecordError(f"record data of {len(data)} bytes is beyond the limit of {limit_bytes}")
+        raise ExpansionError(f"record data of {len(data)} bytes is beyond the limit of {limit_bytes}")
     return bytes(data)
 
 
-def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
+def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
     """Read all members of the stream; as with Java's reader, bytes after the last one that start no member are left."""
-    parts: list[bytes] = []
-    produced = 0
+    content = bytearray()
     rest: Buffer = data
     while True:
         inflater = zlib.decompressobj(_GZIP_WBITS)
-        try:
-            part = inflater.decompress(rest, limit_bytes - produced + 1)
-        except zlib.error as error:
-            raise CorruptRecordError(f"gzip data of {len(data)} bytes is malformed: {error}") from error
-        produced += len(part)
-        if produced > limit_bytes:
-            raise beyond_limit("gzip", len(data), limit_bytes)
-        if not inflater.eof:
-            raise CorruptRecordError(f"gzip data of {len(data)} bytes ends too early")
-        parts.append(part)
+        while not inflater.eof:
+            try:
+                part = inflater.decompress(rest, min(_GZIP_CHUNK_BYTES, limit_bytes - len(content) + 1))
+            except zlib.error as error:
+                raise CorruptRecordError(f"gzip data of {len(data)} bytes is malformed: {error}") from error
+            rest = inflater.unconsumed_tail
+            content += part
+            if len(content) > limit_bytes:
+                raise beyond_limit("gzip", len(data), limit_bytes)
+            if not part and not rest and not inflater.eof:
+                raise CorruptRecordError(f"gzip data of {len(data)} bytes ends too early")
         rest = inflater.unused_data
         if rest[:2] != b"\x1f\x8b":
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return content
 
 
-def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
+def _decompress_snappy(data: Buffer, limit_bytes: int) -> Buffer:
     parts: list[Any] = []
     produced = 0
     for block in _snappy_frame.blocks(data):
@@ -143,14 +149,14 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
     return bytes(parts[0]) if len(parts) == 1 else b"".join(map(bytes, parts))
 
 
-def _decompress_lz4(data: Buffer, limit_bytes: int) -> bytes:
+def _decompress_lz4(data: Buffer, limit_bytes: int) -> Buffer:
     frame_bytes, content_bytes_max = _lz4_frame.measure(data)
     return _decompress_into(
         "lz4", _cramjam().lz4.decompress_into, memoryview(data)[:frame_bytes], content_bytes_max, limit_bytes
     )
 
 
-def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
+def _decompress_zstd(data: Buffer, limit_bytes: int) -> Buffer:
     declared_bytes, content_bytes_max = _zstd_frame.measure(data)
     if declared_bytes is not None and declared_bytes > limit_bytes:
         raise beyond_limit("zstd", len(data), limit_bytes, declared_bytes)
@@ -163,7 +169,7 @@ def _decompress_into(
     data: Buffer,
     content_bytes_max: int,
     limit_bytes: int,
-) -> bytes:
+) -> Buffer:
     """Run a decoder that stops at the end of its output buffer, which is never larger than the limit."""
     output = bytearray(min(content_bytes_max, limit_bytes))
     try:
@@ -172,7 +178,7 @@ def _decompress_into(
         if content_bytes_max > limit_bytes and "write whole buffer" in str(error):
             raise beyond_limit(codec, len(data), limit_bytes) from error
         raise CorruptRecordError(f"{codec} data of {len(data)} bytes is malformed: {error}") from error
-    return bytes(memoryview(output)[:size])
+    return memoryview(output)[:size]
 
 
 _COMPRESSORS: dict[Codec, Callable[[Buffer, int], bytes]] = {
@@ -183,7 +189,7 @@ _COMPRESSORS: dict[Codec, Callable[[Buffer, int], bytes]] = {
     Codec.ZSTD: _compress_zstd,
 }
 
-_DECOMPRESSORS: dict[Codec, Callable[[Buffer, int], bytes]] = {
+_DECOMPRESSORS: dict[Codec, Callable[[Buffer, int], Buffer]] = {
     Codec.NONE: _decompress_none,
     Codec.GZIP: _decompress_gzip,
     Codec.SNAPPY: _decompress_snappy,

@@ -18,6 +18,10 @@ class CorruptRecordError(ValueError):
     code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
 
 
+class ExpansionError(CorruptRecordError):
+    """Compressed data holds more than it was allowed to expand to."""
+
+
 class InvalidRecordError(ValueError):
     """Records that this log must refuse though they arrived as they were sent.
 

@@ -1,20 +1,25 @@
 """The checks of an append on the partition's leader, and what they may change.
 
-The usual batch does not come here: where the rules say `stores_as_is` (CreateTime, `compression.type=producer`, no
-compaction, no `message.timestamp.before.max.ms`), `Log.append_as_leader` looks at header and checksum alone and writes
-base offset and leader epoch into the batch.
+An append has two halves. `prepare` does the work: it makes every check that does not depend on the log, in Kafka's
+order, raising the error that belongs to each, and converts what is not to be stored as it came (recompression,
+message sets of old magics, offsets that do not count up). It is a pure function of its arguments and may run on a
+worker thread. `assign` gives the prepared batch its offsets, its leader epoch and, for LogAppendTime, its timestamp;
+that happens on the thread that owns the log, in the order of the appends.
 
-`validate` is for everything else. It makes the same checks, raising the error that belongs to each, and goes on: keys
-on compacted topics, timestamps record by record, offsets inside the batch, recompression, LogAppendTime, and message
-sets of old magics, which become one batch. Records are decoded only where something in them is to be looked at.
+Every record of every batch is looked at (`scanner.scan`), compressed ones included: what is acknowledged can be read
+by every client. Where Kafka answers UNKNOWN_SERVER_ERROR to such a batch, the answer here is INVALID_RECORD. Four
+things that Kafka lets pass are refused or mended, because readers differ about them: sizes below -1 and timestamps
+beyond 64 bits are refused, a record length that disagrees with its content is refused in compressed batches too, and
+offsets inside an uncompressed batch that do not count up are numbered again.
+
+`Log.append_as_leader` makes the same checks in a few lines for the usual batch: uncompressed, to be stored as it is.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.records._message_set import message_sizes, read_message_set
-from tidelog.records._record import Record, scan_records
+from tidelog.records._record import Record, decode_records
 from tidelog.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -30,30 +35,35 @@ from tidelog.records.batch import (
     TimestampType,
     assign_offset,
     check_crc,
-    iterate_records,
     read_header,
-    record_data,
     set_max_timestamp,
 )
 from tidelog.records.builder import assemble_batch, build_batch
-from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec, compress
+from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec, compress, decompress_to_buffer
 from tidelog.records.errors import (
     CorruptRecordError,
+    ExpansionError,
     InvalidRecordError,
     InvalidTimestampError,
     RecordBatchTooLargeError,
     RecordTooLargeError,
     UnsupportedCompressionError,
 )
+from tidelog.records.scanner import HAS_SPEEDUPS, RECORD_BYTES_MIN, TIMESTAMP_MAX, TIMESTAMP_MIN, Fault, scan
 
 UNLIMITED_MS = 2**63 - 1
-_BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_PREFIX_BYTES
-_BROKER_BITS = CONTROL_BIT | LOG_APPEND_TIME_BIT
-_RENUMBERED_MAX = 100_000
-"""How many records are written anew one by one; more in one batch, out of order, are nobody's honest work."""
+_REBUILT_RECORDS_MAX = 100_000
+"""How many records of one batch are decoded and encoded again one by one; only faulty or very old clients need it."""
 _RECORD_ERRORS_MAX = 1000
 """Where the list of a batch's errors ends: it must not outgrow the batch many times over."""
 _NO_KEY = "a record of a compacted topic must have a key"
+
+# What `prepare` does on the event loop: each takes two milliseconds at most. Longer work is left to a worker thread.
+RECORDS_AT_ONCE_MAX = 100_000 if HAS_SPEEDUPS else 2_000
+_LOOP_DECOMPRESSED_BYTES_MAX = 512 << 10
+_LOOP_COMPRESSED_BYTES_MAX = 32 << 10
+_LOOP_REBUILT_RECORDS_MAX = 400
+_LOOP_MESSAGE_SET_BYTES_MAX = 8 << 10
 
 COMPRESSION_TYPES: dict[str, Codec | None] = {
     "producer": None,
@@ -81,11 +91,11 @@ class AppendRules:
     segment_bytes: int = 2**30
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
     stores_as_is: bool = field(init=False)
-    """Whether a batch needs nothing more once its header and checksum were found right."""
+    """Whether an uncompressed batch that passed every check needs nothing but its offsets."""
 
     def __post_init__(self) -> None:
-        as_is = self.codec is None and not self.is_compacted and self.before_max_ms == UNLIMITED_MS
-        object.__setattr__(self, "stores_as_is", as_is and self.timestamp_type is TimestampType.CREATE_TIME)
+        as_is = self.codec in (None, Codec.NONE) and self.timestamp_type is TimestampType.CREATE_TIME
+        object.__setattr__(self, "stores_as_is", as_is)
 
 
 class ValidatedRecords(NamedTuple):
@@ -102,6 +112,18 @@ class ValidatedRecords(NamedTuple):
     """-1 unless the topic stamps LogAppendTime."""
 
 
+class TooMuchWorkError(Exception):
+    """The records take longer to prepare than the event loop may be held; a worker thread must do it."""
+
+
+class PreparedRecords(NamedTuple):
+    """A batch that passed every check, in a writable buffer, as it will be stored but for what `assign` writes."""
+
+    batch: bytearray | memoryview
+    header: BatchHeader
+    max_timestamp: int
+
+
 def validate(
     records: Buffer,
     rules: AppendRules,
@@ -112,104 +134,320 @@ def validate(
     from_client: bool = True,
     only_magic_2: bool = True,
 ) -> ValidatedRecords:
-    """Check the record set of one partition and make it the one batch to append, offsets from `base_offset` on.
+    """Both halves of an append: `prepare`, then `assign` with offsets from `base_offset` on."""
+    prepared = prepare(records, rules, now_ms, from_client=from_client, only_magic_2=only_magic_2)
+    return assign(prepared, rules, base_offset, leader_epoch, now_ms)
 
-    A writable `records` may be changed in place and returned. Coordinators of this broker (`from_client` false) may
-    write control batches; Produce below version 3 (`only_magic_2` false) may bring message sets of magic 0 and 1.
+
+def prepare(
+    records: Buffer,
+    rules: AppendRules,
+    now_ms: int,
+    *,
+    from_client: bool = True,
+    only_magic_2: bool = True,
+    on_loop: bool = False,
+) -> PreparedRecords:
+    """Check the record set of one partition and make it the one batch to append.
+
+    A writable `records` is used for the result where nothing in it has to change. Coordinators of this broker
+    (`from_client` false) may write control batches; Produce below version 3 (`only_magic_2` false) may bring message
+    sets of magic 0 and 1. With `on_loop`, TooMuchWorkError is raised before anything that takes more than a few
+    milliseconds.
     """
-    place = _Place(base_offset, leader_epoch, now_ms)
     if len(records) <= MAGIC_POSITION:
         raise InvalidRecordError(f"a partition's records of {len(records)} bytes hold no batch")
+    preparation = _Preparation(rules, now_ms, on_loop)
     magic = records[MAGIC_POSITION]
     if magic == MAGIC:
-        validated = _validate_batch(records, rules, place, from_client)
+        prepared = preparation.prepare_batch(records, from_client)
     elif magic not in (0, 1):
         raise CorruptRecordError(f"records have magic {magic}, which is none of 0, 1 and 2")
     elif only_magic_2:
         raise InvalidRecordError(f"records of magic {magic} in a request whose version allows only magic 2")
     else:
-        validated = _convert(records, rules, place)
-    size = len(validated.records)
+        prepared = preparation.convert(records)
+    size = len(prepared.batch)
     _check_size(size, rules)
     if size > rules.segment_bytes:
         raise RecordBatchTooLargeError(f"a batch of {size} bytes does not fit segment.bytes={rules.segment_bytes}")
-    return validated
+    return prepared
 
 
-class _Place(NamedTuple):
-    """Where and when the records are appended."""
-
-    base_offset: int
-    leader_epoch: int
-    now_ms: int
-
-
-def _validate_batch(records: Buffer, rules: AppendRules, place: _Place, from_client: bool) -> ValidatedRecords:
-    header = read_header(records)
-    view = _only_batch(records, header)
-    _check_batch(view, header, rules, from_client)
-    codec = header.codec
-    try:
-        # Markers are stored as they are: who reads them must not need a decoder.
-        if rules.codec is None or rules.codec is codec or (header.is_control and codec is Codec.NONE):
-            return _assign_in_place(view, header, rules, place)
-        return _recompress(view, header, rules, rules.codec, place)
-    except CorruptRecordError as error:
-        # The checksum holds, so these bytes were meant: corruption would have the producer send them again for ever.
-        raise InvalidRecordError(str(error)) from error
-
-
-def _recompress(
-    view: memoryview, header: BatchHeader, rules: AppendRules, codec: Codec, place: _Place
+def assign(
+    prepared: PreparedRecords, rules: AppendRules, base_offset: int, leader_epoch: int, now_ms: int
 ) -> ValidatedRecords:
-    """Store the records with another codec. Their bytes stay the same, so they are looked at and not taken apart."""
-    if header.is_log_append_time:
-        # Its records say one time and the batch another, which holds: as CreateTime each must say it itself.
-        return _write_anew(view, header, rules, codec, place)
-    data = record_data(view, 0, header, rules.decompressed_bytes_max)
-    try:
-        max_timestamp = _check_records(_entries_of_batch(data, header), header, rules, place.now_ms)
-    except _UnevenOffsetsError:
-        if header.record_count > _RENUMBERED_MAX:
-            raise
-        return _write_anew(view, header, rules, codec, place)
+    """Write offsets, leader epoch and timestamp type into a prepared batch."""
+    batch, header, max_timestamp = prepared
     log_append_time = NO_TIMESTAMP
-    attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | codec
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        max_timestamp = log_append_time = place.now_ms
-        attributes |= LOG_APPEND_TIME_BIT
-    stored = header._replace(
-        base_offset=place.base_offset,
-        partition_leader_epoch=place.leader_epoch,
-        attributes=attributes,
-        max_timestamp=max_timestamp,
-    )
-    batch = assemble_batch(stored, compress(codec, data, rules.level))
-    last_offset = stored.last_offset
+        max_timestamp = log_append_time = now_ms
+    assign_offset(batch, 0, header, base_offset, leader_epoch)
+    set_max_timestamp(batch, 0, header, rules.timestamp_type, max_timestamp)
+    last_offset = base_offset + header.last_offset_delta
     return ValidatedRecords(
-        batch, place.base_offset, last_offset, max_timestamp, last_offset, header.record_count, log_append_time
+        batch, base_offset, last_offset, max_timestamp, last_offset, header.record_count, log_append_time
     )
 
 
-def _write_anew(
-    view: memoryview, header: BatchHeader, rules: AppendRules, codec: Codec, place: _Place
-) -> ValidatedRecords:
-    """Take the records apart and write each anew."""
-    decoded = list(iterate_records(view, limit_bytes=rules.decompressed_bytes_max))
-    max_timestamp = _check_records(_entries_of_records(decoded), header, rules, place.now_ms)
-    return _rebuild(decoded, header, rules, codec, max_timestamp, place)
+class _UnevenOffsetsError(InvalidRecordError):
+    """The offsets inside a batch do not count up one by one."""
 
 
-def _convert(records: Buffer, rules: AppendRules, place: _Place) -> ValidatedRecords:
-    for size in message_sizes(records):
-        _check_size(size, rules)
-    messages = read_message_set(records, rules.decompressed_bytes_max)
-    header = _NO_BATCH._replace(attributes=LOG_APPEND_TIME_BIT if messages.is_log_append_time else 0)
-    # Messages outside a wrapper are batches of one each, and the first that fails decides the error of the whole.
-    batches = [messages.records] if messages.codec else [[record] for record in messages.records]
-    max_timestamp = max(_check_records(_entries_of_records(batch), header, rules, place.now_ms) for batch in batches)
-    codec = messages.codec if rules.codec is None else rules.codec
-    return _rebuild(messages.records, header, rules, codec, max_timestamp, place)
+class _Preparation:
+    """The preparation of one record set."""
+
+    __slots__ = ("_earliest", "_latest", "_now_ms", "_on_loop", "_rules")
+
+    def __init__(self, rules: AppendRules, now_ms: int, on_loop: bool) -> None:
+        self._rules = rules
+        self._now_ms = now_ms
+        self._on_loop = on_loop
+        if rules.timestamp_type is TimestampType.CREATE_TIME:
+            self._earliest = max(now_ms - rules.before_max_ms, TIMESTAMP_MIN)
+            self._latest = min(now_ms + rules.after_max_ms, TIMESTAMP_MAX)
+        else:
+            self._earliest, self._latest = TIMESTAMP_MIN, TIMESTAMP_MAX
+
+    def prepare_batch(self, records: Buffer, from_client: bool) -> PreparedRecords:
+        header = read_header(records)
+        view = _only_batch(records, header)
+        rules = self._rules
+        _check_batch(view, header, rules, from_client)
+        codec = header.codec
+        # Markers are stored as they are, so that reading them needs no decoder.
+        keeps_codec = rules.codec is None or rules.codec is codec or (header.is_control and codec is Codec.NONE)
+        try:
+            data = self._content(view, header)
+            if keeps_codec:
+                return self._keep(view, data, header)
+            return self._recompress(data, header, rules.codec or Codec.NONE)
+        except CorruptRecordError as error:
+            # The checksum holds, so these bytes were meant: a producer would retry CORRUPT_MESSAGE for ever.
+            raise InvalidRecordError(str(error)) from error
+
+    def convert(self, records: Buffer) -> PreparedRecords:
+        """Make a batch of a message set of magic 0 or 1."""
+        rules = self._rules
+        if len(records) > _LOOP_MESSAGE_SET_BYTES_MAX:
+            self._leave_loop()
+        for size in message_sizes(records):
+            _check_size(size, rules)
+        limit_bytes = _LOOP_MESSAGE_SET_BYTES_MAX if self._on_loop else rules.decompressed_bytes_max
+        try:
+            messages = read_message_set(records, min(limit_bytes, rules.decompressed_bytes_max), _REBUILT_RECORDS_MAX)
+        except ExpansionError as error:
+            self._leave_loop()
+            raise InvalidRecordError(str(error)) from error
+        header = _NO_BATCH._replace(attributes=LOG_APPEND_TIME_BIT if messages.is_log_append_time else 0)
+        # Messages outside a wrapper are batches of one each, and the first that fails decides the error of the whole.
+        batches = [messages.records] if messages.codec else [[record] for record in messages.records]
+        max_timestamp = max(self._check_decoded(batch, header) for batch in batches)
+        codec = messages.codec if rules.codec is None else rules.codec
+        return self._build(messages.records, header, codec, max_timestamp)
+
+    def _leave_loop(self) -> None:
+        if self._on_loop:
+            raise TooMuchWorkError
+
+    def _content(self, view: memoryview, header: BatchHeader) -> Buffer:
+        """The encoded records of a batch, decompressed within the limit that holds here."""
+        data = view[HEADER_BYTES:]
+        codec = header.codec
+        if codec is Codec.NONE:
+            return data
+        limit_bytes = self._rules.decompressed_bytes_max
+        bytes_min = max(header.record_count * RECORD_BYTES_MIN, len(data))
+        if header.record_count * RECORD_BYTES_MIN > limit_bytes:
+            raise InvalidRecordError(f"{header.record_count} records cannot fit the {limit_bytes} bytes of a batch")
+        if self._on_loop and limit_bytes > _LOOP_DECOMPRESSED_BYTES_MAX:
+            if bytes_min > _LOOP_DECOMPRESSED_BYTES_MAX:
+                raise TooMuchWorkError
+            limit_bytes = _LOOP_DECOMPRESSED_BYTES_MAX
+        try:
+            return decompress_to_buffer(codec, data, limit_bytes)
+        except ExpansionError:
+            if limit_bytes < self._rules.decompressed_bytes_max:
+                self._leave_loop()
+            raise
+
+    def _keep(self, view: memoryview, data: Buffer, header: BatchHeader) -> PreparedRecords:
+        """Store the batch as it came."""
+        try:
+            max_timestamp = self._check_data(data, header)
+        except _UnevenOffsetsError:
+            if header.codec is not Codec.NONE or header.record_count > _REBUILT_RECORDS_MAX:
+                raise
+            return self._rebuild(data, header, Codec.NONE)
+        batch: bytearray | memoryview = bytearray(view) if view.readonly else view
+        return PreparedRecords(batch, header, max_timestamp)
+
+    def _recompress(self, data: Buffer, header: BatchHeader, codec: Codec) -> PreparedRecords:
+        """Store the records with another codec. Their bytes stay the same, so they are checked and not decoded."""
+        if codec is not Codec.NONE and len(data) > _LOOP_COMPRESSED_BYTES_MAX:
+            self._leave_loop()
+        if header.is_log_append_time:
+            # The batch has one time for all of its records; as CreateTime each of them must carry it.
+            return self._rebuild(data, header, codec)
+        try:
+            max_timestamp = self._check_data(data, header)
+        except _UnevenOffsetsError:
+            if header.record_count > _REBUILT_RECORDS_MAX:
+                raise
+            return self._rebuild(data, header, codec)
+        attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | codec
+        stored = header._replace(attributes=attributes, max_timestamp=max_timestamp)
+        return _prepared(assemble_batch(stored, compress(codec, data, self._rules.level)), max_timestamp)
+
+    def _rebuild(self, data: Buffer, header: BatchHeader, codec: Codec) -> PreparedRecords:
+        """Decode the records and encode each again."""
+        count = header.record_count
+        if count > _LOOP_REBUILT_RECORDS_MAX:
+            self._leave_loop()
+        if count > _REBUILT_RECORDS_MAX:
+            raise InvalidRecordError(
+                f"the {count} records of a batch would have to be encoded again; at most {_REBUILT_RECORDS_MAX} are"
+            )
+        log_append_time = header.max_timestamp if header.is_log_append_time else None
+        decoded = list(decode_records(bytes(data), count, 0, header.base_timestamp, log_append_time))
+        return self._build(decoded, header, codec, self._check_decoded(decoded, header))
+
+    def _build(self, records: list[Record], header: BatchHeader, codec: Codec, max_timestamp: int) -> PreparedRecords:
+        """Encode records, offsets counted up, keeping the producer's identity."""
+        rules = self._rules
+        batch = build_batch(
+            [record._replace(offset=offset) for offset, record in enumerate(records)],
+            codec=codec,
+            level=rules.level if rules.codec is codec else None,
+            timestamp_type=rules.timestamp_type,
+            log_append_time=self._now_ms,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            is_transactional=header.is_transactional,
+            is_control=header.is_control,
+        )
+        return _prepared(batch, max_timestamp)
+
+    def _check_data(self, data: Buffer, header: BatchHeader) -> int:
+        """Check the encoded records of a batch; returns the largest timestamp."""
+        count = header.record_count
+        if min(count, len(data) // RECORD_BYTES_MIN) > RECORDS_AT_ONCE_MAX:
+            self._leave_loop()
+        needs_key = self._rules.is_compacted
+        earliest, latest = self._earliest, self._latest
+        if header.is_log_append_time:
+            self._check_claimed_time(data, header)
+            earliest, latest = TIMESTAMP_MIN, TIMESTAMP_MAX
+        errors: list[tuple[int, str]] = []
+        has_time_error = False
+        position = index = 0
+        max_timestamp = NO_TIMESTAMP
+        while len(errors) < _RECORD_ERRORS_MAX:
+            position, index, max_timestamp, fault = scan(
+                data, position, index, count, header.base_timestamp, earliest, latest, needs_key, max_timestamp
+            )
+            if fault == Fault.NONE:
+                break
+            if fault == Fault.NO_KEY:
+                errors.append((index, _NO_KEY))
+            elif fault != Fault.TIMESTAMP_OUT_OF_RANGE:
+                raise _bad_record(data, header, position, index, fault)
+            position, index, timestamp = _pass_over(data, header, position, index)
+            max_timestamp = max(max_timestamp, timestamp)
+            if fault == Fault.TIMESTAMP_OUT_OF_RANGE:
+                has_time_error = True
+                errors.append((index - 1, self._time_problem(timestamp)))
+        else:
+            raise _refusal(errors, has_time_error)
+        if position != len(data):
+            raise InvalidRecordError(f"{len(data) - position} bytes are left after the {count} records of a batch")
+        if errors:
+            raise _refusal(errors, has_time_error)
+        return max(header.max_timestamp, NO_TIMESTAMP) if header.is_log_append_time else max_timestamp
+
+    def _check_claimed_time(self, data: Buffer, header: BatchHeader) -> None:
+        """A producer set the timestamp type LogAppendTime: the batch's time is that of all its records."""
+        problem = self._claim_problem(header.max_timestamp)
+        if problem is None:
+            return
+        errors = []
+        position = 0
+        for index in range(min(header.record_count, _RECORD_ERRORS_MAX)):
+            _, _, _, fault = scan(
+                data, position, index, index + 1, 0, TIMESTAMP_MIN, TIMESTAMP_MAX, self._rules.is_compacted, 0
+            )
+            if fault not in (Fault.NONE, Fault.NO_KEY):
+                raise _bad_record(data, header, position, index, fault)
+            position, _, _ = _pass_over(data, header, position, index)
+            errors.append((index, _NO_KEY if fault == Fault.NO_KEY else problem))
+        raise _refusal(errors, any(text == problem for _, text in errors))
+
+    def _claim_problem(self, timestamp: int) -> str | None:
+        if self._rules.timestamp_type is not TimestampType.CREATE_TIME or timestamp == NO_TIMESTAMP:
+            return "a producer must not set the timestamp type LogAppendTime"
+        return None if self._earliest <= timestamp <= self._latest else self._time_problem(timestamp)
+
+    def _time_problem(self, timestamp: int) -> str:
+        return f"timestamp {timestamp} is not within [{self._earliest}, {self._latest}]"
+
+    def _check_decoded(self, records: list[Record], header: BatchHeader) -> int:
+        """The same for decoded records, whose offsets will be counted up."""
+        checks_time = self._rules.timestamp_type is TimestampType.CREATE_TIME
+        needs_key = self._rules.is_compacted
+        max_timestamp = NO_TIMESTAMP
+        errors: list[tuple[int, str]] = []
+        has_time_error = False
+        for index, (_, timestamp, key, _, _) in enumerate(records):
+            if not TIMESTAMP_MIN <= timestamp <= TIMESTAMP_MAX:
+                raise InvalidRecordError(f"record {index} has the timestamp {timestamp}, which does not fit 64 bits")
+            max_timestamp = max(max_timestamp, timestamp)
+            if needs_key and key is None:
+                errors.append((index, _NO_KEY))
+            elif checks_time and timestamp != NO_TIMESTAMP:
+                if not self._earliest <= timestamp <= self._latest:
+                    has_time_error = True
+                    errors.append((index, self._time_problem(timestamp)))
+            elif header.is_log_append_time:
+                has_time_error = True
+                errors.append((index, "a producer must not set the timestamp type LogAppendTime"))
+            if len(errors) == _RECORD_ERRORS_MAX:
+                break
+        if errors:
+            raise _refusal(errors, has_time_error)
+        return max_timestamp
+
+
+def _pass_over(data: Buffer, header: BatchHeader, position: int, index: int) -> tuple[int, int, int]:
+    """Pass over one record that is whole: where the next begins, its index, and the timestamp of this one."""
+    position, index, timestamp, _ = scan(
+        data, position, index, index + 1, header.base_timestamp, TIMESTAMP_MIN, TIMESTAMP_MAX, False, TIMESTAMP_MIN
+    )
+    return position, index, timestamp
+
+
+_FAULTS = {
+    Fault.CUT_OFF: "is cut off",
+    Fault.MALFORMED: "has a length, size or count that does not fit",
+    Fault.UNEVEN_OFFSET: "has an offset delta that is not its place in the batch",
+}
+
+
+def _bad_record(data: Buffer, header: BatchHeader, position: int, index: int, fault: int) -> InvalidRecordError:
+    where = f"record {index} of {header.record_count}, at byte {position} of {len(data)},"
+    problem = _FAULTS[Fault(fault)]
+    kind = _UnevenOffsetsError if fault == Fault.UNEVEN_OFFSET else InvalidRecordError
+    return kind(f"{where} {problem}", ((index, problem),) if fault == Fault.UNEVEN_OFFSET else ())
+
+
+def _refusal(errors: list[tuple[int, str]], has_time_error: bool) -> InvalidRecordError:
+    first = "; ".join(f"record {index}: {problem}" for index, problem in errors[:3])
+    kind = InvalidTimestampError if has_time_error else InvalidRecordError
+    return kind(f"{len(errors)} records refused, starting with {first}", tuple(errors))
+
+
+def _prepared(batch: bytes, max_timestamp: int) -> PreparedRecords:
+    return PreparedRecords(bytearray(batch), read_header(batch), max_timestamp)
 
 
 def _only_batch(records: Buffer, header: BatchHeader) -> memoryview:
@@ -262,112 +500,6 @@ def _check_client_batch(header: BatchHeader) -> None:
 def _check_size(size: int, rules: AppendRules) -> None:
     if size > rules.max_message_bytes:
         raise RecordTooLargeError(f"a batch of {size} bytes is larger than max.message.bytes={rules.max_message_bytes}")
-
-
-def _assign_in_place(view: memoryview, header: BatchHeader, rules: AppendRules, place: _Place) -> ValidatedRecords:
-    """Keep the batch; write what the broker decides into its header."""
-    max_timestamp = header.max_timestamp
-    if _must_scan(header, rules, place.now_ms):
-        data = record_data(view, 0, header, rules.decompressed_bytes_max)
-        max_timestamp = _check_records(_entries_of_batch(data, header), header, rules, place.now_ms)
-    log_append_time = NO_TIMESTAMP
-    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        max_timestamp = log_append_time = place.now_ms
-    batch: bytearray | memoryview = bytearray(view) if view.readonly else view
-    assign_offset(batch, 0, header, place.base_offset, place.leader_epoch)
-    set_max_timestamp(batch, 0, header, rules.timestamp_type, max_timestamp)
-    last_offset = place.base_offset + header.last_offset_delta
-    return ValidatedRecords(
-        batch, place.base_offset, last_offset, max_timestamp, last_offset, header.record_count, log_append_time
-    )
-
-
-def _must_scan(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
-    """Whether the header cannot vouch for the records: keys are asked for, or a timestamp may be out of range."""
-    if rules.is_compacted or header.is_log_append_time:
-        return True
-    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        return False
-    return rules.before_max_ms != UNLIMITED_MS or header.max_timestamp - now_ms > rules.after_max_ms
-
-
-class _UnevenOffsetsError(InvalidRecordError):
-    """The offsets inside a batch do not count up one by one."""
-
-
-def _entries_of_batch(data: bytes, header: BatchHeader) -> Iterator[tuple[int, bool]]:
-    """Timestamp and presence of a key, record by record, for a batch whose offsets must count up from its first."""
-    base_timestamp = header.base_timestamp
-    log_append_time = header.max_timestamp if header.is_log_append_time else None
-    for index, (offset_delta, timestamp_delta, key_bytes, _) in enumerate(scan_records(data, header.record_count)):
-        if offset_delta != index:
-            problem = f"has offset delta {offset_delta} where {index} is next"
-            raise _UnevenOffsetsError(f"record {index} {problem}", ((index, problem),))
-        yield (base_timestamp + timestamp_delta if log_append_time is None else log_append_time), key_bytes >= 0
-
-
-def _entries_of_records(records: list[Record]) -> Iterator[tuple[int, bool]]:
-    return ((record.timestamp, record.key is not None) for record in records)
-
-
-def _check_records(entries: Iterable[tuple[int, bool]], header: BatchHeader, rules: AppendRules, now_ms: int) -> int:
-    """Check timestamp and presence of a key, record by record; returns the largest timestamp."""
-    must_have_key = rules.is_compacted
-    checks_time = rules.timestamp_type is TimestampType.CREATE_TIME
-    is_log_append_time = header.is_log_append_time
-    earliest, latest = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
-    max_timestamp = NO_TIMESTAMP
-    errors: list[tuple[int, str]] = []
-    has_time_error = False
-    for index, (timestamp, has_key) in enumerate(entries):
-        if timestamp > max_timestamp:
-            max_timestamp = timestamp
-        if must_have_key and not has_key:
-            errors.append((index, _NO_KEY))
-        elif checks_time and timestamp != NO_TIMESTAMP:
-            if not earliest <= timestamp <= latest:
-                has_time_error = True
-                errors.append((index, f"timestamp {timestamp} is not within [{earliest}, {latest}]"))
-        elif is_log_append_time:
-            has_time_error = True
-            errors.append((index, "a producer must not set the timestamp type LogAppendTime"))
-        if len(errors) == _RECORD_ERRORS_MAX:
-            break
-    if errors:
-        raise _refusal(errors, has_time_error)
-    return max_timestamp
-
-
-def _refusal(errors: list[tuple[int, str]], has_time_error: bool) -> InvalidRecordError:
-    first = "; ".join(f"record {index}: {problem}" for index, problem in errors[:3])
-    kind = InvalidTimestampError if has_time_error else InvalidRecordError
-    return kind(f"{len(errors)} records refused, starting with {first}", tuple(errors))
-
-
-def _rebuild(
-    records: list[Record], header: BatchHeader, rules: AppendRules, codec: Codec, max_timestamp: int, place: _Place
-) -> ValidatedRecords:
-    """Write the records anew, offsets counted up, keeping the producer's identity."""
-    log_append_time = NO_TIMESTAMP
-    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        max_timestamp = log_append_time = place.now_ms
-    base_offset = place.base_offset
-    batch = build_batch(
-        [record._replace(offset=offset) for offset, record in enumerate(records, base_offset)],
-        base_offset=base_offset,
-        codec=codec,
-        level=rules.level if rules.codec is codec else None,
-        timestamp_type=rules.timestamp_type,
-        log_append_time=log_append_time,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        partition_leader_epoch=place.leader_epoch,
-        is_transactional=header.is_transactional,
-        is_control=header.is_control,
-    )
-    last_offset = base_offset + len(records) - 1
-    return ValidatedRecords(batch, base_offset, last_offset, max_timestamp, last_offset, len(records), log_append_time)
 
 
 _NO_BATCH = BatchHeader(0, 0, -1, 0, 0, 0, 0, NO_TIMESTAMP, NO_TIMESTAMP, -1, -1, -1, 0)

@@ -28,7 +28,7 @@ from tidelog.records.errors import (
     RecordTooLargeError,
     UnsupportedCompressionError,
 )
-from tidelog.records.validation import COMPRESSION_TYPES, AppendRules, validate
+from tidelog.records.validation import COMPRESSION_TYPES, AppendRules, PreparedRecords, assign, prepare
 from tidelog.storage._recall import recall_batches
 from tidelog.storage.errors import AppendOffsetError
 from tidelog.storage.producer_state import BatchMetadata
@@ -40,17 +40,12 @@ from tidelog.wire.errors import ApiError, ErrorCode
 if TYPE_CHECKING:
     from tidelog.storage.log import Log
 
-_EXPANDED_BYTES_MAX: Final = 32 << 20
+_EXPANDED_BYTES_MAX: Final = 64 << 20
 _EXPANSION_MAX: Final = 8
-"""How far a batch may expand where it must be looked at: producers limit it before compression, too, bombs do not."""
+"""How far a batch may expand: producers limit it before compression, too, bombs do not."""
 _SEQUENCE_MASK: Final = 0x7FFF_FFFF
 _OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
-_REFUSALS: Final[dict[type[Exception], ErrorCode]] = {
-    CorruptRecordError: ErrorCode.CORRUPT_MESSAGE,
-    RecordTooLargeError: ErrorCode.MESSAGE_TOO_LARGE,
-    RecordBatchTooLargeError: ErrorCode.RECORD_LIST_TOO_LARGE,
-    UnsupportedCompressionError: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-}
+_REFUSALS: Final = (CorruptRecordError, RecordTooLargeError, RecordBatchTooLargeError, UnsupportedCompressionError)
 _TIMESTAMP_TYPES: Final = {
     "CreateTime": TimestampType.CREATE_TIME,
     "LogAppendTime": TimestampType.LOG_APPEND_TIME,
@@ -88,19 +83,32 @@ def append_checked(
 ) -> LogAppendInfo:
     """Append after checking everything that there is to check; what `Log.append_as_leader` does in the other cases."""
     log.check_usable()
-    first_offset = log.log_end_offset
+    prepared = prepare_append(log.name, records, log.rules, now_ms, origin)
+    return append_prepared(log, prepared, leader_epoch, now_ms, origin, guard)
+
+
+def prepare_append(
+    name: str, records: memoryview, rules: AppendRules, now_ms: int, origin: AppendOrigin
+) -> PreparedRecords:
+    """The first half of an append, which looks at nothing of the log: it may run on another thread."""
     try:
-        validated = validate(
-            records,
-            log.rules,
-            base_offset=first_offset,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-            from_client=origin is AppendOrigin.CLIENT,
-            only_magic_2=False,
-        )
-    except tuple(_REFUSALS) as error:
-        raise ApiError(_REFUSALS[type(error)], f"{log.name}: {error}") from error
+        return prepare(records, rules, now_ms, from_client=origin is AppendOrigin.CLIENT, only_magic_2=False)
+    except _REFUSALS as error:
+        raise ApiError(error.code, f"{name}: {error}") from error
+
+
+def append_prepared(
+    log: "Log",
+    prepared: PreparedRecords,
+    leader_epoch: int,
+    now_ms: int,
+    origin: AppendOrigin,
+    guard: VerificationGuard | None = None,
+) -> LogAppendInfo:
+    """The second half: the log as it is now gives the batch its offsets and checks its producer."""
+    log.check_usable()
+    first_offset = log.log_end_offset
+    validated = assign(prepared, log.rules, first_offset, leader_epoch, now_ms)
     batch = memoryview(validated.records)
     header = read_header(batch)
     if header.producer_id >= 0:

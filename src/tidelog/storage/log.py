@@ -25,6 +25,8 @@ from typing import Final
 from tidelog.config import LogConfig
 from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
 from tidelog.records.checksum import crc32c
+from tidelog.records.scanner import scan
+from tidelog.records.validation import RECORDS_AT_ONCE_MAX
 from tidelog.storage import _append, _flush, _lifecycle, _lookup, _read, _retention, _truncate, names
 from tidelog.storage._lifecycle import OnFilesDeleted
 from tidelog.storage._segments import SegmentList
@@ -48,14 +50,15 @@ _OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
 _unpack_header = _HEADER.unpack_from
 _patch_batch = _OFFSET_LENGTH_EPOCH.pack_into
 _new = tuple.__new__
-_CODEC_MASK: Final = 0x07
-_ZSTD: Final = 4
 _TRANSACTIONAL: Final = 0x10
-_UNUSUAL_ATTRIBUTES: Final = ~(_CODEC_MASK | _TRANSACTIONAL)
-"""All but the codec and the transactional bit: a client may not set them, or they mean work."""
+_UNUSUAL_ATTRIBUTES: Final = ~_TRANSACTIONAL
+"""All but the transactional bit: a client may not set them, or they mean work."""
 
 _CLIENT: Final = AppendOrigin.CLIENT
 _NO_TIMESTAMP: Final = -1
+_NO_FAULT: Final = 0
+_TIME_SPAN_MS_MAX: Final = 2**62
+"""Added to the time of day, this still fits 64 bits; batches beyond it take the long way."""
 
 
 class Log:
@@ -66,10 +69,12 @@ class Log:
         "_failure",
         "_fast_path",
         "_flush_messages",
+        "_needs_key",
         "_on_files_deleted",
         "_segment_bytes",
         "_staged",
         "_timestamp_after_max_ms",
+        "_timestamp_before_max_ms",
         "_unsynced_paths",
         "_written_bytes",
         "active_segment",
@@ -175,8 +180,8 @@ class Log:
         With a `guard`, a batch of a transaction is appended only if the transaction is open here or was verified.
 
         Raises ApiError for what the producer must be told (InvalidRecordError where single records are at fault) and
-        LogDirFailure. What is usual takes the straight way through this function: one batch of magic 2 from a client,
-        to be stored as it is. All else goes through `_append`.
+        LogDirFailure. What is usual takes the straight way through this function: one uncompressed batch of magic 2
+        from a client, to be stored as it is. All else goes through `_append`.
         """
         if type(records) is not memoryview:
             records = memoryview(records)
@@ -186,18 +191,31 @@ class Log:
                 return _append.append_own(self, records, leader_epoch, now_ms, origin)
             return _append.append_checked(self, records, leader_epoch, now_ms, origin, guard)
         header = _unpack_header(records)
-        base, length, _, magic, crc, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
+        base, length, _, magic, crc, attributes, delta, since, max_timestamp, producer_id, epoch, sequence, count = (
+            header
+        )
         if not (
             magic == 2
             and length == size - LENGTH_PREFIX_BYTES
             and size <= self._batch_bytes_max
             and base == 0
             and count == delta + 1 > 0
+            and count <= RECORDS_AT_ONCE_MAX
             and not attributes & _UNUSUAL_ATTRIBUTES
-            and attributes & _CODEC_MASK <= _ZSTD
             and (sequence >= 0 <= epoch if producer_id >= 0 else not attributes & _TRANSACTIONAL)
-            and max_timestamp - now_ms <= self._timestamp_after_max_ms
             and crc32c(records[21:]) == crc
+            and scan(
+                records,
+                HEADER_BYTES,
+                0,
+                count,
+                since,
+                now_ms - self._timestamp_before_max_ms,
+                now_ms + self._timestamp_after_max_ms,
+                self._needs_key,
+                _NO_TIMESTAMP,
+            )
+            == (size, count, max_timestamp, _NO_FAULT)
         ):
             return _append.append_checked(self, records, leader_epoch, now_ms, origin, guard)
         if producer_id >= 0:
@@ -438,7 +456,9 @@ class Log:
         self._fast_path = self._failure is None and self.rules.stores_as_is
         self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
         self._segment_bytes = config.segment_bytes
-        self._timestamp_after_max_ms = config.message_timestamp_after_max_ms
+        self._timestamp_before_max_ms = min(config.message_timestamp_before_max_ms, _TIME_SPAN_MS_MAX)
+        self._timestamp_after_max_ms = min(config.message_timestamp_after_max_ms, _TIME_SPAN_MS_MAX)
+        self._needs_key = self.rules.is_compacted
         self._flush_messages = config.flush_messages
         active = self.active_segment
         active.segment_ms = segment_ms(config)

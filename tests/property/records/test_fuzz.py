@@ -16,7 +16,6 @@ from tidelog.records.batch import (
     iterate_batches,
     iterate_records,
     read_header,
-    scan,
 )
 from tidelog.records.builder import build_batch
 from tidelog.records.checksum import crc32c
@@ -57,7 +56,6 @@ PARSERS: list[Callable[[bytes], object]] = [
     read_header,
     lambda data: walk(iterate_batches(data)),
     lambda data: walk(iterate_records(data, limit_bytes=LIMIT)),
-    lambda data: walk(scan(data, limit_bytes=LIMIT)),
     lambda data: check_crc(data, 0, read_header(data)),
     lambda data: walk(iterate_legacy_records(data, limit_bytes=LIMIT)),
     lambda data: convert_up(data, limit_bytes=LIMIT),

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.property.records.strategies import NOW_MS, codecs, legacy_codecs, record_lists
 from tidelog.records._varint import decode_varint, decode_varlong, encode_varint
-from tidelog.records.batch import Record, check_crc, iterate_batches, iterate_records, read_header, scan
+from tidelog.records.batch import Record, check_crc, iterate_batches, iterate_records, read_header
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec, compress, decompress
 from tidelog.records.legacy import convert_down, convert_up, iterate_legacy_records
@@ -36,16 +36,6 @@ def test_batches(records: list[Record], codec: Codec, delete_horizon_ms: int | N
     assert check_crc(batch, 0, header)
     assert list(iterate_records(batch)) == records
     assert header.max_timestamp == max((record.timestamp for record in records), default=-1)
-    shapes = [
-        (
-            record.offset - 11,
-            record.timestamp - header.base_timestamp,
-            -1 if record.key is None else len(record.key),
-            -1 if record.value is None else len(record.value),
-        )
-        for record in records
-    ]
-    assert list(scan(batch)) == shapes
 
 
 @some

@@ -26,7 +26,15 @@ from tidelog.records.errors import (
     RecordTooLargeError,
     UnsupportedCompressionError,
 )
-from tidelog.records.validation import AppendRules, ValidatedRecords, validate
+from tidelog.records.validation import (
+    RECORDS_AT_ONCE_MAX,
+    AppendRules,
+    TooMuchWorkError,
+    ValidatedRecords,
+    assign,
+    prepare,
+    validate,
+)
 from tidelog.wire.errors import ErrorCode
 
 NOW = 1_700_000_000_000
@@ -61,16 +69,19 @@ def test_a_writable_buffer_is_patched_in_place_and_a_constant_one_copied() -> No
 
 
 @pytest.mark.parametrize(
-    "rules",
+    ("rules", "stores_as_is"),
     [
-        AppendRules(codec=Codec.NONE),
-        AppendRules(is_compacted=True),
-        AppendRules(before_max_ms=HOUR),
-        AppendRules(timestamp_type=TimestampType.LOG_APPEND_TIME),
+        (AppendRules(), True),
+        (AppendRules(codec=Codec.NONE), True),
+        (AppendRules(is_compacted=True, before_max_ms=HOUR), True),
+        (AppendRules(codec=Codec.LZ4), False),
+        (AppendRules(timestamp_type=TimestampType.LOG_APPEND_TIME), False),
     ],
 )
-def test_rules_about_records_ask_for_a_look_at_them(rules: AppendRules) -> None:
-    assert not rules.stores_as_is
+def test_an_uncompressed_batch_is_stored_as_it_is_unless_the_rules_change_it(
+    rules: AppendRules, stores_as_is: bool
+) -> None:
+    assert rules.stores_as_is is stores_as_is
 
 
 def resized(batch: bytes, size: int) -> bytes:
@@ -281,13 +292,33 @@ def test_the_level_of_the_topic_is_used() -> None:
     assert sizes[1] < sizes[0]
 
 
-def test_offsets_inside_a_batch_must_count_up() -> None:
-    data = encode_record(0, 0, b"k", b"v") + encode_record(0, 2, b"k", b"v")
+UNEVEN = {
+    "a gap": encode_record(0, 0, b"k", b"v") + encode_record(0, 2, b"k", b"v"),
+    "backwards": encode_record(0, 1, b"k", b"v") + encode_record(0, 0, b"k", b"v"),
+    "all alike": encode_record(0, 0, b"k", b"v") * 2,
+}
+
+
+@pytest.mark.parametrize("data", UNEVEN.values(), ids=UNEVEN.keys())
+def test_offsets_that_do_not_count_up_are_numbered_again(data: bytes) -> None:
+    """Kafka stores an uncompressed batch with such offsets, and numbers them when it recompresses."""
+    for batch, rules in (
+        (with_records(data, 2), DEFAULT),
+        (with_records(data, 2), COMPACTED),
+        (with_records(data, 2), AppendRules(codec=Codec.GZIP)),
+        (with_records(compress(Codec.LZ4, data), 2, Codec.LZ4), AppendRules(codec=Codec.GZIP)),
+    ):
+        numbered = appended(batch, rules)
+        assert [record.offset for record in iterate_records(numbered.records)] == [500, 501]
+        assert check_crc(numbered.records, 0, read_header(numbered.records))
+
+
+@pytest.mark.parametrize("data", UNEVEN.values(), ids=UNEVEN.keys())
+def test_offsets_in_a_compressed_batch_must_count_up(data: bytes) -> None:
+    """Kafka means to number them again, too, and fails with UNKNOWN_SERVER_ERROR."""
     with pytest.raises(InvalidRecordError) as caught:
-        appended(with_records(data, 2), COMPACTED)
-    assert [index for index, _ in caught.value.record_errors] == [1]
-    rewritten = appended(with_records(data, 2), AppendRules(codec=Codec.GZIP))
-    assert [record.offset for record in iterate_records(rewritten.records)] == [500, 501]
+        appended(with_records(compress(Codec.LZ4, data), 2, Codec.LZ4))
+    assert len(caught.value.record_errors) == 1
 
 
 def test_a_bomb_of_records_is_not_taken_apart() -> None:
@@ -307,18 +338,75 @@ def test_the_errors_of_a_batch_do_not_outgrow_it() -> None:
     assert [index for index, _ in caught.value.record_errors] == list(range(1000))
 
 
-@pytest.mark.parametrize("rules", [COMPACTED, AppendRules(codec=Codec.GZIP)])
-def test_records_that_must_be_read_must_be_well_formed(rules: AppendRules) -> None:
-    """Their checksum holds: a producer that was told of corruption would send them again for ever."""
-    good = encode_record(0, 0, b"k", b"v")
-    for batch in (
-        with_records(good, 2),
-        with_records(good[:-1], 1),
-        with_records(good + b"\0", 1),
-        with_records(b"garbage", 1, Codec.ZSTD),
-    ):
-        with pytest.raises(InvalidRecordError):
-            appended(batch, rules)
+GOOD = encode_record(0, 0, b"k", b"v")
+GARBAGE = {
+    "fewer records than claimed": with_records(GOOD, 2),
+    "more records than claimed": with_records(GOOD + encode_record(0, 1, b"k", b"v"), 1),
+    "two billion records in nothing": with_records(b"", 1)[:57] + (2**31 - 1).to_bytes(4, "big"),
+    "a record that is cut off": with_records(GOOD[:-1], 1),
+    "bytes left over": with_records(GOOD + b"\0", 1),
+    "a negative length": with_records(b"\x09" + bytes(20), 1),
+    "a key that is too long": with_records(GOOD.replace(b"\x02k", b"\x7ek"), 1),
+    "a key of minus two bytes": with_records(b"\x0c\0\0\0\x03\x01\0", 1),
+    "a negative header count": with_records(GOOD[:-1] + b"\x01", 1),
+    "noise for gzip": with_records(b"garbage", 1, Codec.GZIP),
+    "noise for snappy": with_records(b"garbage", 1, Codec.SNAPPY),
+    "noise for lz4": with_records(b"garbage", 1, Codec.LZ4),
+    "noise for zstd": with_records(b"garbage", 1, Codec.ZSTD),
+    "nothing for zstd": with_records(b"", 1, Codec.ZSTD),
+    "compressed records that are cut off": with_records(compress(Codec.LZ4, GOOD[:-1]), 1, Codec.LZ4),
+    "compressed records that are too few": with_records(compress(Codec.SNAPPY, GOOD), 2, Codec.SNAPPY),
+}
+
+
+@pytest.mark.parametrize("rules", [DEFAULT, COMPACTED, STAMPED, AppendRules(codec=Codec.GZIP)])
+@pytest.mark.parametrize("batch", GARBAGE.values(), ids=GARBAGE.keys())
+def test_records_must_be_well_formed_whatever_the_rules(batch: bytes, rules: AppendRules) -> None:
+    """Their checksum holds: a producer that got CORRUPT_MESSAGE would send them again for ever."""
+    sealed = bytearray(batch)
+    sealed[23:27] = (int.from_bytes(sealed[57:61], "big") - 1).to_bytes(4, "big")
+    sealed[17:21] = checksum(sealed)
+    with pytest.raises(InvalidRecordError) as caught:
+        appended(bytes(sealed), rules)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+def long_batch(codec: Codec, count: int, value: bytes = b"") -> bytes:
+    return build_batch([Record(index, NOW, b"k", value) for index in range(count)], codec=codec)
+
+
+LONG_WORK: dict[str, tuple[bytes, AppendRules]] = {
+    "many records": (long_batch(Codec.NONE, RECORDS_AT_ONCE_MAX + 1), DEFAULT),
+    "a large content": (long_batch(Codec.ZSTD, 2, bytes(400_000)), DEFAULT),
+    "a large content to be stored uncompressed": (long_batch(Codec.GZIP, 2, bytes(400_000)), AppendRules(Codec.NONE)),
+    "much to compress": (long_batch(Codec.NONE, 2, bytes(40_000)), AppendRules(codec=Codec.ZSTD)),
+    "many records to be numbered again": (with_records(GOOD * 500, 500), DEFAULT),
+    "a large message set": (GOLDEN["magic 1 none"] * 100, DEFAULT),
+}
+
+
+@pytest.mark.parametrize(("batch", "rules"), LONG_WORK.values(), ids=LONG_WORK.keys())
+def test_long_work_is_not_begun_on_the_event_loop(batch: bytes, rules: AppendRules) -> None:
+    with pytest.raises(TooMuchWorkError):
+        prepare(batch, rules, NOW, only_magic_2=False, on_loop=True)
+    prepared = prepare(batch, rules, NOW, only_magic_2=False)
+    assert assign(prepared, rules, 500, 3, NOW).first_offset == 500
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_short_work_is_done_on_the_event_loop(codec: Codec) -> None:
+    batch = build_batch(RECORDS, codec=codec)
+    for rules in (DEFAULT, COMPACTED, STAMPED, AppendRules(codec=Codec.LZ4)):
+        assert prepare(batch, rules, NOW, on_loop=True).header.record_count == 3
+
+
+def test_a_count_that_cannot_fit_is_refused_before_anything_is_decompressed() -> None:
+    batch = bytearray(build_batch(RECORDS, codec=Codec.GZIP))
+    batch[23:27] = (2**31 - 2).to_bytes(4, "big")
+    batch[57:61] = (2**31 - 1).to_bytes(4, "big")
+    batch[17:21] = checksum(batch)
+    with pytest.raises(InvalidRecordError, match="2147483647 records cannot fit"):
+        appended(bytes(batch))
 
 
 def test_a_batch_that_expands_too_far_is_refused() -> None:
