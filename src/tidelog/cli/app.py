@@ -15,6 +15,7 @@ from tidelog.cli._errors import explain
 # A command's word and the module whose `register` adds it.
 COMMANDS: Final[Mapping[str, str]] = {
     "serve": "tidelog.cli._serve_help",
+    "adopt": "tidelog.cli.adopt",
     "topic": "tidelog.cli.topic",
     "produce": "tidelog.cli.produce",
     "consume": "tidelog.cli.consume",

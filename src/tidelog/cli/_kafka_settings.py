@@ -1,0 +1,139 @@
+"""Topic settings of a Kafka cluster, read where they are: from its brokers, or from its ZooKeeper.
+
+What holds for a topic is its own override, or else a default of its broker that may be dynamic or from
+server.properties. Whatever is not Kafka's built-in default becomes an override here, so that a topic that moves keeps
+its settings whatever the defaults of its new broker are.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+from tidelog.cli._errors import CommandError
+from tidelog.client.cluster import ClusterClient
+from tidelog.client.configs import Resource, ResourceType, describe_configs
+from tidelog.config import LogConfig
+from tidelog.config.layers import ConfigLayers, ConfigSource
+from tidelog.metadata import paths
+from tidelog.metadata.tree import decode_config
+from tidelog.wire.errors import ErrorCode
+
+_CONNECT_SECONDS: Final = 5.0
+_BROKER_NAMES: Final = frozenset(
+    synonym.name for declared in LogConfig.settings.values() for synonym in declared.synonyms
+)
+"""Broker settings that are defaults for topics."""
+
+
+class KafkaSettings(NamedTuple):
+    """The overrides of a topic. `is_complete` says that the defaults of its broker are known and among them."""
+
+    overrides: dict[str, str]
+    is_complete: bool
+
+
+def read_from_brokers(cluster: ClusterClient, topics: Collection[str]) -> dict[str, KafkaSettings]:
+    """The settings of those topics that the cluster has."""
+    known = {topic.name for topic in cluster.metadata().topics if topic.error_code == ErrorCode.NONE}
+    found = {}
+    for name in sorted(topics):
+        if name not in known:
+            continue
+        configs = describe_configs(cluster, Resource(ResourceType.TOPIC, name))
+        overrides = {
+            config.name: config.value
+            for config in configs
+            if config.config_source != ConfigSource.DEFAULT_CONFIG and config.value is not None
+        }
+        found[name] = KafkaSettings(_known_to_us(overrides), is_complete=True)
+    return found
+
+
+def read_from_zookeeper(
+    address: str, topics: Collection[str], broker_id: int, server_properties: Mapping[str, str] | None
+) -> dict[str, KafkaSettings]:
+    """The settings of those topics that the ZooKeeper at `address`, host:port[/chroot], knows.
+
+    The broker's defaults are in its server.properties: without that file they are not known.
+    """
+    kazoo_client, kazoo_errors = _kazoo()
+    client = kazoo_client(hosts=address, read_only=True, logger=_silent_logger())
+    try:
+        client.start(timeout=_CONNECT_SECONDS)
+        return _read_tree(_Reader(client, kazoo_errors.NoNodeError), topics, broker_id, server_properties)
+    except (kazoo_errors.KazooException, client.handler.timeout_exception) as error:
+        raise CommandError(f"--zookeeper {address} cannot be read: {error or type(error).__name__}") from error
+    finally:
+        client.stop()
+        client.close()
+
+
+class _Reader:
+    """Overrides of entities in a ZooKeeper."""
+
+    def __init__(self, client: Any, no_node: type[Exception]) -> None:
+        self._client = client
+        self._no_node = no_node
+
+    def names(self, path: str) -> set[str]:
+        try:
+            return set(self._client.get_children(path))
+        except self._no_node:
+            return set()
+
+    def overrides(self, kind: str, name: str) -> dict[str, str]:
+        try:
+            data, _ = self._client.get(paths.config(kind, name))
+        except self._no_node:
+            return {}
+        return decode_config(kind, name, data or b"")
+
+
+def _read_tree(
+    reader: _Reader, topics: Collection[str], broker_id: int, server_properties: Mapping[str, str] | None
+) -> dict[str, KafkaSettings]:
+    existing = reader.names(paths.TOPICS)
+    if not existing:
+        raise CommandError(f"the ZooKeeper has no topics below {paths.TOPICS}: is the chroot missing from --zookeeper?")
+    layers = ConfigLayers(
+        topic_defaults(server_properties or {}),
+        cluster=topic_defaults(reader.overrides("brokers", paths.DEFAULT_ENTITY)),
+        broker=topic_defaults(reader.overrides("brokers", str(broker_id))),
+    )
+    found = {}
+    for name in sorted(existing.intersection(topics)):
+        entries = layers.describe_topic(_known_to_us(reader.overrides("topics", name)))
+        overrides = {
+            entry.name: entry.value
+            for entry in entries
+            if entry.source != ConfigSource.DEFAULT_CONFIG and entry.value is not None
+        }
+        found[name] = KafkaSettings(overrides, is_complete=server_properties is not None)
+    return found
+
+
+def topic_defaults(properties: Mapping[str, str]) -> dict[str, str]:
+    """Those settings of a broker that are defaults for topics."""
+    return {name: value for name, value in properties.items() if name in _BROKER_NAMES}
+
+
+def _known_to_us(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Without settings that Tidelog does not have: throttles of replication, and those of newer versions."""
+    return {name: value for name, value in overrides.items() if name in LogConfig.settings}
+
+
+def _silent_logger() -> logging.Logger:
+    """kazoo logs every attempt to connect; the command reports the outcome."""
+    logger = logging.getLogger(f"{__name__}.kazoo")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger
+
+
+def _kazoo() -> tuple[Any, Any]:
+    try:
+        from kazoo import exceptions
+        from kazoo.client import KazooClient
+    except ImportError:
+        raise CommandError("--zookeeper needs kazoo: pip install 'tidelog[zookeeper]'") from None
+    return KazooClient, exceptions
