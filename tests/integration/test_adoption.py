@@ -50,7 +50,7 @@ def forget_adoption(directory: Path) -> None:
 
 
 def overrides(inside: Inside, topic: str) -> dict[str, str]:
-    return inside.on_loop(lambda: inside.node.topics.overrides_of(topic))
+    return inside.on_loop(lambda: dict(inside.node.image.overrides(topic)))
 
 
 def first_batches_of_new_producers(port: int) -> None:

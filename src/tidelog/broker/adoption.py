@@ -27,6 +27,7 @@ from tidelog.metadata.adoption import (
     write_adoption,
 )
 from tidelog.metadata.image import INTERNAL_TOPICS, TRANSACTIONS_TOPIC, TopicImage
+from tidelog.metadata.producer_ids import stay_above
 from tidelog.metadata.tree import encode_config
 from tidelog.metadata.uuids import random_uuid
 from tidelog.metadata.walk import create_or_set
@@ -37,6 +38,7 @@ from tidelog.storage.producer_id_scan import NO_PRODUCER_ID, largest_active_prod
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
+    from tidelog.metadata.store import Store
     from tidelog.storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -48,15 +50,15 @@ _READ_BYTES: Final = 1 << 20
 class Adoption:
     """One start's comparison of the loaded logs with the image. `run` before partitions are opened."""
 
-    def __init__(self, node: Node, controller_epoch: int) -> None:
+    def __init__(self, node: Node, store: Store, controller_epoch: int) -> None:
         self._node = node
+        self._store = store
         self._controller_epoch = controller_epoch
         self._state = AdoptionState()
 
     def run(self) -> None:
         """Adopt what is to be adopted, repair what older versions left, and log what an operator must know."""
-        node = self._node
-        before = self._state = read_adoption(node.store)
+        before = self._state = read_adoption(self._store)
         orphans = self._orphans()
         changed: set[str] = set()
         if orphans and (self._is_fresh_tree() or before.wants_orphans):
@@ -69,7 +71,7 @@ class Adoption:
         self._report_unsettled()
         self._state = self._state._replace(wants_orphans=False)
         if self._state != before:
-            write_adoption(node.store, self._state)
+            write_adoption(self._store, self._state)
 
     # --- orphans ---
 
@@ -85,7 +87,7 @@ class Adoption:
 
     def _is_fresh_tree(self) -> bool:
         """Whether the tree never held a topic, rather than holds none any more."""
-        stat = self._node.store.exists(paths.TOPICS)
+        stat = self._store.exists(paths.TOPICS)
         return stat is None or stat.cversion == 0
 
     def _protect(self, orphans: Sequence[Log]) -> None:
@@ -126,10 +128,11 @@ class Adoption:
             {*self._state.unsettled_topics, *(plan.name for plan in new if is_unsettled(plan.overrides))}
         )
         self._state = self._state._replace(unsettled_topics=tuple(unsettled), are_producer_ids_checked=False)
-        write_adoption(node.store, self._state)
-        topic_plans.write_topics(node.store, new)
+        write_adoption(self._store, self._state)
+        topic_plans.write_topics(self._store, new)
         for plan in new:
             node.image.set_topic(plan.image())
+            node.image.set_overrides(plan.name, plan.overrides)
         grown = [topic.name for topic in known.values() if topic and self._grow(topic, by_topic[topic.name])]
         adopted = {plan.name for plan in new} | set(grown)
         logger.info("adopted %d topics found in log.dirs: %s", len(adopted), _listed(sorted(adopted)))
@@ -150,13 +153,13 @@ class Adoption:
 
     def _overrides_for(self, name: str) -> dict[str, str]:
         """What an adopted topic overrides: settings that were entered before the start, or those that lose nothing."""
-        overrides = self._node.topics.overrides_of(name)
+        overrides = dict(self._node.image.overrides(name))
         if name in INTERNAL_TOPICS:
             return {**internal_overrides(name, self._node.config, 1), **overrides}
         return overrides if self._has_settings(name) else dict(KEEP_EVERYTHING)
 
     def _has_settings(self, name: str) -> bool:
-        return self._node.store.exists(paths.config("topics", name)) is not None
+        return self._store.exists(paths.config("topics", name)) is not None
 
     def _grow(self, topic: TopicImage, logs: Sequence[Log]) -> bool:
         """Add the partitions of a known topic that the tree lost; whether there are any."""
@@ -165,9 +168,9 @@ class Adoption:
         if not added:
             return False
         plan = topic_plans.plan_adopted_partitions(
-            node.store, topic.name, _leader_epochs(added), node.broker_id, controller_epoch=self._controller_epoch
+            self._store, topic.name, _leader_epochs(added), node.broker_id, controller_epoch=self._controller_epoch
         )
-        topic_plans.write_partitions(node.store, plan)
+        topic_plans.write_partitions(self._store, plan)
         node.image.set_topic(TopicImage(topic.name, topic.topic_id, [*topic.partitions, *plan.images()]))
         return True
 
@@ -181,11 +184,12 @@ class Adoption:
             topic = node.image.topic(name)
             if topic is None:
                 continue
-            overrides = node.topics.overrides_of(name)
+            overrides = node.image.overrides(name)
             if "cleanup.policy" not in overrides:
                 factor = len(topic.partitions[0].replicas)
                 needed = {**internal_overrides(name, node.config, factor), **overrides}
-                node.store.multi([create_or_set(node.store, paths.config("topics", name), encode_config(needed))])
+                self._store.multi([create_or_set(self._store, paths.config("topics", name), encode_config(needed))])
+                node.image.set_overrides(name, needed)
                 logger.warning("%s had no cleanup.policy: it is compacted from now on", name)
                 repaired.add(name)
         return repaired
@@ -203,7 +207,7 @@ class Adoption:
         unsettled = tuple(
             name
             for name in self._state.unsettled_topics
-            if node.image.topic(name) is not None and is_unsettled(node.topics.overrides_of(name))
+            if node.image.topic(name) is not None and is_unsettled(node.image.overrides(name))
         )
         self._state = self._state._replace(unsettled_topics=unsettled)
         if not unsettled:
@@ -237,7 +241,7 @@ class Adoption:
             # Adopted logs may have lost every trace of producers that Kafka knows.
             largest = max(largest, 0) if has_adopted else largest
             self._state = self._state._replace(are_producer_ids_checked=True)
-        if largest > NO_PRODUCER_ID and node.producer_ids.stay_above(largest):
+        if largest > NO_PRODUCER_ID and stay_above(self._store, node.broker_id, largest):
             logger.info("the logs hold producer ids up to %d: new ones are allocated above", largest)
 
 

@@ -1,20 +1,26 @@
-"""Settings that change while the broker runs: whoever changes them leaves a notice in the tree, and this one listens.
+"""Settings that change while the broker runs: every change leaves a notice in the tree, and this one listens.
 
 There is one way for a change to take effect, whether a client of this broker asked for it or another broker wrote it:
-the notice under `/config/changes` names an entity, its settings are read anew, and the running parts follow.
+the notice under `/config/changes` names an entity, its settings are read again, and the running parts follow.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from tidelog.broker.settings import load_dynamic_layers, network_limits, warn_of_idle_settings
 from tidelog.config import BrokerConfig, settings_without_effect, topic_config, topic_settings_without_effect
 from tidelog.metadata.config_changes import ConfigChangeListener
 from tidelog.metadata.configs import ConfigEntity, read_overrides
+from tidelog.metadata.errors import StoreError
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
+    from tidelog.metadata.store import Store, WatchEvent
+
+logger = logging.getLogger(__name__)
 
 
 class DynamicConfig:
@@ -23,28 +29,52 @@ class DynamicConfig:
     def __init__(self, node: Node, static: BrokerConfig) -> None:
         self._node = node
         self._static = static
+        self._listener = ConfigChangeListener(node.metadata.on_loop(self._on_notice), node.clock.wall_ms)
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self) -> None:
-        ConfigChangeListener(self._node.store, self.on_change, self._node.clock.wall_ms).start()
+    def start(self, store: Store) -> None:
+        """Listen from now on. What changed before was read when the node was put together."""
+        self._listener.take(store)
 
-    def on_change(self, entity_path: str) -> None:
+    async def take(self) -> None:
+        """Follow every change that was made until now."""
+        async with self._lock:
+            for entity_path in await self._node.metadata.run(self._listener.take):
+                try:
+                    await self._follow(entity_path)
+                except Exception:
+                    # The next change must still be followed.
+                    logger.exception("the changed settings of %s could not be taken over", entity_path)
+
+    def _on_notice(self, _event: WatchEvent) -> None:
+        task = asyncio.get_running_loop().create_task(self._take_noticed())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _take_noticed(self) -> None:
+        try:
+            await self.take()
+        except StoreError as error:
+            # The broker stops, or its disk fails: nothing can be followed any more.
+            logger.warning("changed settings cannot be read: %s", error)
+
+    async def _follow(self, entity_path: str) -> None:
         """The settings of `topics/T` or `brokers/N` changed."""
         kind, _, name = entity_path.partition("/")
         if kind == "topics":
-            idle = topic_settings_without_effect(read_overrides(self._node.store, ConfigEntity("topics", name)))
-            warn_of_idle_settings(idle, f"topic {name}")
-            self._node.topics.apply_config(name)
+            overrides = await self._node.metadata.run(read_overrides, ConfigEntity(kind, name))
+            warn_of_idle_settings(topic_settings_without_effect(overrides), f"topic {name}")
+            self._node.topics.apply_overrides(name, overrides)
         elif kind == "brokers":
-            self._follow_broker()
+            await self._follow_broker()
 
-    def _follow_broker(self) -> None:
+    async def _follow_broker(self) -> None:
         node = self._node
-        before = node.config
-        node.config_layers = load_dynamic_layers(node.store, node.broker_id, self._static)
-        node.config = node.config_layers.config
+        layers = await node.metadata.run(load_dynamic_layers, node.broker_id, self._static)
+        before, node.config_layers, node.config = node.config, layers, layers.config
         known = settings_without_effect(before.originals)
-        idle = [name for name in settings_without_effect(node.config.originals) if name not in known]
-        warn_of_idle_settings(idle)
+        warn_of_idle_settings([each for each in settings_without_effect(node.config.originals) if each not in known])
         node.socket_server.update_limits(network_limits(node.config))
         node.cleaning.update_config(node.config)
         if topic_config({}, before) != topic_config({}, node.config):

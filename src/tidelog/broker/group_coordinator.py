@@ -98,17 +98,21 @@ class GroupCoordinator:
         count = self._node.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
         return partition_for(group_id, count)
 
-    def find(self, group_id: str) -> int:
-        """The id of the broker that coordinates a group; makes the offsets topic at its first use. Raises ApiError."""
+    async def create_topic(self) -> None:
+        """Make the offsets topic, at its first use. Raises ApiError."""
         config = self._node.config
-        if self._is_stopped:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
-        topic = self._node.topics.create_internal(
+        await self._node.topics.create_internal(
             OFFSETS_TOPIC,
             config.offsets_topic_num_partitions,
             config.offsets_topic_replication_factor,
             internal_overrides(OFFSETS_TOPIC, config, config.offsets_topic_replication_factor),
         )
+
+    def find(self, group_id: str) -> int:
+        """The id of the broker that coordinates a group. Raises ApiError, also as long as there is no offsets topic."""
+        topic = self._node.image.topic(OFFSETS_TOPIC)
+        if topic is None or self._is_stopped:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is not available")
         leader_id = topic.partitions[self.partition_of(group_id)].leader_id
         if leader_id < 0:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of group {group_id} has no leader")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from tidelog.broker.background import BackgroundPool, Flusher
 from tidelog.broker.cleaner import CleanerService
+from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.routes import Route
 from tidelog.broker.slices import TimeSlices
@@ -15,7 +16,7 @@ from tidelog.config import BrokerConfig
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.producer_ids import ProducerIdAllocator
-from tidelog.metadata.store import Store
+from tidelog.metadata.store_queue import StoreQueue
 from tidelog.network.socket_server import SocketServer
 from tidelog.replication.fetch_session import FetchSessionCache
 from tidelog.replication.replica_manager import ReplicaManager
@@ -33,19 +34,19 @@ class Node:
         "clock",
         "config",
         "config_layers",
+        "dynamic_config",
         "fetch_sessions",
-        "find_transaction_coordinator",
         "flusher",
         "groups",
         "image",
         "log_manager",
+        "metadata",
         "producer_ids",
         "replica_manager",
         "routes",
         "scheduler",
         "slices",
         "socket_server",
-        "store",
         "topics",
         "transactions",
     )
@@ -56,19 +57,19 @@ class Node:
     clock: Clock
     config: BrokerConfig
     config_layers: ConfigLayers
+    dynamic_config: DynamicConfig
     fetch_sessions: FetchSessionCache
-    find_transaction_coordinator: Callable[[str], int] | None
-    """The broker that coordinates a transactional id; None as long as nobody does."""
     flusher: Flusher
     groups: GroupCoordinator
     image: ClusterImage
     log_manager: LogManager
+    metadata: StoreQueue
+    """The metadata tree: where everything that must outlast the broker is written first."""
     producer_ids: ProducerIdAllocator
     replica_manager: ReplicaManager
     routes: Mapping[int, Route]
     scheduler: Scheduler
     slices: TimeSlices
     socket_server: SocketServer
-    store: Store
     topics: TopicService
     transactions: TransactionCoordinator

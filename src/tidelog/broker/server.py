@@ -36,8 +36,10 @@ from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.metadata.errors import StoreError
 from tidelog.metadata.image import BrokerImage
 from tidelog.metadata.loading import load_image
-from tidelog.metadata.producer_ids import ProducerIdAllocator
+from tidelog.metadata.producer_ids import ProducerIdAllocator, take_block
 from tidelog.metadata.registration import elect_controller, prepare_tree, register_broker
+from tidelog.metadata.store import Store
+from tidelog.metadata.store_queue import StoreQueue
 from tidelog.metadata.tree import BrokerRegistration, Endpoint
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.socket_server import SocketServer
@@ -82,10 +84,11 @@ class Server:
         node = self._node
         directories = node.log_manager.open_directories()
         try:
-            node.store = EmbeddedStore(_metadata_path(directories, self._static.log_dirs))
-            self._start_with_metadata(loop, directories)
+            store = EmbeddedStore(_metadata_path(directories, self._static.log_dirs))
+            node.metadata = StoreQueue(loop, store)
+            self._start_with_metadata(loop, store, directories)
         except BaseException:
-            self._abandon()
+            await self._abandon()
             raise
 
     def _build_base(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -124,29 +127,30 @@ class Server:
             ),
         )
 
-    def _start_with_metadata(self, loop: asyncio.AbstractEventLoop, directories: list[str]) -> None:
+    def _start_with_metadata(self, loop: asyncio.AbstractEventLoop, store: Store, directories: list[str]) -> None:
         node = self._node
-        prepare_tree(node.store)
-        broker_id = self._establish_identity(directories)
-        node.config_layers = load_dynamic_layers(node.store, broker_id, self._static)
+        prepare_tree(store)
+        broker_id = self._establish_identity(store, directories)
+        node.config_layers = load_dynamic_layers(store, broker_id, self._static)
         node.config = node.config_layers.config
         warn_of_idle_settings(settings_without_effect(node.config.originals))
         self._bind(loop)
         registration = self._registration()
-        broker_epoch = register_broker(node.store, registration)
-        controller = elect_controller(node.store, broker_id, self._clock.wall_ms())
+        broker_epoch = register_broker(store, registration)
+        controller = elect_controller(store, broker_id, self._clock.wall_ms())
         node.image.set_broker(BrokerImage.of(registration, broker_epoch))
         node.image.set_controller(controller.broker_id)
-        node.producer_ids = ProducerIdAllocator(node.store, broker_id)
+        node.producer_ids = ProducerIdAllocator(lambda: node.metadata.run(take_block, broker_id))
         node.fetch_sessions = FetchSessionCache(
             node.config.max_incremental_fetch_session_cache_slots, lambda: random.randrange(1, 2**31)
         )
         node.topics = TopicService(node, controller.epoch)
         self._build_coordinators()
         summary = node.log_manager.load(self._config_of_topic())
-        Adoption(node, controller.epoch).run()
-        node.topics.open_all(is_unclean=bool(summary.unclean_directories))
-        DynamicConfig(node, self._static).start()
+        Adoption(node, store, controller.epoch).run()
+        node.topics.open_all(store, is_unclean=bool(summary.unclean_directories))
+        node.dynamic_config = DynamicConfig(node, self._static)
+        node.dynamic_config.start(store)
         self._start_tasks()
         node.socket_server.start_accepting()
         self._driver.rearm()
@@ -159,13 +163,13 @@ class Server:
         )
         logger.debug("records are checked in %s", "C" if HAS_SPEEDUPS else "Python: the C module was not built")
 
-    def _establish_identity(self, directories: list[str]) -> int:
+    def _establish_identity(self, store: Store, directories: list[str]) -> int:
         """Find out who this broker is, and take directories offline that cannot say whose they are; the broker id."""
         node = self._node
         scan = scan_meta_properties(directories)
-        cluster_id = establish_cluster_id(node.store, scan)
-        node.image = load_image(node.store, cluster_id)
-        broker_id = establish_broker_id(node.store, scan, self._static, cluster_id, node.image)
+        cluster_id = establish_cluster_id(store, scan)
+        node.image = load_image(store, cluster_id)
+        broker_id = establish_broker_id(store, scan, self._static, cluster_id, node.image)
         for directory, why in scan.failed.items():
             node.log_manager.handle_log_dir_failure(directory, why)
         node.broker_id = node.replica_manager.local_id = broker_id
@@ -176,7 +180,6 @@ class Server:
         node = self._node
         node.groups = GroupCoordinator(node, self._timer)
         node.transactions = TransactionCoordinator(node, self._timer)
-        node.find_transaction_coordinator = node.transactions.find
         node.topics.add_leadership_listener(node.groups.lead)
         node.topics.add_leadership_listener(node.transactions.lead)
         node.topics.add_deletion_listener(node.groups.forget_topics)
@@ -285,21 +288,21 @@ class Server:
         await node.flusher.drain()
         node.log_manager.close()
         try:
-            node.store.close()
+            await node.metadata.close()
         except StoreError as error:
             # Everything in it is durable already; only tidying up may fail on a full disk.
             logger.error("the metadata could not be closed in order: %s", error)
         node.background.close()
         logger.info("broker %d has stopped", node.broker_id)
 
-    def _abandon(self) -> None:
+    async def _abandon(self) -> None:
         """Start-up failed half-way: give back ports, locks and threads."""
         node = self._node
         self._driver.stop()
         if hasattr(node, "socket_server"):
             node.socket_server.close()
-        if hasattr(node, "store"):
-            node.store.close()
+        if hasattr(node, "metadata"):
+            await node.metadata.close()
         node.log_manager.unlock()
         node.background.close()
 

@@ -7,6 +7,7 @@ next start makes logs and image follow it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,6 @@ from tidelog.broker.metadata_errors import metadata_errors_told
 from tidelog.broker.settings import warn_of_idle_settings
 from tidelog.config import ConfigError, LogConfig, topic_config, topic_settings_without_effect
 from tidelog.metadata import topics as topic_plans
-from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.elections import begin_new_epochs
 from tidelog.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from tidelog.replication.partition import Partition
@@ -25,6 +25,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
+    from tidelog.metadata.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ class TopicService:
     def __init__(self, node: Node, controller_epoch: int) -> None:
         self._node = node
         self._controller_epoch = controller_epoch
+        self._lock = asyncio.Lock()
+        """One change of topics at a time: nothing comes between what is planned and what is written."""
         self._leadership_listeners: list[Callable[[Partition], None]] = []
         self._deletion_listeners: list[Callable[[Sequence[str]], None]] = []
 
@@ -48,8 +51,7 @@ class TopicService:
 
     # --- changes that clients ask for ---
 
-    @metadata_errors_told()
-    def create(
+    async def create(
         self,
         name: str,
         partition_count: int,
@@ -60,6 +62,21 @@ class TopicService:
         validate_only: bool = False,
     ) -> TopicImage:
         """Make a topic, or only say what would be made; raises ApiError."""
+        async with self._lock:
+            return await self._create(
+                name, partition_count, replication_factor, assignments, overrides, validate_only=validate_only
+            )
+
+    async def _create(
+        self,
+        name: str,
+        partition_count: int,
+        replication_factor: int,
+        assignments: Mapping[int, Sequence[int]] | None,
+        overrides: Mapping[str, str],
+        *,
+        validate_only: bool = False,
+    ) -> TopicImage:
         node = self._node
         broker_count = max(len(node.image.broker_ids()), 1)
         plan = topic_plans.plan_topic(
@@ -80,45 +97,59 @@ class TopicService:
         if validate_only:
             return topic
         warn_of_idle_settings(topic_settings_without_effect(overrides), f"topic {name}")
-        topic_plans.write_topic(node.store, plan)
+        with metadata_errors_told():
+            await node.metadata.run(topic_plans.write_topic, plan)
         node.image.set_topic(topic)
+        node.image.set_overrides(name, overrides)
         self._open_partitions(topic, topic.partitions, config)
         logger.info("created topic %s with %d partitions", name, len(topic.partitions))
         return topic
 
-    def create_automatically(self, name: str, may_create: bool) -> TopicImage:
-        """A topic that a client named and that does not exist, if client and configuration want it made."""
+    async def create_automatically(self, name: str) -> TopicImage:
+        """Make a topic that a client named and that does not exist. Raises ApiError, for internal topics too."""
         topic_plans.check_topic_name(name)
         config = self._node.config
-        if not (may_create and config.auto_create_topics_enable) or name in INTERNAL_TOPICS:
+        if name in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
-        return self.create(name, config.num_partitions, config.default_replication_factor, None, {})
+        async with self._lock:
+            found = self._node.image.topic(name)  # another client may have asked for it in the same moment
+            return found or await self._create(name, config.num_partitions, config.default_replication_factor, None, {})
 
-    def create_internal(
+    async def create_internal(
         self, name: str, partition_count: int, replication_factor: int, overrides: Mapping[str, str]
     ) -> TopicImage:
         """A topic of a coordinator's own, made at its first use; fewer brokers than replicas wanted is no obstacle."""
-        found = self._node.image.topic(name)
-        if found is not None:
-            return found
-        factor = min(replication_factor, len(self._node.image.broker_ids()))
-        return self.create(name, partition_count, factor, None, overrides)
+        async with self._lock:
+            factor = min(replication_factor, len(self._node.image.broker_ids()))
+            found = self._node.image.topic(name)
+            return found or await self._create(name, partition_count, factor, None, overrides)
 
-    @metadata_errors_told()
-    def add_partitions(
+    async def add_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
     ) -> None:
         """Let a topic grow to `count` partitions; raises ApiError."""
+        async with self._lock:
+            await self._add_partitions(name, count, assignments, validate_only)
+
+    async def _add_partitions(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, validate_only: bool
+    ) -> None:
         node = self._node
         if node.image.topic(name) is None:
             # Asked here, as the tree would take a name with a slash in it for the way to another node.
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        plan = topic_plans.plan_partitions(
-            node.store, node.image, name, count, assignments, controller_epoch=self._controller_epoch
-        )
-        if validate_only:
-            return
-        topic_plans.write_partitions(node.store, plan)
+        with metadata_errors_told():
+            plan = await node.metadata.run(
+                topic_plans.plan_partitions,
+                node.image.broker_ids(),
+                name,
+                count,
+                assignments,
+                controller_epoch=self._controller_epoch,
+            )
+            if validate_only:
+                return
+            await node.metadata.run(topic_plans.write_partitions, plan)
         before = node.image.topic(name)
         assert before is not None, f"{name} is in the tree and must be in the image"
         added = plan.images()
@@ -126,16 +157,20 @@ class TopicService:
         node.image.set_topic(topic)
         self._open_partitions(topic, added, self.config_of(name))
 
-    @metadata_errors_told()
-    def delete(self, name: str) -> bytes:
+    async def delete(self, name: str) -> bytes:
         """Delete a topic and return the id it had; raises ApiError."""
+        async with self._lock:
+            return await self._delete(name)
+
+    async def _delete(self, name: str) -> bytes:
         node = self._node
         topic = node.image.topic(name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        topic_plans.mark_for_deletion(node.store, name)
-        self._remove(topic)
-        topic_plans.delete_topic(node.store, name)
+        with metadata_errors_told():
+            await node.metadata.run(topic_plans.mark_for_deletion, name)
+            self._remove(topic)
+            await node.metadata.run(topic_plans.delete_topic, name)
         for listener in self._deletion_listeners:
             listener((name,))
         logger.info("deleted topic %s", name)
@@ -153,13 +188,9 @@ class TopicService:
 
     # --- configuration ---
 
-    def overrides_of(self, name: str) -> dict[str, str]:
-        """What is set for a topic itself."""
-        return read_overrides(self._node.store, ConfigEntity("topics", name))
-
     def config_of(self, name: str) -> LogConfig:
         """The settings of a topic's logs. A setting that no longer parses must not keep a broker from starting."""
-        overrides = self.overrides_of(name)
+        overrides = dict(self._node.image.overrides(name))
         while True:
             try:
                 return topic_config(overrides, self._node.config, ignore_unknown=True)
@@ -171,11 +202,15 @@ class TopicService:
                 logger.error("the setting %s of topic %s is ignored: %s", error.setting, name, error)
                 del overrides[error.setting]
 
-    def apply_config(self, name: str) -> None:
-        """A topic's settings changed: its logs follow."""
+    def apply_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
+        """A topic's settings changed: image and logs follow."""
         topic = self._node.image.topic(name)
-        if topic is None:
-            return
+        if topic is not None:
+            self._node.image.set_overrides(name, overrides)
+            self._apply_config(topic)
+
+    def _apply_config(self, topic: TopicImage) -> None:
+        name = topic.name
         config = self.config_of(name)
         for partition in topic.partitions:
             hosted = self._node.replica_manager.find(name, partition.index)
@@ -185,7 +220,7 @@ class TopicService:
     def apply_all_configs(self) -> None:
         """Settings of the broker changed: every topic's logs follow."""
         for topic in list(self._node.image.topics()):
-            self.apply_config(topic.name)
+            self._apply_config(topic)
 
     def _check_config(self, overrides: Mapping[str, str]) -> LogConfig:
         try:
@@ -195,20 +230,20 @@ class TopicService:
 
     # --- logs ---
 
-    def open_all(self, *, is_unclean: bool) -> None:
+    def open_all(self, store: Store, *, is_unclean: bool) -> None:
         """At start-up: finish deletions that were under way, then open the logs of every topic.
 
         After an unclean shutdown a tail may have been cut, so leaders begin a new epoch: who read beyond the cut can
         tell (KIP-320).
         """
         node = self._node
-        for name in topic_plans.topics_marked_for_deletion(node.store):
+        for name in topic_plans.topics_marked_for_deletion(store):
             topic = node.image.topic(name)
             if topic is not None:
                 self._remove(topic)
-            topic_plans.delete_topic(node.store, name)
+            topic_plans.delete_topic(store, name)
         if is_unclean:
-            begin_new_epochs(node.store, node.image, node.broker_id, self._controller_epoch)
+            begin_new_epochs(store, node.image, node.broker_id, self._controller_epoch)
         for topic in list(node.image.topics()):
             self._open_partitions(topic, topic.partitions, None, is_new=False)
 

@@ -113,18 +113,22 @@ class TransactionCoordinator:
         count = self._node.config.transaction_state_log_num_partitions if topic is None else len(topic.partitions)
         return partition_for(transactional_id, count)
 
-    def find(self, transactional_id: str) -> int:
-        """The id of the broker that coordinates a transactional id; makes the topic at its first use."""
-        if self._is_stopped:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
+    async def create_topic(self) -> None:
+        """Make `__transaction_state`, at its first use. Raises ApiError."""
         config = self._node.config
         factor = min(config.transaction_state_log_replication_factor, len(self._node.image.broker_ids()))
-        topic = self._node.topics.create_internal(
+        await self._node.topics.create_internal(
             TRANSACTIONS_TOPIC,
             config.transaction_state_log_num_partitions,
             factor,
             internal_overrides(TRANSACTIONS_TOPIC, config, factor),
         )
+
+    def find(self, transactional_id: str) -> int:
+        """The id of the broker that coordinates a transactional id. Raises ApiError, also while there is no topic."""
+        topic = self._node.image.topic(TRANSACTIONS_TOPIC)
+        if topic is None or self._is_stopped:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is not available")
         leader_id = topic.partitions[self.partition_of(transactional_id)].leader_id
         if leader_id < 0:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of {transactional_id} has no leader")

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from tidelog.metadata._database import Database
 from tidelog.metadata._journal import JOURNAL_BYTES_MAX, Journal, JournalEntry
-from tidelog.metadata._wall_clock import system_wall_ms
-from tidelog.metadata._watches import WatchTable, events_of_create, events_of_delete
 from tidelog.metadata.errors import (
     BadPathError,
     BadVersionError,
@@ -42,6 +40,8 @@ from tidelog.metadata.store import (
     join_path,
     split_path,
 )
+from tidelog.metadata.wall_clock import system_wall_ms
+from tidelog.metadata.watches import WatchTable, events_of_create, events_of_delete
 
 METADATA_FILE_NAME: Final = "tidelog-metadata.sqlite"
 JOURNAL_SUFFIX: Final = ".journal"

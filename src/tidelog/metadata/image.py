@@ -121,6 +121,7 @@ class ClusterImage:
         self._brokers: dict[int, BrokerImage] = {}
         self._topics: dict[str, TopicImage] = {}
         self._topics_by_id: dict[bytes, TopicImage] = {}
+        self._overrides: dict[str, Mapping[str, str]] = {}
         # Only names with a dot or an underscore can collide; they are kept under the name that metrics would give them.
         self._collisions: dict[str, list[str]] = {}
 
@@ -168,6 +169,13 @@ class ClusterImage:
         """Other topics that could not be told from `name` where `.` and `_` are the same."""
         return [other for other in self._collisions.get(name.replace(".", "_"), ()) if other != name]
 
+    def overrides(self, topic_name: str) -> Mapping[str, str]:
+        """The settings that a topic has for itself."""
+        return self._overrides.get(topic_name, {})
+
+    def set_overrides(self, topic_name: str, overrides: Mapping[str, str]) -> None:
+        self._overrides[topic_name] = overrides
+
     def set_controller(self, broker_id: int) -> None:
         self.controller_id = broker_id
         self.version += 1
@@ -207,6 +215,7 @@ class ClusterImage:
         self.version += 1
 
     def remove_topic(self, name: str) -> TopicImage | None:
+        self._overrides.pop(name, None)
         topic = self._topics.pop(name, None)
         if topic is None:
             return None

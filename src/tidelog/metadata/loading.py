@@ -10,6 +10,7 @@ from tidelog.metadata.tree import (
     PartitionState,
     TopicAssignment,
     decode_broker,
+    decode_config,
     decode_controller,
     decode_partition_state,
     decode_topic,
@@ -27,6 +28,11 @@ def load_image(store: Store, cluster_id: str) -> ClusterImage:
         if node is not None:
             data, stat = node
             image.set_broker(BrokerImage.of(decode_broker(broker_id, data), stat.czxid))
+    configured = store.children(f"{paths.CONFIG}/topics")
+    configs = store.get_many([paths.config("topics", name) for name in configured])
+    for name, node in zip(configured, configs, strict=True):
+        if node is not None:
+            image.set_overrides(name, decode_config("topics", name, node[0]))
     # In a small cluster ten thousand partitions have a handful of different states between them.
     known_states: dict[bytes, PartitionState] = {}
     names = store.children(paths.TOPICS)

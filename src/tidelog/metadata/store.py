@@ -4,13 +4,9 @@ A node has data, a version that each change of the data increments, and children
 version they expect and fail if it is another, which is how two writers stay out of each other's way. `multi` does all
 or nothing. An ephemeral node goes when the session that made it ends. A watch tells once that something changed.
 
-Stores: `EmbeddedStore` (SQLite, one broker) and `MemoryStore` (tests, simulator). Both answer synchronously. Calls are
-rare, admin operations and start-up, but a caller on the event loop should know which may wait:
-
-    get, get_many, exists, children        a read from the page cache (embedded), a round trip (remote)
-    create, set, delete, multi, close      a sync to disk (embedded), a round trip and a quorum (remote)
-
-A store may be used from any thread, by one call at a time.
+Stores answer synchronously and may wait: for a disk that syncs, for a quorum. They may be used from any thread, by one
+call at a time. At start-up, when nobody is served yet, they are called directly; from then on through a `StoreQueue`,
+so that the event loop never waits for one.
 """
 
 from collections.abc import Callable, Sequence

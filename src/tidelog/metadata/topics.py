@@ -190,14 +190,14 @@ def write_topics(store: Store, topics: Sequence[NewTopic]) -> None:
 
 def plan_partitions(
     store: Store,
-    image: ClusterImage,
+    alive: Sequence[int],
     name: str,
     total_count: int,
     assignments: Sequence[Sequence[int]] | None,
     *,
     controller_epoch: int = 1,
 ) -> NewPartitions:
-    """Check a request to give a topic more partitions and decide where their replicas go."""
+    """Check a request to give a topic more partitions and decide on which of the brokers `alive` their replicas go."""
     try:
         data, stat = store.get(paths.topic(name))
     except NoNodeError:
@@ -211,7 +211,6 @@ def plan_partitions(
         )
     count = len(current.partitions)
     added = _check_increase(count, total_count)
-    alive = image.broker_ids()
     first_replicas = current.partitions[0].replicas
     if assignments is None:
         start_index = next((i for i, broker_id in enumerate(alive) if broker_id >= first_replicas[0]), 0)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tidelog.metadata.embedded import EmbeddedStore
 from tidelog.metadata.errors import NodeError
-from tidelog.metadata.memory import MemoryTree
 from tidelog.metadata.store import Check, Create, Delete, Operation, Set, Store
+from tidelog.testing.memory_store import MemoryTree
 
 paths = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
 versions = st.sampled_from([-1, -1, 0, 1, 2])

@@ -1,7 +1,8 @@
 """DescribeConfigs and AlterConfigs over a tree in memory. Codes and texts are what Apache Kafka 3.9.1 answered."""
 
+import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +13,9 @@ from tidelog.broker.handlers import alter_configs, describe_configs
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.configs import AlterOperation, ConfigEntity, read_overrides
 from tidelog.metadata.image import ClusterImage, PartitionImage, TopicImage
-from tidelog.metadata.memory import MemoryStore
 from tidelog.metadata.registration import prepare_tree
+from tidelog.metadata.store import Watcher
+from tidelog.testing.memory_store import MemoryStore
 from tidelog.timing import ManualClock
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import alter_configs as replacing
@@ -30,12 +32,27 @@ SET, DELETE, APPEND, SUBTRACT = AlterOperation
 Answer = tuple[int, str | None]
 
 
+class InlineQueue:
+    """Carries out at once what a `StoreQueue` carries out on its thread."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+
+    async def run(self, function: Any, *arguments: Any, **options: Any) -> Any:
+        return function(self.store, *arguments, **options)
+
+    def on_loop(self, watcher: Watcher) -> Watcher:
+        return watcher
+
+
 class FakeTopics:
-    def __init__(self) -> None:
+    def __init__(self, image: ClusterImage) -> None:
+        self.image = image
         self.applied: list[str] = []
 
-    def apply_config(self, name: str) -> None:
+    def apply_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
         self.applied.append(name)
+        self.image.set_overrides(name, overrides)
 
     def apply_all_configs(self) -> None:
         self.applied.append("*")
@@ -57,11 +74,12 @@ def context() -> Any:
         limits=limits,
         socket_server=SimpleNamespace(update_limits=limits.append),
         cleaning=SimpleNamespace(update_config=lambda _config: None),
-        store=store,
-        topics=FakeTopics(),
+        metadata=InlineQueue(store),
+        topics=FakeTopics(image),
         clock=ManualClock(),
     )
-    DynamicConfig(node, layers.config).start()
+    node.dynamic_config = DynamicConfig(node, layers.config)
+    node.dynamic_config.start(store)
     return SimpleNamespace(node=node, api_version=4)
 
 
@@ -88,7 +106,7 @@ def alter(
     ]
     resource = incremental.AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
     request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-    [response] = alter_configs.handle_incremental(request, context).responses
+    [response] = asyncio.run(alter_configs.handle_incremental(request, context)).responses
     assert (response.resource_type, response.resource_name) == (resource_type, name)
     return int(response.error_code), response.error_message
 
@@ -97,7 +115,8 @@ def replace(context: Any, resource_type: int, name: str, **options: Any) -> Answ
     settings: dict[str, str | None] = options.pop("settings")
     configs = [replacing.AlterableConfig(name=key, value=value) for key, value in settings.items()]
     resource = replacing.AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
-    [response] = alter_configs.handle(replacing.AlterConfigsRequest(resources=[resource], **options), context).responses
+    request = replacing.AlterConfigsRequest(resources=[resource], **options)
+    [response] = asyncio.run(alter_configs.handle(request, context)).responses
     return int(response.error_code), response.error_message
 
 
@@ -107,7 +126,7 @@ def value_of(context: Any, resource_type: int, name: str, key: str) -> str | Non
 
 
 def stored(context: Any, kind: str, name: str) -> dict[str, str]:
-    return read_overrides(context.node.store, ConfigEntity(kind, name))
+    return read_overrides(context.node.metadata.store, ConfigEntity(kind, name))
 
 
 # --- describe ---
@@ -305,7 +324,7 @@ def test_a_resource_that_is_named_twice_is_refused_both_times(context: Any) -> N
         for name in ("t1", "t1", "nope")
     ]
     request = incremental.IncrementalAlterConfigsRequest(resources=resources)
-    responses = alter_configs.handle_incremental(request, context).responses
+    responses = asyncio.run(alter_configs.handle_incremental(request, context)).responses
     twice = (INVALID_REQUEST, "Each resource must appear at most once.")
     assert [(int(each.error_code), each.error_message) for each in responses[:2]] == [twice, twice]
     assert responses[2].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

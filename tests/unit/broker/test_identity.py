@@ -8,7 +8,6 @@ import pytest
 from tidelog.broker.identity import ForeignDirectoryError, establish_broker_id, establish_cluster_id
 from tidelog.config import load_broker_config
 from tidelog.metadata.image import ClusterImage, PartitionImage, TopicImage
-from tidelog.metadata.memory import MemoryStore
 from tidelog.metadata.registration import prepare_tree
 from tidelog.metadata.topics import NewTopic, write_topic
 from tidelog.metadata.tree import PartitionState
@@ -18,6 +17,7 @@ from tidelog.storage.meta_properties import (
     MetaPropertiesError,
     scan_meta_properties,
 )
+from tidelog.testing.memory_store import MemoryStore
 
 CLUSTER = "MAL-Qz76RZ67HEy9I-3i1w"
 OWNER = 1001

@@ -2,7 +2,7 @@ import pytest
 
 from tidelog.metadata.adoption import KEEP_EVERYTHING, AdoptionState, is_unsettled, read_adoption, write_adoption
 from tidelog.metadata.errors import MalformedNodeError
-from tidelog.metadata.memory import MemoryStore
+from tidelog.testing.memory_store import MemoryStore
 
 
 def test_a_tree_without_the_node_has_adopted_nothing() -> None:

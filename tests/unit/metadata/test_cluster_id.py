@@ -1,6 +1,6 @@
 from tidelog.metadata.cluster_id import generate_broker_id, get_or_create_cluster_id
-from tidelog.metadata.memory import MemoryStore, MemoryTree
 from tidelog.metadata.uuids import random_uuid
+from tidelog.testing.memory_store import MemoryStore, MemoryTree
 from tidelog.wire.primitives import uuid_from_text, uuid_to_text
 
 

@@ -11,8 +11,9 @@ from tidelog.metadata.configs import (
     read_overrides,
     replace_overrides,
 )
-from tidelog.metadata.memory import MemoryStore, MemoryTree
 from tidelog.metadata.registration import prepare_tree
+from tidelog.metadata.store import WatchEvent
+from tidelog.testing.memory_store import MemoryStore, MemoryTree
 from tidelog.timing import ManualClock
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -150,53 +151,42 @@ def test_two_brokers_that_change_one_entity_at_once_lose_neither_change() -> Non
     assert ours == read_overrides(rival, ORDERS) == {"theirs": "1", "ours": "2"}
 
 
-def test_every_broker_hears_of_every_change_in_order() -> None:
+def test_every_broker_finds_every_change_in_order() -> None:
     tree = MemoryTree()
     one, other = tree.connect(), tree.connect()
     prepare_tree(one)
     replace_overrides(one, ConfigEntity("topics", "before"), {}, anything)
-    heard: list[str] = []
-    ConfigChangeListener(other, heard.append, lambda: 0).start()
-    assert heard == ["topics/before"], "what came before the start is taken, too"
+    events: list[WatchEvent] = []
+    listener = ConfigChangeListener(events.append, lambda: 0)
+    assert listener.take(other) == ["topics/before"], "what came before the first call is taken, too"
+    assert not events
     replace_overrides(one, ORDERS, {"a": "1"}, anything)
+    assert len(events) == 1
     replace_overrides(other, ConfigEntity("brokers", "1"), {"a": "1"}, anything)
-    assert heard == ["topics/before", "topics/orders", "brokers/1"]
+    assert listener.take(other) == ["topics/orders", "brokers/1"]
+    assert listener.take(other) == []
+    replace_overrides(one, ORDERS, {"a": "2"}, anything)
+    assert len(events) == 2, "each call sets the watch again"
 
 
-def test_the_handler_finds_the_change_in_the_tree(store: MemoryStore) -> None:
-    found: list[dict[str, str]] = []
-    ConfigChangeListener(store, lambda path: found.append(read_overrides(store, ORDERS)), lambda: 0).start()
-    replace_overrides(store, ORDERS, {"a": "1"}, anything)
-    assert found == [{"a": "1"}]
-
-
-def test_a_notice_that_cannot_be_read_or_handled_does_not_hide_the_next(
+def test_a_notice_that_cannot_be_read_does_not_hide_the_next(
     store: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[str] = []
-
-    def handler(path: str) -> None:
-        heard.append(path)
-        if path == "topics/orders":
-            raise RuntimeError("cannot")
-
-    ConfigChangeListener(store, handler, lambda: 0).start()
+    listener = ConfigChangeListener(lambda _event: None, lambda: 0)
     store.create("/config/changes/config_change_", b"rubbish", sequential=True)
     store.create("/config/changes/something-else")
     replace_overrides(store, ORDERS, {}, anything)
-    replace_overrides(store, ConfigEntity("topics", "next"), {}, anything)
-    assert heard == ["topics/orders", "topics/next"]
-    assert caplog.text.count("could not be taken over") == 2
+    assert listener.take(store) == ["topics/orders"]
+    assert caplog.text.count("is passed over") == 1
 
 
 def test_old_notices_are_removed() -> None:
     clock = ManualClock()
     store = MemoryTree(clock.wall_ms).connect()
     prepare_tree(store)
-    heard: list[str] = []
-    ConfigChangeListener(store, heard.append, clock.wall_ms).start()
+    listener = ConfigChangeListener(lambda _event: None, clock.wall_ms)
     replace_overrides(store, ORDERS, {}, anything)
     clock.advance(EXPIRATION_MS + 1)
     replace_overrides(store, ConfigEntity("topics", "next"), {}, anything)
+    assert listener.take(store) == ["topics/orders", "topics/next"]
     assert store.children("/config/changes") == ["config_change_0000000001"]
-    assert heard == ["topics/orders", "topics/next"]

@@ -1,9 +1,9 @@
 from tidelog.metadata.elections import begin_new_epochs
 from tidelog.metadata.image import BrokerImage, ClusterImage
 from tidelog.metadata.loading import load_image
-from tidelog.metadata.memory import MemoryStore
 from tidelog.metadata.registration import prepare_tree
 from tidelog.metadata.topics import plan_topic, write_topic
+from tidelog.testing.memory_store import MemoryStore
 
 
 def cluster() -> tuple[MemoryStore, ClusterImage]:

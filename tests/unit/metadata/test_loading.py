@@ -2,9 +2,9 @@ import pytest
 
 from tidelog.metadata.errors import MalformedNodeError
 from tidelog.metadata.loading import load_image
-from tidelog.metadata.memory import MemoryStore
 from tidelog.metadata.registration import elect_controller, prepare_tree, register_broker
 from tidelog.metadata.tree import BrokerRegistration, Endpoint
+from tidelog.testing.memory_store import MemoryStore
 from tidelog.wire.primitives import NO_UUID
 
 

@@ -2,8 +2,8 @@ import pytest
 
 from tests.unit.metadata.store_contract import StoreContract
 from tidelog.metadata.errors import SessionExpiredError
-from tidelog.metadata.memory import MemoryStore, MemoryTree
 from tidelog.metadata.store import EventKind, SessionState, WatchEvent
+from tidelog.testing.memory_store import MemoryStore, MemoryTree
 
 
 class TestMemoryStore(StoreContract):

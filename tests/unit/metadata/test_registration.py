@@ -1,6 +1,5 @@
 import pytest
 
-from tidelog.metadata.memory import MemoryTree
 from tidelog.metadata.paths import PERSISTENT_ROOTS
 from tidelog.metadata.registration import (
     BrokerIdTakenError,
@@ -10,6 +9,7 @@ from tidelog.metadata.registration import (
     register_broker,
 )
 from tidelog.metadata.tree import BrokerRegistration, Endpoint, decode_broker
+from tidelog.testing.memory_store import MemoryTree
 
 
 def registration(broker_id: int, port: int = 9092) -> BrokerRegistration:

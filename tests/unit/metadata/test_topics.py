@@ -2,7 +2,6 @@ import pytest
 
 from tidelog.metadata.image import BrokerImage, ClusterImage
 from tidelog.metadata.loading import load_image
-from tidelog.metadata.memory import MemoryStore
 from tidelog.metadata.registration import prepare_tree, register_broker
 from tidelog.metadata.store import Store
 from tidelog.metadata.topics import (
@@ -16,6 +15,7 @@ from tidelog.metadata.topics import (
     write_topic,
 )
 from tidelog.metadata.tree import BrokerRegistration, Endpoint, decode_topic, encode_topic
+from tidelog.testing.memory_store import MemoryStore
 from tidelog.wire.errors import ApiError, ErrorCode
 
 
@@ -186,7 +186,7 @@ def test_partitions_are_added_after_the_last() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", 2, 2, start_index=1, follower_shift=1)
     before = cluster.replicas("orders")
-    new = plan_partitions(cluster.store, cluster.image, "orders", 5, None)
+    new = plan_partitions(cluster.store, cluster.image.broker_ids(), "orders", 5, None)
     write_partitions(cluster.store, new)
     topic_id = cluster.image.topic("orders").topic_id
     cluster.reload()
@@ -202,7 +202,7 @@ def test_partitions_are_added_after_the_last() -> None:
 def test_added_partitions_go_where_the_request_says() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", 1, 2)
-    write_partitions(cluster.store, plan_partitions(cluster.store, cluster.image, "orders", 2, [[3, 1]]))
+    write_partitions(cluster.store, plan_partitions(cluster.store, cluster.image.broker_ids(), "orders", 2, [[3, 1]]))
     cluster.reload()
     assert cluster.replicas("orders")[1] == (3, 1)
 
@@ -230,28 +230,28 @@ def test_partitions_that_cannot_be_added_are_refused_in_kafkas_words(total, assi
     cluster = Cluster(1, 2)
     cluster.create("orders", 2, 1)
     with refusal(code, message):
-        plan_partitions(cluster.store, cluster.image, "orders", total, assignments)
+        plan_partitions(cluster.store, cluster.image.broker_ids(), "orders", total, assignments)
 
 
 def test_a_topic_that_is_missing_leaving_or_moving_gets_no_partitions() -> None:
     cluster = Cluster(1)
     with refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'orders' does not exist."):
-        plan_partitions(cluster.store, cluster.image, "orders", 2, None)
+        plan_partitions(cluster.store, cluster.image.broker_ids(), "orders", 2, None)
     cluster.create("orders")
     assignment = decode_topic("orders", cluster.store.get("/brokers/topics/orders")[0])
     moving = assignment._replace(partitions=(assignment.partitions[0]._replace(adding=(2,)),))
     cluster.store.set("/brokers/topics/orders", encode_topic(moving))
     with refusal(ErrorCode.REASSIGNMENT_IN_PROGRESS, "A partition reassignment is in progress"):
-        plan_partitions(cluster.store, cluster.image, "orders", 2, None)
+        plan_partitions(cluster.store, cluster.image.broker_ids(), "orders", 2, None)
     mark_for_deletion(cluster.store, "orders")
     with refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion."):
-        plan_partitions(cluster.store, cluster.image, "orders", 2, None)
+        plan_partitions(cluster.store, cluster.image.broker_ids(), "orders", 2, None)
 
 
 def test_partitions_planned_on_an_assignment_that_has_changed_are_refused() -> None:
     cluster = Cluster(1)
     cluster.create("orders")
-    first, second = (plan_partitions(cluster.store, cluster.image, "orders", 2, None) for _ in range(2))
+    first, second = (plan_partitions(cluster.store, cluster.image.broker_ids(), "orders", 2, None) for _ in range(2))
     write_partitions(cluster.store, first)
     with refusal(ErrorCode.INVALID_PARTITIONS, "The topic 'orders' was changed meanwhile"):
         write_partitions(cluster.store, second)

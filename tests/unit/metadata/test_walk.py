@@ -1,6 +1,6 @@
-from tidelog.metadata.memory import MemoryStore
 from tidelog.metadata.store import Set
 from tidelog.metadata.walk import create_if_missing, create_or_set, ensure_paths, subtree
+from tidelog.testing.memory_store import MemoryStore
 
 
 def test_missing_ancestors_are_made_and_what_is_there_is_left_alone() -> None:

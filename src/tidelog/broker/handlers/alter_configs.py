@@ -6,6 +6,7 @@ together with a notice, by which `broker.dynamic_config` of this and every other
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +31,7 @@ from tidelog.metadata.configs import (
     alter_overrides,
     replace_overrides,
 )
+from tidelog.metadata.errors import StoreError
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages import alter_configs as replacing
 from tidelog.wire.messages import incremental_alter_configs as incremental
@@ -37,6 +39,8 @@ from tidelog.wire.messages import incremental_alter_configs as incremental
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
     from tidelog.broker.node import Node
+
+logger = logging.getLogger(__name__)
 
 
 class _Target(NamedTuple):
@@ -47,7 +51,7 @@ class _Target(NamedTuple):
     validate: Validator
 
 
-def handle(request: replacing.AlterConfigsRequest, context: Context) -> replacing.AlterConfigsResponse:
+async def handle(request: replacing.AlterConfigsRequest, context: Context) -> replacing.AlterConfigsResponse:
     """Let the named settings be all that a resource has; the others fall back to their defaults."""
     counts = _counts(request.resources)
     responses = []
@@ -57,14 +61,15 @@ def handle(request: replacing.AlterConfigsRequest, context: Context) -> replacin
         )
         try:
             _check(resource, counts, [each.name for each in resource.configs if each.value is None])
-            _replace(context.node, resource, request.validate_only)
+            await _replace(context.node, resource, request.validate_only)
         except ApiError as error:
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
+    await _follow(context.node)
     return replacing.AlterConfigsResponse(responses=responses)
 
 
-def handle_incremental(
+async def handle_incremental(
     request: incremental.IncrementalAlterConfigsRequest, context: Context
 ) -> incremental.IncrementalAlterConfigsResponse:
     """Set, delete, append to or subtract from the named settings; the others stay as they are."""
@@ -78,11 +83,20 @@ def handle_incremental(
         nulls = [each.name for each in resource.configs if each.value is None and each.config_operation != deleted]
         try:
             _check(resource, counts, nulls)
-            _alter(context.node, resource, request.validate_only)
+            await _alter(context.node, resource, request.validate_only)
         except ApiError as error:
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
+    await _follow(context.node)
     return incremental.IncrementalAlterConfigsResponse(responses=responses)
+
+
+async def _follow(node: Node) -> None:
+    """Let what was stored take effect before it is acknowledged."""
+    try:
+        await node.dynamic_config.take()
+    except StoreError as error:
+        logger.error("settings were stored and could not be read again: %s", error)
 
 
 _Resource = replacing.AlterConfigsResource | incremental.AlterConfigsResource
@@ -102,23 +116,30 @@ def _check(resource: _Resource, counts: Counter[tuple[int, str]], null_names: Se
         raise invalid("Error due to duplicate config keys")
 
 
-@metadata_errors_told()
-def _replace(node: Node, resource: replacing.AlterConfigsResource, validate_only: bool) -> None:
+async def _replace(node: Node, resource: replacing.AlterConfigsResource, validate_only: bool) -> None:
     target = _target(node, resource.resource_type, resource.resource_name)
     overrides = {each.name: each.value for each in resource.configs if each.value is not None}
-    replace_overrides(node.store, target.entity, overrides, target.validate, validate_only=validate_only)
+    with metadata_errors_told():
+        await node.metadata.run(
+            replace_overrides, target.entity, overrides, target.validate, validate_only=validate_only
+        )
 
 
-@metadata_errors_told()
-def _alter(node: Node, resource: incremental.AlterConfigsResource, validate_only: bool) -> None:
+async def _alter(node: Node, resource: incremental.AlterConfigsResource, validate_only: bool) -> None:
     alterations = [Alteration(each.config_operation, each.name, each.value) for each in resource.configs]
     if resource.resource_type == ResourceType.BROKER_LOGGER:
         _alter_loggers(node, resource.resource_name, alterations, validate_only)
         return
     target = _target(node, resource.resource_type, resource.resource_name)
-    alter_overrides(
-        node.store, target.entity, alterations, target.list_value, target.validate, validate_only=validate_only
-    )
+    with metadata_errors_told():
+        await node.metadata.run(
+            alter_overrides,
+            target.entity,
+            alterations,
+            target.list_value,
+            target.validate,
+            validate_only=validate_only,
+        )
 
 
 def _target(node: Node, resource_type: int, name: str) -> _Target:

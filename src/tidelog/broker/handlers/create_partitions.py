@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 
-def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
+async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     """Grow each topic for itself; one that a request names twice is refused, and answered once."""
     counts = Counter(topic.name for topic in request.topics)
     too_many = partition_limit_error(topic.count - _count_of(topic.name, context) for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
     return CreatePartitionsResponse(
         results=[
-            _grow(topic, counts[topic.name], too_many, request.validate_only, context) for topic in topics.values()
+            await _grow(topic, counts[topic.name], too_many, request.validate_only, context)
+            for topic in topics.values()
         ]
     )
 
@@ -35,7 +36,7 @@ def _count_of(name: str, context: Context) -> int:
     return 0 if topic is None else len(topic.partitions)
 
 
-def _grow(
+async def _grow(
     topic: CreatePartitionsTopic, count: int, too_many: ApiError | None, validate_only: bool, context: Context
 ) -> CreatePartitionsTopicResult:
     result = CreatePartitionsTopicResult(name=topic.name, error_message=None)
@@ -45,7 +46,7 @@ def _grow(
         if count > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} stands in the request {count} times")
         assignments = None if topic.assignments is None else [list(a.broker_ids) for a in topic.assignments]
-        context.node.topics.add_partitions(topic.name, topic.count, assignments, validate_only=validate_only)
+        await context.node.topics.add_partitions(topic.name, topic.count, assignments, validate_only=validate_only)
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message
     return result

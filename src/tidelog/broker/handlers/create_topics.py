@@ -20,18 +20,19 @@ if TYPE_CHECKING:
     from tidelog.metadata.image import TopicImage
 
 
-def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     """Create what can be created and say for each of the others why not."""
     counts = Counter(topic.name for topic in request.topics)
     too_many = partition_limit_error(len(topic.assignments) or topic.num_partitions for topic in request.topics)
     return CreateTopicsResponse(
         topics=[
-            _create(topic, counts[topic.name], too_many, request.validate_only, context) for topic in request.topics
+            await _create(topic, counts[topic.name], too_many, request.validate_only, context)
+            for topic in request.topics
         ]
     )
 
 
-def _create(
+async def _create(
     topic: CreatableTopic, count: int, too_many: ApiError | None, validate_only: bool, context: Context
 ) -> CreatableTopicResult:
     result = CreatableTopicResult(name=topic.name, error_message=None, num_partitions=-1, replication_factor=-1)
@@ -44,7 +45,7 @@ def _create(
         if len(assignments) != len(topic.assignments):
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {topic.name} is assigned twice")
         overrides = _overrides(topic)
-        made = context.node.topics.create(
+        made = await context.node.topics.create(
             topic.name,
             topic.num_partitions,
             topic.replication_factor,

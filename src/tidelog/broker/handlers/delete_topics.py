@@ -20,16 +20,16 @@ _STATES_FROM = 6
 _DISABLED_IS_TOLD_FROM = 3
 
 
-def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     """Delete each topic for itself."""
     if context.api_version >= _STATES_FROM:
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    return DeleteTopicsResponse(responses=[_delete(topic, context) for topic in asked])
+    return DeleteTopicsResponse(responses=[await _delete(topic, context) for topic in asked])
 
 
-def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicResult:
+async def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicResult:
     result = DeletableTopicResult(name=asked.name, topic_id=asked.topic_id)
     node = context.node
     try:
@@ -45,7 +45,7 @@ def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicResult:
             if name is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         result.name = name
-        result.topic_id = node.topics.delete(name)
+        result.topic_id = await node.topics.delete(name)
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message
     return result

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers._config_resources import ResourceType, invalid, parse_broker_id, topic_entity
+from tidelog.broker.handlers._config_resources import ResourceType, invalid, parse_broker_id
 from tidelog.broker.handlers._loggers import logger_levels
 from tidelog.config.errors import ConfigError
 from tidelog.config.layers import ConfigEntry, ConfigSource
-from tidelog.metadata.configs import read_overrides
 from tidelog.metadata.topic_names import check_topic_name
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.describe_configs import (
@@ -60,7 +59,7 @@ def _describe_topic(node: Node, name: str, keys: Iterable[str] | None) -> list[C
     if node.image.topic(name) is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     try:
-        return node.config_layers.describe_topic(read_overrides(node.store, topic_entity(name)), keys)
+        return node.config_layers.describe_topic(node.image.overrides(name), keys)
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 

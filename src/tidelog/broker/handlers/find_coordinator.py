@@ -2,30 +2,57 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
+from tidelog.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
+logger = logging.getLogger(__name__)
+
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _SHARE: Final = 2
 _SEVERAL_FROM: Final = 4
 _SHARE_FROM: Final = 6
+_TOPICS: Final = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTIONS_TOPIC}
+_NO_ERROR: Final = "NONE"
+"""What Kafka's older answers say where nothing is wrong; the newer ones have an empty text for each key."""
 
 
-def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+def handle(
+    request: FindCoordinatorRequest, context: Context
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Answer with the address on the listener the client came in by."""
+    topic = _TOPICS.get(request.key_type)
+    if topic is not None and context.node.image.topic(topic) is None:
+        return _first_use(request, context)
+    return _answer(request, context)
+
+
+async def _first_use(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+    """Make the topic that the coordinator keeps its state in."""
+    coordinator = context.node.groups if request.key_type == _GROUP else context.node.transactions
+    try:
+        await coordinator.create_topic()
+    except ApiError as error:
+        logger.error("the topic of a coordinator cannot be created: %s", error)
+    return _answer(request, context)
+
+
+def _answer(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
     if context.api_version >= _SEVERAL_FROM:
         found = [_find(request.key_type, key, context) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
     one = _find(request.key_type, request.key, context)
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        error_message=one.error_message,
+        error_message=one.error_message or _NO_ERROR,
         node_id=one.node_id,
         host=one.host,
         port=one.port,
@@ -38,7 +65,7 @@ def _find(key_type: int, key: str, context: Context) -> Coordinator:
         if key_type == _GROUP:
             broker_id = node.groups.find(key)
         elif key_type == _TRANSACTION:
-            broker_id = _find_for_transactions(key, context)
+            broker_id = node.transactions.find(key)
         elif key_type == _SHARE and context.api_version >= _SHARE_FROM:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker does not coordinate share groups")
         else:
@@ -51,10 +78,3 @@ def _find(key_type: int, key: str, context: Context) -> Coordinator:
         message = error.message or error.code.text
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=message)
     return Coordinator(key=key, node_id=broker_id, host=endpoint.host, port=endpoint.port, error_message="")
-
-
-def _find_for_transactions(key: str, context: Context) -> int:
-    find = context.node.find_transaction_coordinator
-    if find is None:
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker does not coordinate transactions")
-    return find(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._transactions import told
+from tidelog.broker.metadata_errors import metadata_errors_told
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _FENCED_SINCE: Final = 4
 
 
-def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
+async def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
     """Give out an id; for a transactional id, the epoch fences whoever had it, and an open transaction is aborted.
 
     A producer without a transactional id that names its id and epoch (v3+, KIP-360) asks for the next epoch. Nothing is
@@ -23,6 +24,8 @@ def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdRe
     """
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return _refusal(ErrorCode.INVALID_REQUEST)
+    with metadata_errors_told():
+        await context.node.producer_ids.ready()
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=context.node.producer_ids.next_id(), producer_epoch=0)
     return _initialize(request, request.transactional_id, context)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.metadata.topics import check_topic_name
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.metadata import (
@@ -29,21 +32,53 @@ _TOPIC_IDS_FROM: Final = 12
 """Versions 10 and 11 have the field, but no broker took topics by id then, nor can their responses do without names."""
 
 
-def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
-    """Describe the topics asked for, or all of them."""
+def handle(request: MetadataRequest, context: Context) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Describe the topics asked for, or all of them; those that are missing may be made first."""
+    missing = _names_to_create(request, context)
+    return _create_and_describe(missing, request, context) if missing else _describe_all(request, context)
+
+
+def _may_create(request: MetadataRequest, context: Context) -> bool:
+    is_wanted = request.allow_auto_topic_creation or context.api_version < _AUTO_CREATION_ASKED_FROM
+    return is_wanted and context.node.config.auto_create_topics_enable
+
+
+def _names_to_create(request: MetadataRequest, context: Context) -> list[str]:
+    """Of the topics that are asked for by name and that do not exist, as many as one request may make."""
+    names: dict[str, None] = {}
+    if _may_create(request, context):
+        image = context.node.image
+        for asked in request.topics or ():
+            if asked.name is not None and asked.topic_id == NO_UUID and image.topic(asked.name) is None:
+                names[asked.name] = None
+                if len(names) == CREATED_PER_REQUEST_MAX:
+                    break
+    return list(names)
+
+
+async def _create_and_describe(names: list[str], request: MetadataRequest, context: Context) -> MetadataResponse:
+    failures = {}
+    for name in names:
+        try:
+            await context.node.topics.create_automatically(name)
+        except ApiError as error:
+            failures[name] = error.code
+    return _describe_all(request, context, failures)
+
+
+def _describe_all(
+    request: MetadataRequest, context: Context, failures: Mapping[str, ErrorCode] = MappingProxyType({})
+) -> MetadataResponse:
+    """`failures` says why topics that were to be made do not exist."""
     node = context.node
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if request.topics is None or (not request.topics and context.api_version < _NULL_MEANS_ALL_FROM):
         topics = [_describe(topic, operations) for topic in node.image.topics()]
     else:
-        may_create = request.allow_auto_topic_creation or context.api_version < _AUTO_CREATION_ASKED_FROM
+        may_create = _may_create(request, context)
         # A topic that is named twice is answered once.
         once = {(asked.name, asked.topic_id): asked for asked in request.topics}
-        known = node.image.topic_count()
-        topics = []
-        for asked in once.values():
-            is_enough = node.image.topic_count() - known >= CREATED_PER_REQUEST_MAX
-            topics.append(_find(asked, may_create, is_enough, operations, context))
+        topics = [_find(asked, may_create, failures, operations, context) for asked in once.values()]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
@@ -60,7 +95,11 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
 
 
 def _find(
-    asked: MetadataRequestTopic, may_create: bool, is_enough: bool, operations: int, context: Context
+    asked: MetadataRequestTopic,
+    may_create: bool,
+    failures: Mapping[str, ErrorCode],
+    operations: int,
+    context: Context,
 ) -> MetadataResponseTopic:
     image = context.node.image
     name = asked.name
@@ -73,14 +112,18 @@ def _find(
         return _describe(found, operations)
     found = image.topic(name)
     if found is None:
-        try:
-            if may_create and is_enough:
-                check_topic_name(name)
-                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "made when it is asked for again")
-            found = context.node.topics.create_automatically(name, may_create)
-        except ApiError as error:
-            return _failed(name, NO_UUID, error.code, operations)
+        return _failed(name, NO_UUID, failures.get(name) or _code_of_missing(name, may_create), operations)
     return _describe(found, operations)
+
+
+def _code_of_missing(name: str, may_create: bool) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except ApiError as error:
+        return error.code
+    # A topic that may be made is made when it is asked for again.
+    is_made_later = may_create and name not in INTERNAL_TOPICS
+    return ErrorCode.LEADER_NOT_AVAILABLE if is_made_later else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _failed(name: str | None, topic_id: bytes, code: ErrorCode, operations: int = NOT_ASKED) -> MetadataResponseTopic:

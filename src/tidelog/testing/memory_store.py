@@ -6,8 +6,6 @@ It behaves like a ZooKeeper ensemble that is always there: sessions come and go,
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tidelog.metadata._wall_clock import system_wall_ms
-from tidelog.metadata._watches import WatchTable, events_of_create, events_of_delete
 from tidelog.metadata.errors import (
     BadPathError,
     BadVersionError,
@@ -35,6 +33,8 @@ from tidelog.metadata.store import (
     join_path,
     split_path,
 )
+from tidelog.metadata.wall_clock import system_wall_ms
+from tidelog.metadata.watches import WatchTable, events_of_create, events_of_delete
 
 
 class _Node:

@@ -1,0 +1,57 @@
+"""A store off the event loop: calls are queued, run one after the other on a thread, and awaited.
+
+A change of the tree is a sync to disk or a round trip to a quorum; no producer waits for either. A call is a function
+of the store, so that what belongs together (look, decide, write) is one entry of the queue, uninterrupted:
+
+    await queue.run(write_topic, plan)
+
+Functions that run here touch the store and their arguments, which must not change meanwhile, and nothing else of the
+broker. `on_loop` is for watches: the store calls them on whichever thread it likes.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Concatenate, ParamSpec, TypeVar
+
+from tidelog.metadata.errors import SessionExpiredError
+from tidelog.metadata.store import Store, Watcher, WatchEvent
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class StoreQueue:
+    """The only user of `store` from now on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: Store) -> None:
+        self._loop = loop
+        self._store = store
+        self._executor: ThreadPoolExecutor | None = ThreadPoolExecutor(1, thread_name_prefix="tidelog-metadata")
+
+    async def run(self, function: Callable[Concatenate[Store, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function(store, …)` in its turn; what it returns or raises.
+
+        A caller that is cancelled does not take its call back: that it was carried out can no longer be prevented.
+        """
+        if self._executor is None:
+            raise SessionExpiredError("the metadata store is closed")
+        call = self._loop.run_in_executor(self._executor, lambda: function(self._store, *args, **kwargs))
+        return await asyncio.shield(call)
+
+    def on_loop(self, watcher: Watcher) -> Watcher:
+        """The watcher, to be called on the event loop whatever thread the store calls it on."""
+
+        def hand_over(event: WatchEvent) -> None:
+            self._loop.call_soon_threadsafe(watcher, event)
+
+        return hand_over
+
+    async def close(self) -> None:
+        """Carry out what is queued, then end the session. Closing twice does nothing."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            try:
+                await self._loop.run_in_executor(executor, self._store.close)
+            finally:
+                executor.shutdown(wait=False)
