@@ -31,6 +31,7 @@ class BackgroundPool:
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         self._loop = loop
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="tidelog-background")
+        self._alone = asyncio.Lock()
 
     def __call__(self, work: Callable[[], object], done: Callable[[BaseException | None], None]) -> None:
         """Run `work` on a thread, then `done` on the loop with what it raised, or None."""
@@ -43,6 +44,14 @@ class BackgroundPool:
     def run(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run `function` on a thread; the result comes back on the loop."""
         return self._loop.run_in_executor(self._executor, function)
+
+    async def run_alone(self, function: Callable[[], T]) -> T:
+        """The same for work that computes rather than waits: one such function at a time.
+
+        Each thread that computes takes its share of the interpreter from the event loop.
+        """
+        async with self._alone:
+            return await self.run(function)
 
     def close(self) -> None:
         """Wait for what is under way and take nothing more."""

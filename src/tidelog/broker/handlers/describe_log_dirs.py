@@ -17,26 +17,31 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
     from tidelog.storage.log_manager import DirectoryDescription
 
+Wanted = dict[str, set[int]]
 
-def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+
+async def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
     """Describe the partitions asked for, or all; a failed directory is named with its error."""
-    wanted = None
+    wanted: Wanted | None = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(
-        results=[_describe(directory, wanted) for directory in context.node.log_manager.describe_dirs()]
-    )
+        wanted = {}
+        for topic in request.topics:
+            wanted.setdefault(topic.topic, set()).update(topic.partitions)
+            await context.pause()
+    results = [await _describe(directory, wanted, context) for directory in context.node.log_manager.describe_dirs()]
+    return DescribeLogDirsResponse(results=results)
 
 
-def _describe(directory: DirectoryDescription, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+async def _describe(directory: DirectoryDescription, wanted: Wanted | None, context: Context) -> DescribeLogDirsResult:
     if directory.is_offline:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for entry in directory.partitions:
-        if wanted is None or (entry.topic, entry.partition) in wanted:
+        if wanted is None or entry.partition in wanted.get(entry.topic, ()):
             topics.setdefault(entry.topic, []).append(
                 DescribeLogDirsPartition(partition_index=entry.partition, partition_size=entry.size_bytes)
             )
+        await context.pause()
     return DescribeLogDirsResult(
         log_dir=directory.path,
         topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],

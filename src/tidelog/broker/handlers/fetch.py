@@ -7,6 +7,8 @@ Every version takes the same steps; `wire.fetch` reads and writes requests for o
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.routes import REQUEST_BYTES_MAX
@@ -43,15 +45,21 @@ def handle_bytes(
         return
     session_id = context.session_id
 
-    def respond(replies: list[PartitionReply]) -> None:
-        if version < _ZSTD_FROM:
-            pairs = zip(context.wanted, replies, strict=True)
-            replies = [_for_old_client(node, entry, reply, version) for entry, reply in pairs]
+    def fill(replies: list[PartitionReply]) -> None:
         topics = context.select(replies)
         slot.fill(encode_response(correlation_id, version, topics, session_id=session_id))  # type: ignore[arg-type]
 
     def fail(cause: Exception) -> None:
         slot.fail("Fetch", cause)
+
+    def respond(replies: list[PartitionReply]) -> None:
+        if version < _ZSTD_FROM:
+            pairs = zip(context.wanted, replies, strict=True)
+            replies = [_without_zstd(node, entry, reply) for entry, reply in pairs]
+        if version >= _MAGIC_2_FROM:
+            fill(replies)
+        elif not node.slices.start(_converted(node, slot, context.wanted, replies, version), fill, fail):
+            slot.park()
 
     waiting = node.replica_manager.fetch(_parameters(node, spans, version), context.wanted, respond, fail)
     if waiting is not None:
@@ -70,24 +78,44 @@ def _parameters(node: Node, spans: FetchSpans, version: int) -> FetchParameters:
     )
 
 
-def _for_old_client(node: Node, entry: Wanted, reply: PartitionReply, version: int) -> PartitionReply:
-    """What a client can read that knows no zstd (before version 10) or no batches of magic 2 (before version 4)."""
-    records: FileSlice | bytes | None = reply.records  # type: ignore[assignment]
-    if records is None or isinstance(records, bytes) or entry.topic is None:
+def _without_zstd(node: Node, entry: Wanted, reply: PartitionReply) -> PartitionReply:
+    """Clients before version 10 cannot read zstd; what a topic is set to decides, as the records are not looked at."""
+    if reply.records is None or entry.topic is None:
         return reply
     config = node.replica_manager.partition(entry.topic, reply.partition_index).log.config
     if config.compression_type == "zstd":
         return PartitionReply(reply.partition_index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if version >= _MAGIC_2_FROM:
-        return reply
-    if not config.message_downconversion_enable:
+    return reply
+
+
+async def _converted(
+    node: Node, slot: Slot, wanted: Sequence[Wanted], replies: Sequence[PartitionReply], version: int
+) -> list[PartitionReply]:
+    """What clients before version 4 can read, which know no batches of magic 2. It may take a second: off the loop."""
+    converted = []
+    for entry, reply in zip(wanted, replies, strict=True):
+        if reply.records is None or entry.topic is None or slot.connection.is_closed:
+            converted.append(reply)
+        else:
+            converted.append(await _convert(node, entry, reply, version))
+    return converted
+
+
+async def _convert(node: Node, entry: Wanted, reply: PartitionReply, version: int) -> PartitionReply:
+    records: FileSlice = reply.records  # type: ignore[assignment]
+    assert entry.topic is not None, "it has records"
+    partition = node.replica_manager.find(entry.topic, reply.partition_index)
+    if partition is None:
+        return PartitionReply(reply.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not partition.log.config.message_downconversion_enable:
         return PartitionReply(reply.partition_index, ErrorCode.UNSUPPORTED_VERSION)
     from tidelog.broker.handlers._old_fetch import readable_by
 
     try:
-        return reply._replace(records=readable_by(records, version, entry.fetch.fetch_offset))
+        data = await node.background.run_alone(partial(readable_by, records, version, entry.fetch.fetch_offset))
     except UnsupportedCompressionError:
         return PartitionReply(reply.partition_index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     except CorruptRecordError as error:
         logger.warning("%s-%d cannot be converted for an old client: %s", entry.topic, reply.partition_index, error)
         return PartitionReply(reply.partition_index, ErrorCode.CORRUPT_MESSAGE)
+    return reply._replace(records=data)
