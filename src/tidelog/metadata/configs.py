@@ -4,6 +4,7 @@ Behind DescribeConfigs, AlterConfigs and IncrementalAlterConfigs. Which settings
 the business of `tidelog.config`, which the caller hands in as functions.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
@@ -13,6 +14,7 @@ from tidelog.metadata.errors import BadVersionError, NodeExistsError, NoNodeErro
 from tidelog.metadata.store import Create, Operation, Set, Store
 from tidelog.metadata.tree import decode_config, encode_config, encode_config_change
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.primitives import STRING_BYTES_MAX
 
 Validator: TypeAlias = Callable[[Mapping[str, str]], object]
 """Raises if the overrides cannot be used together; what it raises is passed on."""
@@ -83,8 +85,8 @@ def apply_alterations(
     overrides: Mapping[str, str], alterations: Sequence[Alteration], list_value: ListValue
 ) -> dict[str, str]:
     """The overrides after the alterations."""
-    names = [alteration.name for alteration in alterations]
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
+    counts = Counter(alteration.name for alteration in alterations)
+    if repeated := sorted(name for name, count in counts.items() if count > 1):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(repeated)}")
     altered = dict(overrides)
     for operation, name, value in alterations:
@@ -111,9 +113,17 @@ def _alter_list(
         )
     before = _split(overrides.get(name, default))
     given = _split(value)
-    if operation is AlterOperation.APPEND:
-        return ",".join([*before, *(item for item in given if item not in before)])
-    return ",".join(item for item in before if item not in given)
+    if operation is AlterOperation.SUBTRACT:
+        removed = set(given)
+        return ",".join(item for item in before if item not in removed)
+    there = set(before)
+    altered = ",".join([*before, *(item for item in given if item not in there)])
+    if len(altered.encode()) > STRING_BYTES_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{name} would have {len(altered.encode())} bytes, more than the {STRING_BYTES_MAX} of a string",
+        )
+    return altered
 
 
 def _split(value: str) -> list[str]:
