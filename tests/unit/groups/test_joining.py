@@ -23,6 +23,15 @@ def test_the_first_member_leads_and_learns_what_all_said() -> None:
     assert world.group.state is GroupState.COMPLETING_REBALANCE
 
 
+def test_a_member_id_of_a_long_name_fits_into_a_string() -> None:
+    """Client ids and instance ids may have 32,767 bytes, and then there was no room for the rest of the member id."""
+    world = World()
+    assert len(world.join(client_id="c" * 32_767).reply.member_id) < 1_100
+    static = world.join(instance_id="i" * 32_767)
+    assert len(world.group.static_members["i" * 32_767]) < 1_100
+    assert static.is_waiting
+
+
 def test_a_dynamic_member_gets_its_id_first_and_joins_with_it() -> None:
     """KIP-394: a client that retries its first JoinGroup does not leave a member behind each time."""
     world = World()

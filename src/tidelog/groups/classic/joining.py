@@ -8,7 +8,7 @@ with an id      given out before: is taken in; a member's: joins the next genera
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog.coordination import Decision, Respond
 from tidelog.groups.classic.effects import Effects
@@ -35,6 +35,10 @@ class Joiner(NamedTuple):
     """A static leader that came back can be told that there is nothing to assign (v9+)."""
 
 
+MEMBER_ID_NAME_LENGTH_MAX: Final = 1000
+"""Characters of an instance id or client id in a member id. Whole ones may be as long as a string of a reply can be."""
+
+
 def join_error(member_id: str, code: ErrorCode) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
 
@@ -48,6 +52,10 @@ class Joins:
         self._settings = settings
         self._rebalances = rebalances
         self._new_id = new_id
+
+    def _member_id(self, name: str) -> str:
+        """A new member id, which begins with the instance id or the client id as far as a string has room for it."""
+        return f"{name[:MEMBER_ID_NAME_LENGTH_MAX]}-{self._new_id()}"
 
     def join(
         self, group: Group, request: JoinGroupRequest, joiner: Joiner, respond: Respond, now_ms: int
@@ -93,13 +101,13 @@ class Joins:
     ) -> JoinGroupResponse | None:
         instance_id = request.group_instance_id
         if instance_id is not None:
-            new_id = f"{instance_id}-{self._new_id()}"
+            new_id = self._member_id(instance_id)
             if instance_id in group.static_members:
                 self._replace_static(group, request, new_id, joiner, respond, effects, now_ms)
             else:
                 self._add(group, request, new_id, joiner, respond, effects, now_ms)
             return None
-        new_id = f"{joiner.client_id}-{self._new_id()}"
+        new_id = self._member_id(joiner.client_id)
         if joiner.needs_member_id:
             group.pending_members.add(new_id)
             placeholder = Member(new_id, None, "", "", request.session_timeout_ms, 0, ())
