@@ -23,13 +23,22 @@ from tidelog.wire.messages import list_offsets, metadata
 from tidelog.wire.messages import produce as producing
 
 TIMEOUT_S = 30.0
+CLIENT_ID = "raw"
 _IP_BIND_ADDRESS_NO_PORT = 24
 
 
 class RawClient:
     """One connection. Requests may be written ahead; answers come in the order of the requests."""
 
-    def __init__(self, port: int, *, timeout_s: float = TIMEOUT_S, receive_buffer: int | None = None) -> None:
+    def __init__(
+        self,
+        port: int,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        receive_buffer: int | None = None,
+        client_id: str = CLIENT_ID,
+    ) -> None:
+        self._client_id = client_id
         self.socket = socket.socket()
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -65,7 +74,7 @@ class RawClient:
         """Send a request and return the version it was sent in."""
         version = request.versions[1] if version is None else version
         self._correlation_id += 1
-        self.socket.sendall(frame_of(request, version, self._correlation_id))
+        self.socket.sendall(frame_of(request, version, self._correlation_id, self._client_id))
         return version
 
     def call(self, request: Any, version: int | None = None) -> Any:
@@ -108,9 +117,9 @@ class RawClient:
         return bytes(parts)
 
 
-def frame_of(request: Any, version: int, correlation_id: int = 1) -> bytes:
+def frame_of(request: Any, version: int, correlation_id: int = 1, client_id: str = CLIENT_ID) -> bytes:
     """A request as it travels, length included."""
-    return encode_request(type(request).api_key, version, correlation_id, "raw", request.encode(version))
+    return encode_request(type(request).api_key, version, correlation_id, client_id, request.encode(version))
 
 
 def records_of(values: Iterable[bytes], timestamp: int | None = None) -> list[Record]:

@@ -60,6 +60,7 @@ class Dispatcher:
 
     def dispatch(self, connection: Connection, slot: Slot, data: bytearray, start: int, stop: int) -> None:
         """Handle the request in `data[start:stop]`; its reply goes to `slot`."""
+        route: Route | None = None
         try:
             api_key, version, correlation_id, client_id_bytes = _unpack_header(data, start)
             route = self.routes.get(api_key)
@@ -80,7 +81,7 @@ class Dispatcher:
                 position = skip_tagged_fields(data, position, stop) if data[position] else position + 1
             handle_bytes(self._node, slot, data, position, stop, version, correlation_id)
         except Exception as cause:
-            _fail(slot, str(api_key) if route is None else route.api_key.name, cause)
+            _fail(slot, "a request" if route is None else route.api_key.name, cause)
 
     def _answer_unsupported(
         self, connection: Connection, slot: Slot, api_key: int, version: int, correlation_id: int

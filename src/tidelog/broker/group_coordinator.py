@@ -140,6 +140,11 @@ class GroupCoordinator:
         result: T = reply.result()
         return result
 
+    async def ask(self, group_id: str, operation: Operation) -> Any:
+        """The outcome of `operation` for a group, be it a reply or an ApiError, once it is committed."""
+        found: Any = self.call(group_id, operation, _as_it_is)
+        return await found if isinstance(found, Reply) else found
+
     def shard_of(self, group_id: str) -> GroupShard:
         """To look at; raises ApiError if it is not here."""
         return self.runtime.shard(self.partition_of(group_id))
@@ -180,6 +185,10 @@ class GroupCoordinator:
             self._loader.stop()
         if self._built is not None:
             self._built.unload_all()
+
+
+def _as_it_is(outcome: Any) -> Any:
+    return outcome
 
 
 def _new_id() -> str:

@@ -26,9 +26,29 @@ REQUEST_BYTES_MAX: Final = 8 << 20
 else waiting while they are gone through. Records, and what group members tell each other, may be larger."""
 
 REQUEST_ELEMENTS_MAX: Final = 100_000
-"""Entries in all lists of one request. They are counted while a large request is read, before objects are made."""
+"""Entries in all lists of one request. They are counted while a large request is read, before objects are made. No
+client names as many: a cluster of ZooKeeper's days has 200,000 partitions at most, and a broker a few thousand."""
 
-_LARGE_REQUESTS: Final = frozenset({ApiKey.PRODUCE, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+_REQUEST_BYTES_MAX: Final[Mapping[int, int]] = {
+    ApiKey.PRODUCE: 2**31,
+    ApiKey.JOIN_GROUP: 32 << 20,
+    ApiKey.SYNC_GROUP: 32 << 20,
+}
+"""Records are limited by `socket.request.max.bytes`. What members of a group tell each other is stored in one record,
+which `message.max.bytes` limits to a megabyte unless it is raised."""
+
+_ELEMENTS_MAX: Final[Mapping[int, int]] = {
+    ApiKey.JOIN_GROUP: 1_000,
+    ApiKey.LIST_GROUPS: 1_000,
+    ApiKey.LIST_TRANSACTIONS: 10_000,
+    ApiKey.SYNC_GROUP: 20_000,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 20_000,
+    ApiKey.WRITE_TXN_MARKERS: 20_000,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 20_000,
+}
+"""Where a request must be carried out at once, because half of it would be of no use: what takes some milliseconds.
+Members name a handful of protocols, groups have five states, and few groups or transactions span 20,000 partitions."""
+
 _PACKAGE: Final = "tidelog.broker.handlers"
 _MESSAGES: Final = "tidelog.wire.messages"
 
@@ -72,8 +92,8 @@ class Route:
         self.response_class: type[Message]
         self.handle: Handle | None = None
         self.handle_bytes: HandleBytes | None = None
-        self.request_bytes_max = 2**31 if api_key in _LARGE_REQUESTS else REQUEST_BYTES_MAX
-        self.elements_max = REQUEST_ELEMENTS_MAX
+        self.request_bytes_max = _REQUEST_BYTES_MAX.get(api_key, REQUEST_BYTES_MAX)
+        self.elements_max = _ELEMENTS_MAX.get(api_key, REQUEST_ELEMENTS_MAX)
         self._target = target
         self._messages = messages
 

@@ -15,6 +15,7 @@ from tidelog.groups.classic.group import Group
 from tidelog.groups.classic.states import GroupState
 from tidelog.groups.consumer.group import ConsumerGroup
 from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombstones
+from tidelog.groups.offsets import read_committed
 from tidelog.groups.schemas import (
     NO_TIMESTAMP,
     CommittedOffset,
@@ -22,6 +23,7 @@ from tidelog.groups.schemas import (
     offset_key_prefix,
     offset_value,
     partition_key,
+    read_partition_key,
     tombstones,
 )
 from tidelog.groups.settings import GroupSettings
@@ -161,17 +163,36 @@ def fetch(
     """Offsets by topic, all of them if `topics` is None. What was never committed has none, and that is no error."""
     found: dict[str, list[PartitionOffset]] = {}
     if topics is None:
-        if group is not None:
-            must_check = require_stable and group.offsets.has_pending
-            for topic, index, committed in group.offsets.partitions():
-                entry = PartitionOffset(index, committed)
-                if must_check and group.offsets.is_pending(partition_key(topic, index)):
-                    entry = PartitionOffset(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-                found.setdefault(topic, []).append(entry)
+        for topic, entry in filter(None, map(read_stored, stored_offsets(group, require_stable))):
+            found.setdefault(topic, []).append(entry)
         return found
     for topic, indexes in topics:
         found.setdefault(topic, []).extend(_fetch(group, topic, index, require_stable) for index in indexes)
     return found
+
+
+StoredOffset = tuple[bytes, bytes | None]
+"""A partition's key and its offset as they are in the log; None in place of one that an open transaction replaces."""
+
+
+def stored_offsets(group: Group | None, require_stable: bool) -> list[StoredOffset]:
+    """All offsets of a group unread, which takes little time however many there are; see `read_stored`."""
+    if group is None:
+        return []
+    pending = group.offsets.pending_keys() if require_stable else frozenset()
+    if not pending:
+        return list(group.offsets.items())
+    return [(key, None if key in pending else value) for key, value in group.offsets.items()]
+
+
+def read_stored(stored: StoredOffset) -> tuple[str, PartitionOffset] | None:
+    """The topic of a stored offset and what `fetch` says of it; None for one that cannot be read."""
+    key, value = stored
+    topic, index = read_partition_key(key)
+    if value is None:
+        return topic, PartitionOffset(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    committed = read_committed(value)
+    return None if committed is None else (topic, PartitionOffset(index, committed))
 
 
 def _fetch(group: Group | None, topic: str, index: int, require_stable: bool) -> PartitionOffset:

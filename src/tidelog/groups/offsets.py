@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, ItemsView
 from typing import Final
 
 from tidelog.groups.schemas import (
@@ -82,7 +82,7 @@ class OffsetStore:
 
     def get(self, key: bytes) -> CommittedOffset | None:
         value = self._values.get(key)
-        return None if value is None else _read(value)
+        return None if value is None else read_committed(value)
 
     def is_pending(self, key: bytes) -> bool:
         """Whether an open transaction has committed this partition."""
@@ -104,13 +104,13 @@ class OffsetStore:
         wanted = set(keys)
         return wanted.issuperset(self._values) and all(wanted.issuperset(offsets) for offsets in self._pending.values())
 
-    def partitions(self) -> Iterator[tuple[str, int, CommittedOffset]]:
-        """Everything that is committed."""
-        for key, value in self._values.items():
-            committed = _read(value)
-            if committed is not None:
-                topic, partition = read_partition_key(key)
-                yield topic, partition, committed
+    def items(self) -> ItemsView[bytes, bytes]:
+        """Everything that is committed, by partition key, as the log has it; to be read with `read_committed`."""
+        return self._values.items()
+
+    def pending_keys(self) -> frozenset[bytes]:
+        """Keys of partitions that open transactions have committed."""
+        return frozenset(key for offsets in self._pending.values() for key in offsets)
 
     def keys_of_topic(self, topic: str) -> list[bytes]:
         """Keys of a topic's partitions, committed or pending."""
@@ -134,7 +134,7 @@ class OffsetStore:
         is_past = since_ms is not None and since_ms <= latest_ms
         for key, value in self._values.items():
             if value[:2] == _VERSION_WITH_EXPIRY:
-                committed = _read(value)
+                committed = read_committed(value)
                 is_over = committed is not None and now_ms >= committed.expire_timestamp
             else:
                 is_over = is_past if since_ms is not None else commit_timestamp(value) <= latest_ms
@@ -143,7 +143,7 @@ class OffsetStore:
         return found
 
 
-def _read(value: bytes) -> CommittedOffset | None:
+def read_committed(value: bytes) -> CommittedOffset | None:
     """An offset, or None for one that a later version of Kafka wrote in a way unknown here."""
     try:
         return read_offset_value(value)

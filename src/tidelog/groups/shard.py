@@ -27,7 +27,7 @@ from tidelog.groups.consumer.schemas import GROUP_EPOCH, KINDS, RecordKey, read_
 from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombstones
 from tidelog.groups.consumer.service import ConsumerGroups
 from tidelog.groups.consumer.timers import PURPOSES
-from tidelog.groups.offset_requests import Codes, CommittedTopic, Committer, PartitionOffset
+from tidelog.groups.offset_requests import Codes, CommittedTopic, Committer, PartitionOffset, StoredOffset
 from tidelog.groups.schemas import GROUP_KEY_VERSION, SchemaError, read_group_value
 from tidelog.groups.settings import GroupSettings
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -308,10 +308,19 @@ class GroupShard:
         reader: Committer | None = None,
     ) -> dict[str, list[PartitionOffset]]:
         """Offsets for anybody; a `reader` that says it is a member must be one, if members speak the newer protocol."""
+        return offset_requests.fetch(self._read_by(group_id, reader), topics, require_stable)
+
+    def stored_offsets(
+        self, group_id: str, require_stable: bool, reader: Committer | None = None
+    ) -> list[StoredOffset]:
+        """All offsets of a group, for the same readers; `read_stored` reads them."""
+        return offset_requests.stored_offsets(self._read_by(group_id, reader), require_stable)
+
+    def _read_by(self, group_id: str, reader: Committer | None) -> Group | None:
         group = self._groups.get(group_id)
         if reader is not None and group is not None and group.consumer is not None:
             offset_requests.check_consumer_epoch(group.consumer, reader)
-        return offset_requests.fetch(group, topics, require_stable)
+        return group
 
     def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]], _now_ms: int) -> Decision[Codes]:
         return offset_requests.delete(self._known_group(group_id), partitions)

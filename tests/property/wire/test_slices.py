@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Generator
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,12 +12,11 @@ from hypothesis import strategies as st
 
 from tests.compat.wire.samples import all_versions, filled
 from tests.property.wire.values import QUICK, objects
+from tests.unit.steps import counted, done
 from tidelog.wire.errors import EncodeError, WireError
 from tidelog.wire.messages import MetadataRequest
 from tidelog.wire.messages.metadata import MetadataRequestTopic
 from tidelog.wire.schema import Message
-
-T = TypeVar("T")
 
 _VERSIONS = list(all_versions())
 _ENCODED = [(cls, version, filled(cls, version).encode(version)) for cls, version in _VERSIONS]
@@ -34,26 +32,14 @@ _COUNTS = st.sampled_from(
 _FILLINGS = st.sampled_from([b"\x00", b"\x01", b"\x00\x00\x00\x01", b"\x02a\x00", b"\xff"])
 
 
-def done(steps: Generator[None, None, T]) -> tuple[T, int]:
-    """What a generator returns, and after how many steps."""
-    count = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            value: T = end.value
-            return value, count
-        count += 1
-
-
 @pytest.mark.parametrize(("cls", "version"), _VERSIONS, ids=lambda value: getattr(value, "__name__", f"v{value}"))
 def test_slices_read_and_write_what_the_whole_does(cls: type[Message], version: int) -> None:
     @QUICK
     @given(objects(cls, version))
     def check(message: Any) -> None:
         encoded = message.encode(version)
-        assert done(message.encode_in_slices(version))[0] == encoded
-        assert done(cls.decode_in_slices(memoryview(encoded), version, 10_000))[0] == cls.decode(encoded, version)
+        assert done(message.encode_in_slices(version)) == encoded
+        assert done(cls.decode_in_slices(memoryview(encoded), version, 10_000)) == cls.decode(encoded, version)
 
     check()
 
@@ -84,8 +70,8 @@ def many_topics(count: int) -> MetadataRequest:
 
 def test_many_elements_are_read_and_written_in_many_steps() -> None:
     request = many_topics(10_000)
-    encoded, write_steps = done(request.encode_in_slices(12))
-    decoded, read_steps = done(MetadataRequest.decode_in_slices(encoded, 12, 10_000))
+    encoded, write_steps = counted(request.encode_in_slices(12))
+    decoded, read_steps = counted(MetadataRequest.decode_in_slices(encoded, 12, 10_000))
     assert decoded == request
     assert write_steps >= 10
     assert read_steps >= 10

@@ -242,6 +242,7 @@ def test_a_large_request_is_read_whole_and_handled_like_a_small_one() -> None:
             return ListGroupsResponse(error_code=ErrorCode.NOT_COORDINATOR)
 
         world = World(count)
+        world.route(ListGroupsRequest).elements_max = 50_000
         slots = [world.send(ListGroupsRequest(states_filter=["state"] * number)) for number in (1, 50_000)]
         await world.slices.drain()
         assert seen == [1, 50_000]

@@ -389,4 +389,6 @@ def test_a_describe_shows_targets_and_what_members_have(world: ConsumerWorld) ->
     (target,) = members[first.member_id].target_assignment.topic_partitions
     assert (has.topic_name, len(has.partitions), len(target.partitions)) == ("t", 6, 3)
     assert world.shard.describe(GROUP).group_state == "Dead", "it is none of the classic protocol"
-    assert world.shard.describe_consumer_group("none").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    with pytest.raises(ApiError) as failure:
+        world.shard.describe_consumer_group("none")
+    assert failure.value.code is ErrorCode.GROUP_ID_NOT_FOUND

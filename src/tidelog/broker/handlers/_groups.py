@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.coordinators import Reply
+from tidelog.broker.handlers._parts import in_parts
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
+
+Commit = Callable[[Any, "Context"], Any]
+"""Answers an OffsetCommit or TxnOffsetCommit with its response, or with a reply that will have one."""
+
+
+async def committed_in_parts(request: Any, response: Any, commit: Commit, context: Context) -> Any:
+    """Commit more partitions than fit into one step, each part by itself; their results go to `response`."""
+    for part in in_parts((topic.name, topic.partitions) for topic in request.topics):
+        piece = copy(request)
+        piece.topics = [type(request.topics[0])(name=name, partitions=list(some)) for name, some in part]
+        found = commit(piece, context)
+        for topic in (await found if isinstance(found, Reply) else found).topics:
+            if response.topics and response.topics[-1].name == topic.name:
+                response.topics[-1].partitions += topic.partitions
+            else:
+                response.topics.append(topic)
+        await context.node.slices.pause()
+    return response
 
 
 def check_group_id(group_id: str) -> None:

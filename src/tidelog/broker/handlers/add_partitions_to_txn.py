@@ -5,11 +5,12 @@ Clients send versions 0 to 3. Brokers send 4 and newer, to verify a transactiona
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.broker.coordinators import Reply
+from tidelog.broker.handlers._parts import are_few
 from tidelog.broker.handlers._transactions import TopicPartition, code_of, partitions_by_topic, partitions_of, told
 from tidelog.coordination import ProducerEpoch
 from tidelog.wire.errors import ErrorCode
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 def handle(
     request: AddPartitionsToTxnRequest, context: Context
-) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     """Ask the coordinator of each transactional id."""
     if context.api_version >= _SEVERAL_FROM:
         return _handle_several(request, context)
@@ -44,16 +45,35 @@ def handle(
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
+    if not are_few([topic.partitions for topic in transaction.topics]):
+        return _add_many(transaction, context)
     return _add(
         transaction, context, lambda codes: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topics(codes))
     )
 
 
+async def _add_many(transaction: AddPartitionsToTxnTransaction, context: Context) -> AddPartitionsToTxnResponse:
+    """More partitions than are answered in one step; they join at once, or not at all, all the same."""
+    found: Any = _add(transaction, context, lambda codes: codes)
+    codes = await found if isinstance(found, Reply) else found
+    response = AddPartitionsToTxnResponse()
+    for topic, partitions in partitions_by_topic(codes).items():
+        result = AddPartitionsToTxnTopicResult(name=topic)
+        response.results_by_topic_v3_and_below.append(result)
+        for index, code in partitions:
+            result.results_by_partition.append(
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+            )
+            await context.node.slices.pause()
+    return response
+
+
 async def _handle_several(request: AddPartitionsToTxnRequest, context: Context) -> AddPartitionsToTxnResponse:
-    results = [
-        (_verify if transaction.verify_only else _add)(transaction, context, partial(_result, transaction))
-        for transaction in request.transactions
-    ]
+    results = []
+    for transaction in request.transactions:
+        ask = _verify if transaction.verify_only else _add
+        results.append(ask(transaction, context, partial(_result, transaction)))
+        await context.node.slices.pause()
     return AddPartitionsToTxnResponse(
         results_by_transaction=[await result if isinstance(result, Reply) else result for result in results]
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.handlers._config_resources import (
     ResourceType,
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+CONFIGS_MAX: Final = 1000
+"""Settings of one resource in a request. A broker has some three hundred, a topic forty."""
+
+
 class _Target(NamedTuple):
     """Whose settings are altered: where they are stored and how they are checked."""
 
@@ -53,18 +57,20 @@ class _Target(NamedTuple):
 
 async def handle(request: replacing.AlterConfigsRequest, context: Context) -> replacing.AlterConfigsResponse:
     """Let the named settings be all that a resource has; the others fall back to their defaults."""
-    counts = _counts(request.resources)
+    counts = await _counts(request.resources, context)
     responses = []
     for resource in request.resources:
         response = replacing.AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
-            _check(resource, counts, [each.name for each in resource.configs if each.value is None])
+            _check(resource, counts)
+            _check_names(resource, [each.name for each in resource.configs if each.value is None])
             await _replace(context.node, resource, request.validate_only)
         except ApiError as error:
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
+        await context.node.slices.pause()
     await _follow(context.node)
     return replacing.AlterConfigsResponse(responses=responses)
 
@@ -73,20 +79,24 @@ async def handle_incremental(
     request: incremental.IncrementalAlterConfigsRequest, context: Context
 ) -> incremental.IncrementalAlterConfigsResponse:
     """Set, delete, append to or subtract from the named settings; the others stay as they are."""
-    counts = _counts(request.resources)
+    counts = await _counts(request.resources, context)
     responses = []
     for resource in request.resources:
         response = incremental.AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
-        deleted = AlterOperation.DELETE
-        nulls = [each.name for each in resource.configs if each.value is None and each.config_operation != deleted]
         try:
-            _check(resource, counts, nulls)
+            _check(resource, counts)
+            deleted = AlterOperation.DELETE
+            _check_names(
+                resource,
+                [each.name for each in resource.configs if each.value is None and each.config_operation != deleted],
+            )
             await _alter(context.node, resource, request.validate_only)
         except ApiError as error:
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
+        await context.node.slices.pause()
     await _follow(context.node)
     return incremental.IncrementalAlterConfigsResponse(responses=responses)
 
@@ -102,14 +112,23 @@ async def _follow(node: Node) -> None:
 _Resource = replacing.AlterConfigsResource | incremental.AlterConfigsResource
 
 
-def _counts(resources: Sequence[_Resource]) -> Counter[tuple[int, str]]:
-    return Counter((each.resource_type, each.resource_name) for each in resources)
+async def _counts(resources: Sequence[_Resource], context: Context) -> Counter[tuple[int, str]]:
+    counts: Counter[tuple[int, str]] = Counter()
+    for resource in resources:
+        counts[resource.resource_type, resource.resource_name] += 1
+        await context.pause()
+    return counts
 
 
-def _check(resource: _Resource, counts: Counter[tuple[int, str]], null_names: Sequence[str]) -> None:
+def _check(resource: _Resource, counts: Counter[tuple[int, str]]) -> None:
     """Refuse what is wrong whatever the resource is."""
     if counts[resource.resource_type, resource.resource_name] > 1:
         raise invalid("Each resource must appear at most once.")
+    if len(resource.configs) > CONFIGS_MAX:
+        raise invalid(f"{len(resource.configs)} settings of one resource; a request may alter {CONFIGS_MAX} of each")
+
+
+def _check_names(resource: _Resource, null_names: Sequence[str]) -> None:
     if null_names:
         raise invalid(f"Null value not supported for : {', '.join(null_names)}")
     if len({each.name for each in resource.configs}) < len(resource.configs):

@@ -17,20 +17,17 @@ if TYPE_CHECKING:
     from tidelog.broker.node import Node
 
 
-def handle(request: CompactTopicsRequest, context: Context) -> CompactTopicsResponse:
+async def handle(request: CompactTopicsRequest, context: Context) -> CompactTopicsResponse:
     """Ask the cleaner for each partition of this broker, unless only the state is wanted; then tell the state."""
-    return CompactTopicsResponse(
-        topics=[
-            CompactedTopic(
-                name=topic.name,
-                partitions=[
-                    _compact(context.node, topic.name, index, only_status=request.only_status)
-                    for index in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = CompactTopicsResponse()
+    for topic in request.topics:
+        answer = CompactedTopic(name=topic.name)
+        response.topics.append(answer)
+        await context.pause()
+        for index in topic.partitions:
+            answer.partitions.append(_compact(context.node, topic.name, index, only_status=request.only_status))
+            await context.pause()
+    return response
 
 
 def _compact(node: Node, topic: str, index: int, *, only_status: bool) -> CompactedPartition:

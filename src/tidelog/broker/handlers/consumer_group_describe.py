@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.handlers._answers import Answers
 from tidelog.broker.handlers._groups import check_consumer_protocol
 from tidelog.broker.handlers._operations import GROUP_OPERATIONS, NOT_ASKED
 from tidelog.wire.errors import ApiError
@@ -17,12 +19,14 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 
-def handle(request: ConsumerGroupDescribeRequest, context: Context) -> ConsumerGroupDescribeResponse:
+async def handle(request: ConsumerGroupDescribeRequest, context: Context) -> ConsumerGroupDescribeResponse:
     """Look at each group."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    return ConsumerGroupDescribeResponse(
-        groups=[_describe(group_id, operations, context) for group_id in request.group_ids]
-    )
+    answers: Answers[DescribedGroup] = Answers()
+    for group_id in request.group_ids:
+        answers.add(group_id, partial(_describe, group_id, operations, context))
+        await context.pause()
+    return ConsumerGroupDescribeResponse(groups=answers.all)
 
 
 def _describe(group_id: str, operations: int, context: Context) -> DescribedGroup:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.coordinators import Reply
+from tidelog.broker.coordinators import Reply, gather
+from tidelog.broker.handlers._parts import PARTITIONS_AT_ONCE, are_few
 from tidelog.replication.delete_records import DeleteResult
 from tidelog.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -17,29 +19,66 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 
-def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+def handle(
+    request: DeleteRecordsRequest, context: Context
+) -> DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]:
     """Delete before the given offsets; answered once every replica has followed."""
-    offsets = [
-        (topic.name, partition.partition_index, partition.offset)
+    if not are_few([topic.partitions for topic in request.topics]):
+        return _delete_many(request, context)
+    offsets = {
+        (topic.name, partition.partition_index): partition.offset
         for topic in request.topics
         for partition in topic.partitions
-    ]
-    reply = Reply(_response)
-    context.node.replica_manager.delete_records(offsets, request.timeout_ms, reply)
+    }
+    return gather([_delete(list(offsets.items()), request.timeout_ms, context)], _response)
+
+
+async def _delete_many(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+    """More partitions than are dealt with in one step. Of a partition that is named twice the last offset counts."""
+    offsets: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        await context.node.slices.pause()
+        for partition in topic.partitions:
+            offsets[topic.name, partition.partition_index] = partition.offset
+            await context.node.slices.pause()
+    wanted = list(offsets.items())
+    deletions = []
+    for start in range(0, len(wanted), PARTITIONS_AT_ONCE):
+        deletions.append(_delete(wanted[start : start + PARTITIONS_AT_ONCE], request.timeout_ms, context))
+        await context.node.slices.pause()
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+    for deletion in deletions:
+        _add(await deletion if isinstance(deletion, Reply) else deletion, topics)
+        await context.node.slices.pause()
+    return DeleteRecordsResponse(topics=list(topics.values()))
+
+
+def _delete(
+    offsets: Sequence[tuple[tuple[str, int], int]], timeout_ms: int, context: Context
+) -> list[DeleteResult] | Reply:
+    reply = Reply(list)
+    wanted = [(topic, index, offset) for (topic, index), offset in offsets]
+    context.node.replica_manager.delete_records(wanted, timeout_ms, reply)
     if not reply.is_there:
         context.node.socket_server.wake()  # the end of the turn sets the timer
-    response: DeleteRecordsResponse = reply.result()
-    return response
+    deleted: list[DeleteResult] | Reply = reply.result()
+    return deleted
 
 
-def _response(results: list[DeleteResult]) -> DeleteRecordsResponse:
-    topics: dict[str, list[DeleteRecordsPartitionResult]] = {}
-    for result in results:
-        topics.setdefault(result.topic, []).append(
+def _response(results: list[list[DeleteResult]]) -> DeleteRecordsResponse:
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+    for deleted in results:
+        _add(deleted, topics)
+    return DeleteRecordsResponse(topics=list(topics.values()))
+
+
+def _add(deleted: Sequence[DeleteResult], topics: dict[str, DeleteRecordsTopicResult]) -> None:
+    """Put results under their topics."""
+    for result in deleted:
+        if result.topic not in topics:
+            topics[result.topic] = DeleteRecordsTopicResult(name=result.topic)
+        topics[result.topic].partitions.append(
             DeleteRecordsPartitionResult(
                 partition_index=result.partition_index, low_watermark=result.low_watermark, error_code=result.error_code
             )
         )
-    return DeleteRecordsResponse(
-        topics=[DeleteRecordsTopicResult(name=name, partitions=partitions) for name, partitions in topics.items()]
-    )

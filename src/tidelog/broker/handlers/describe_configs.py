@@ -7,8 +7,10 @@ brokers share.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.handlers._answers import Answers
 from tidelog.broker.handlers._config_resources import ResourceType, invalid, parse_broker_id
 from tidelog.broker.handlers._loggers import logger_levels
 from tidelog.config.errors import ConfigError
@@ -31,13 +33,27 @@ if TYPE_CHECKING:
 _STRING: Final = 2
 
 
-def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
-    """Describe each resource for itself, in request order."""
-    return DescribeConfigsResponse(results=[_describe(resource, request, context) for resource in request.resources])
+async def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+    """Describe each resource for itself, in request order.
+
+    Most settings of most topics are the same, so equal ones share an object: the description of every topic of a large
+    cluster fits into memory.
+    """
+    answers: Answers[DescribeConfigsResult] = Answers()
+    shaped: dict[ConfigEntry, DescribeConfigsResourceResult] = {}
+    for resource in request.resources:
+        keys = resource.configuration_keys
+        question = resource.resource_type, resource.resource_name, None if keys is None else tuple(keys)
+        answers.add(question, partial(_describe, resource, request, context, shaped))
+        await context.pause()
+    return DescribeConfigsResponse(results=answers.all)
 
 
 def _describe(
-    resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+    context: Context,
+    shaped: dict[ConfigEntry, DescribeConfigsResourceResult],
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
@@ -50,7 +66,10 @@ def _describe(
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
-    result.configs = [_shape(entry, request.include_synonyms, request.include_documentation) for entry in entries]
+    for entry in entries:
+        if entry not in shaped:
+            shaped[entry] = _shape(entry, request.include_synonyms, request.include_documentation)
+        result.configs.append(shaped[entry])
     return result
 
 

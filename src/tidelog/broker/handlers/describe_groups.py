@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.handlers._answers import Answers
 from tidelog.broker.handlers._operations import GROUP_OPERATIONS, NOT_ASKED
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -12,10 +14,14 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 
-def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+async def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
     """Look at each group."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    return DescribeGroupsResponse(groups=[_describe(group_id, operations, context) for group_id in request.groups])
+    answers: Answers[DescribedGroup] = Answers()
+    for group_id in request.groups:
+        answers.add(group_id, partial(_describe, group_id, operations, context))
+        await context.pause()
+    return DescribeGroupsResponse(groups=answers.all)
 
 
 def _describe(group_id: str, operations: int, context: Context) -> DescribedGroup:

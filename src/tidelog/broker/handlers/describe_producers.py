@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.handlers._answers import Answers
 from tidelog.metadata.topic_names import check_topic_name
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.describe_producers import (
@@ -18,16 +20,18 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 
-def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+async def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
     """Answer every partition for itself."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name, partitions=[_describe(topic.name, index, context) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
+    response = DescribeProducersResponse()
+    answers: Answers[PartitionResponse] = Answers()
+    for topic in request.topics:
+        await context.pause()
+        first = len(answers.all)
+        for index in topic.partition_indexes:
+            answers.add((topic.name, index), partial(_describe, topic.name, index, context))
+            await context.pause()
+        response.topics.append(TopicResponse(name=topic.name, partitions=answers.all[first:]))
+    return response
 
 
 def _describe(topic: str, index: int, context: Context) -> PartitionResponse:

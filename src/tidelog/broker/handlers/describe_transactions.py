@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.handlers._answers import Answers
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -16,11 +18,13 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 
-def handle(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
+async def handle(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
     """Answer every id for itself."""
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(name, context) for name in request.transactional_ids]
-    )
+    answers: Answers[TransactionState] = Answers()
+    for name in request.transactional_ids:
+        answers.add(name, partial(_describe, name, context))
+        await context.pause()
+    return DescribeTransactionsResponse(transaction_states=answers.all)
 
 
 def _describe(transactional_id: str, context: Context) -> TransactionState:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.handlers._answers import Answers
 from tidelog.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -32,6 +34,8 @@ def handle(
     topic = _TOPICS.get(request.key_type)
     if topic is not None and context.node.image.topic(topic) is None:
         return _first_use(request, context)
+    if context.api_version >= _SEVERAL_FROM:
+        return _answer_several(request, context)
     return _answer(request, context)
 
 
@@ -42,13 +46,20 @@ async def _first_use(request: FindCoordinatorRequest, context: Context) -> FindC
         await coordinator.create_topic()
     except ApiError as error:
         logger.error("the topic of a coordinator cannot be created: %s", error)
+    if context.api_version >= _SEVERAL_FROM:
+        return await _answer_several(request, context)
     return _answer(request, context)
 
 
+async def _answer_several(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+    answers: Answers[Coordinator] = Answers()
+    for key in request.coordinator_keys:
+        answers.add(key, partial(_find, request.key_type, key, context))
+        await context.pause()
+    return FindCoordinatorResponse(coordinators=answers.all)
+
+
 def _answer(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
-    if context.api_version >= _SEVERAL_FROM:
-        found = [_find(request.key_type, key, context) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
     one = _find(request.key_type, request.key, context)
     return FindCoordinatorResponse(
         error_code=one.error_code,

@@ -15,24 +15,26 @@ _CLASSIC: Final = "classic"
 _CONSUMER: Final = "consumer"
 
 
-def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+async def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
     """List what is loaded; states and types are compared without regard to case."""
     coordinator = context.node.groups
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    groups = [
-        ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or ("" if group.consumer is None else _CONSUMER),
-            group_state=group.state_name,
-            group_type=_kind(group),
-        )
-        for shard in coordinator.shards()
-        for group in shard.groups()
-        if (not states or group.state_name.lower() in states) and (not types or _kind(group) in types)
-    ]
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.has_loads else ErrorCode.NONE
-    return ListGroupsResponse(error_code=error, groups=groups)
+    response = ListGroupsResponse(error_code=error)
+    # Groups come and go between two steps, so the list of those that are here now is made first.
+    for group in [group for shard in coordinator.shards() for group in shard.groups()]:
+        if (not states or group.state_name.lower() in states) and (not types or _kind(group) in types):
+            response.groups.append(
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or ("" if group.consumer is None else _CONSUMER),
+                    group_state=group.state_name,
+                    group_type=_kind(group),
+                )
+            )
+        await context.pause()
+    return response
 
 
 def _kind(group: Group) -> str:

@@ -5,7 +5,6 @@ Version 0 is older than time indexes: it asks for up to N offsets before a time 
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tidelog.replication.partition import Partition
@@ -36,25 +35,33 @@ Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch; -1 for what is not known."""
 
 
-def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+async def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     """Answer every partition for itself; one that a request names twice is refused both times (v1+)."""
-    counts: Counter[tuple[str, int]] = Counter()
+    response = ListOffsetsResponse()
+    twice: set[tuple[str, int]] = set()
     if context.api_version >= 1:
-        counts.update(
-            (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
-        )
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _answer(topic.name, partition, request, context, counts[topic.name, partition.partition_index] > 1)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+        twice = await _named_twice(request, context)
+    for topic in request.topics:
+        answer = ListOffsetsTopicResponse(name=topic.name)
+        response.topics.append(answer)
+        await context.pause()
+        for partition in topic.partitions:
+            is_twice = (topic.name, partition.partition_index) in twice
+            answer.partitions.append(_answer(topic.name, partition, request, context, is_twice))
+            await context.pause()
+    return response
+
+
+async def _named_twice(request: ListOffsetsRequest, context: Context) -> set[tuple[str, int]]:
+    once: set[tuple[str, int]] = set()
+    twice: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        await context.pause()
+        for partition in topic.partitions:
+            key = topic.name, partition.partition_index
+            (twice if key in once else once).add(key)
+            await context.pause()
+    return twice
 
 
 def _answer(

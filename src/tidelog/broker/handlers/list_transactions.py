@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 
-def handle(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
+async def handle(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
     """States that do not exist are named in the answer, and nothing is in them."""
     from tidelog.transactions.states import TransactionState as State
 
@@ -22,18 +22,22 @@ def handle(request: ListTransactionsRequest, context: Context) -> ListTransactio
     states = set(request.state_filters)
     producer_ids = set(request.producer_id_filters)
     now_ms = context.node.clock.wall_ms()
-    return ListTransactionsResponse(
-        unknown_state_filters=[name for name in request.state_filters if name not in known],
-        transaction_states=[
-            TransactionState(
-                transactional_id=found.transactional_id,
-                producer_id=found.producer_id,
-                transaction_state=found.state.value,
-            )
-            for shard in transactions.shards()
-            for found in shard.transactions()
-            if (not states or found.state.value in states)
+    response = ListTransactionsResponse(
+        unknown_state_filters=[name for name in dict.fromkeys(request.state_filters) if name not in known]
+    )
+    # Transactional ids come and go between two steps, so the list of those that are here now is made first.
+    for found in [found for shard in transactions.shards() for found in shard.transactions()]:
+        if (
+            (not states or found.state.value in states)
             and (not producer_ids or found.producer_id in producer_ids)
             and (request.duration_filter < 0 or now_ms - found.start_ms > request.duration_filter)
-        ],
-    )
+        ):
+            response.transaction_states.append(
+                TransactionState(
+                    transactional_id=found.transactional_id,
+                    producer_id=found.producer_id,
+                    transaction_state=found.state.value,
+                )
+            )
+        await context.pause()
+    return response

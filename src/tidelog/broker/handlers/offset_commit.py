@@ -5,8 +5,11 @@ Version 0, which wrote to ZooKeeper, is kept here like the others: as a commit f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.broker.handlers._groups import committed_in_parts
+from tidelog.broker.handlers._parts import are_few
 from tidelog.groups import Codes, Committer
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.offset_commit import (
@@ -22,8 +25,16 @@ if TYPE_CHECKING:
 _EPOCHS_FROM: Final = 9
 
 
-def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+def handle(
+    request: OffsetCommitRequest, context: Context
+) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     """Ask the group's coordinator; partitions that do not exist are refused one by one, whatever it says."""
+    if are_few([topic.partitions for topic in request.topics]):
+        return _commit(request, context)
+    return committed_in_parts(request, OffsetCommitResponse(), _commit, context)
+
+
+def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
     partition_count = context.node.image.partition_count
     committer = Committer(
         request.generation_id_or_member_epoch,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers._groups import check_group_id
-from tidelog.groups import Codes
+from tidelog.broker.handlers._parts import in_parts
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -16,42 +17,34 @@ from tidelog.wire.messages.offset_delete import (
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
+    from tidelog.broker.group_coordinator import Operation
 
 
-def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
-    """Ask the group's coordinator about the partitions of topics that exist."""
+async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
+    """Ask the group's coordinator about partitions of topics that exist; a partition named twice is deleted once."""
     check_group_id(request.group_id)
     image = context.node.image
-    partitions = [
-        (topic.name, partition.partition_index)
-        for topic in request.topics
-        if image.topic(topic.name) is not None
-        for partition in topic.partitions
-    ]
-
-    def shape(outcome: Codes | ApiError) -> OffsetDeleteResponse:
+    response = OffsetDeleteResponse()
+    answered: set[tuple[str, int]] = set()
+    # A group that does not exist is an error of its own, and so it is asked even if no topic exists.
+    topics = [(topic.name, topic.partitions) for topic in request.topics] or [("", [])]
+    for part in in_parts(topics):
+        wanted = dict.fromkeys((name, each.partition_index) for name, partitions in part for each in partitions)
+        new = [key for key in wanted if key not in answered]
+        answered.update(new)
+        outcome = await context.node.groups.ask(
+            request.group_id, _deleting(request.group_id, [key for key in new if image.topic(key[0]) is not None])
+        )
         if isinstance(outcome, ApiError):
             return OffsetDeleteResponse(error_code=outcome.code)
-        return OffsetDeleteResponse(
-            topics=[
-                OffsetDeleteResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetDeleteResponsePartition(
-                            partition_index=partition.partition_index,
-                            error_code=outcome.get(
-                                (topic.name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                            ),
-                        )
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+        for name, index in new:
+            if not response.topics or response.topics[-1].name != name:
+                response.topics.append(OffsetDeleteResponseTopic(name=name))
+            code = outcome.get((name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            response.topics[-1].partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+        await context.node.slices.pause()
+    return response
 
-    return context.node.groups.call(
-        request.group_id,
-        lambda shard, _respond, now_ms: shard.delete_offsets(request.group_id, partitions, now_ms),
-        shape,
-    )
+
+def _deleting(group_id: str, partitions: Sequence[tuple[str, int]]) -> Operation:
+    return lambda shard, _respond, now_ms: shard.delete_offsets(group_id, partitions, now_ms)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from tidelog.broker.coordinators import Reply
+from tidelog.broker.coordinators import gather
+from tidelog.broker.handlers._answers import Answers
+from tidelog.broker.handlers._parts import are_few, in_parts
 from tidelog.coordination import Decision
-from tidelog.groups import Committer, PartitionOffset
+from tidelog.groups import Committer, PartitionOffset, read_stored
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -22,12 +27,16 @@ from tidelog.wire.messages.offset_fetch import (
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
+    from tidelog.coordination import Respond
+    from tidelog.groups import GroupShard
 
 _GROUP_ERROR_FROM: Final = 2
 _SEVERAL_FROM: Final = 8
 
+OFFSETS_PER_REPLY_MAX: Final = 100_000
+"""Of requests for all offsets of several groups. Groups beyond are said to be loading, and are asked for again."""
+
 Offsets = Mapping[str, Sequence[PartitionOffset]]
-Wanted = Sequence[tuple[str, Sequence[int]]] | None
 Partition = TypeVar("Partition", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
@@ -37,22 +46,28 @@ class _Fetched(NamedTuple):
     offsets: Offsets
     error: ErrorCode = ErrorCode.NONE
 
+    @classmethod
+    def of(cls, outcome: Offsets | ApiError) -> _Fetched:
+        return cls({}, outcome.code) if isinstance(outcome, ApiError) else cls(outcome)
 
-def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+
+def handle(
+    request: OffsetFetchRequest, context: Context
+) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     """Ask the coordinator of each group."""
     if context.api_version >= _SEVERAL_FROM:
-        return _handle_several(request, context)
-    wanted = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
+        lists = [topic.partition_indexes for group in request.groups for topic in group.topics or ()]
+        if not are_few(lists) or not are_few([request.groups]) or any(each.topics is None for each in request.groups):
+            return _fetch_many_groups(request, context)
+        found = [_fetch_group(group, request.require_stable, context) for group in request.groups]
+        return gather(found, lambda groups: OffsetFetchResponse(groups=groups))
+    topics = request.topics
+    if topics is None or not are_few([topic.partition_indexes for topic in topics]):
+        return _fetch_many(request, context)
+    wanted = [(topic.name, topic.partition_indexes) for topic in topics]
 
     def shape(outcome: Offsets | ApiError) -> OffsetFetchResponse:
-        fetched = _fetched(outcome)
-        if not context.api_version:
-            fetched = _Fetched(
-                {name: [_as_version_0(entry) for entry in entries] for name, entries in fetched.offsets.items()},
-                fetched.error,
-            )
-        if fetched.error and context.api_version < _GROUP_ERROR_FROM:
-            fetched = _Fetched(_failed(wanted, fetched.error))
+        fetched = _as_of(context.api_version, _Fetched.of(outcome), topics)
         return OffsetFetchResponse(
             error_code=fetched.error,
             topics=[
@@ -65,28 +80,31 @@ def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse
 
     return context.node.groups.call(
         request.group_id,
-        lambda shard, _respond, _now_ms: Decision(
-            shard.fetch_offsets(request.group_id, wanted, request.require_stable)
-        ),
+        partial(_fetching, request.group_id, wanted, request.require_stable, None),
         shape,
     )
 
 
-async def _handle_several(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
-    groups = []
-    for group in request.groups:
-        found = _fetch_group(group, request.require_stable, context)
-        groups.append(await found if isinstance(found, Reply) else found)
-    return OffsetFetchResponse(groups=groups)
+async def _fetch_many(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    """All offsets of a group, or more than are fetched in one step."""
+    found = await _offsets(request.group_id, request.topics, request.require_stable, None, context)
+    fetched = _as_of(context.api_version, _Fetched.of(found), request.topics or ())
+    response = OffsetFetchResponse(error_code=fetched.error)
+    for name, entries in fetched.offsets.items():
+        topic = OffsetFetchResponseTopic(name=name)
+        response.topics.append(topic)
+        for entry in entries:
+            topic.partitions.append(_fill(OffsetFetchResponsePartition(), entry))
+            await context.pause()
+    return response
 
 
 def _fetch_group(group: OffsetFetchRequestGroup, require_stable: bool, context: Context) -> OffsetFetchResponseGroup:
-    is_member = group.member_id is not None or group.member_epoch >= 0
-    reader = Committer(group.member_epoch, group.member_id or "") if is_member else None
-    wanted = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
+    wanted = [(topic.name, topic.partition_indexes) for topic in group.topics or ()]
+    reader = _reader(group)
 
     def shape(outcome: Offsets | ApiError) -> OffsetFetchResponseGroup:
-        fetched = _fetched(outcome)
+        fetched = _Fetched.of(outcome)
         return OffsetFetchResponseGroup(
             group_id=group.group_id,
             error_code=fetched.error,
@@ -100,23 +118,113 @@ def _fetch_group(group: OffsetFetchRequestGroup, require_stable: bool, context: 
 
     return context.node.groups.call(
         group.group_id,
-        lambda shard, _respond, _now_ms: Decision(shard.fetch_offsets(group.group_id, wanted, require_stable, reader)),
+        partial(_fetching, group.group_id, wanted, require_stable, reader),
         shape,
     )
 
 
-def _fetched(outcome: Offsets | ApiError) -> _Fetched:
-    return _Fetched({}, outcome.code) if isinstance(outcome, ApiError) else _Fetched(outcome)
+def _reader(group: OffsetFetchRequestGroup) -> Committer | None:
+    is_member = group.member_id is not None or group.member_epoch >= 0
+    return Committer(group.member_epoch, group.member_id or "") if is_member else None
+
+
+async def _fetch_many_groups(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    answers: Answers[OffsetFetchResponseGroup] = Answers()
+    offsets_left = OFFSETS_PER_REPLY_MAX
+    for number, group in enumerate(request.groups):
+        await context.pause()
+        wants_all = group.topics is None
+        key = (group.group_id, group.member_id, group.member_epoch) if wants_all else number
+        if answers.repeat(key):
+            continue
+        if wants_all and offsets_left <= 0:
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            answers.put(key, OffsetFetchResponseGroup(group_id=group.group_id, error_code=code))
+            continue
+        fetched = await _fetch_large_group(group, request.require_stable, context)
+        answers.put(key, fetched)
+        offsets_left -= sum(len(topic.partitions) for topic in fetched.topics)
+    return OffsetFetchResponse(groups=answers.all)
+
+
+async def _fetch_large_group(
+    group: OffsetFetchRequestGroup, require_stable: bool, context: Context
+) -> OffsetFetchResponseGroup:
+    fetched = _Fetched.of(await _offsets(group.group_id, group.topics, require_stable, _reader(group), context))
+    response = OffsetFetchResponseGroup(group_id=group.group_id, error_code=fetched.error)
+    for name, entries in fetched.offsets.items():
+        topic = OffsetFetchResponseTopics(name=name)
+        response.topics.append(topic)
+        for entry in entries:
+            topic.partitions.append(_fill(OffsetFetchResponsePartitions(), entry))
+            await context.pause()
+    return response
+
+
+async def _offsets(
+    group_id: str,
+    topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
+    require_stable: bool,
+    reader: Committer | None,
+    context: Context,
+) -> Offsets | ApiError:
+    """The offsets of a group, a part of them at a time; all of them if `topics` is None."""
+    found: dict[str, list[PartitionOffset]] = {}
+    ask = context.node.groups.ask
+    if topics is None:
+        stored = await ask(
+            group_id,
+            lambda shard, _respond, _now_ms: Decision(shard.stored_offsets(group_id, require_stable, reader)),
+        )
+        if isinstance(stored, ApiError):
+            return stored
+        for each in stored:
+            read = read_stored(each)
+            if read is not None:
+                found.setdefault(read[0], []).append(read[1])
+            await context.pause()
+        return found
+    for part in in_parts((topic.name, topic.partition_indexes) for topic in topics):
+        outcome = await ask(group_id, partial(_fetching, group_id, part, require_stable, reader))
+        if isinstance(outcome, ApiError):
+            return outcome
+        for name, entries in outcome.items():
+            found.setdefault(name, []).extend(entries)
+        await context.pause()
+    return found
+
+
+def _fetching(
+    group_id: str,
+    wanted: Sequence[tuple[str, Sequence[int]]],
+    require_stable: bool,
+    reader: Committer | None,
+    shard: GroupShard,
+    _respond: Respond,
+    _now_ms: int,
+) -> Decision[Offsets]:
+    return Decision(shard.fetch_offsets(group_id, wanted, require_stable, reader))
+
+
+def _as_of(version: int, fetched: _Fetched, topics: Sequence[OffsetFetchRequestTopic]) -> _Fetched:
+    """As old versions say it: an error, or that there is no offset, stands beside each partition."""
+    if not version:
+        fetched = _Fetched(
+            {name: [_as_version_0(entry) for entry in entries] for name, entries in fetched.offsets.items()},
+            fetched.error,
+        )
+    if fetched.error and version < _GROUP_ERROR_FROM:
+        failed: dict[str, list[PartitionOffset]] = {}
+        for topic in topics:
+            entries = [PartitionOffset(index, None, fetched.error) for index in topic.partition_indexes]
+            failed.setdefault(topic.name, []).extend(entries)
+        return _Fetched(failed)
+    return fetched
 
 
 def _as_version_0(entry: PartitionOffset) -> PartitionOffset:
     """Version 0, which asked ZooKeeper, says in the error that there is no offset."""
     return entry if entry.committed is not None else entry._replace(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-def _failed(wanted: Wanted, error: ErrorCode) -> Offsets:
-    """Old versions have room for an error only beside each partition."""
-    return {name: [PartitionOffset(index, None, error) for index in indexes] for name, indexes in wanted or ()}
 
 
 def _fill(partition: Partition, entry: PartitionOffset) -> Partition:

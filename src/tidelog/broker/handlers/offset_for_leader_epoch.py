@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 
-def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+async def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
     """Answer every partition for itself."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_answer(topic.topic, asked, context) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        result = OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(result)
+        await context.pause()
+        for asked in topic.partitions:
+            result.partitions.append(_answer(topic.topic, asked, context))
+            await context.pause()
+    return response
 
 
 def _answer(topic: str, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:

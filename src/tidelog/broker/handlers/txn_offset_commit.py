@@ -5,11 +5,13 @@ From version 3 on the member names itself, so that one that has left its group c
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.coordinators import Reply
 from tidelog.broker.group_coordinator import OFFSETS_TOPIC
+from tidelog.broker.handlers._groups import committed_in_parts
+from tidelog.broker.handlers._parts import are_few
 from tidelog.broker.transaction_verification import NOT_VERIFIED, Verification, verify
 from tidelog.coordination import ProducerEpoch
 from tidelog.groups import Codes, Committer
@@ -31,8 +33,16 @@ _LOADING_SINCE: Final = 2
 _NO_SEQUENCE: Final = -1
 
 
-def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse:
+def handle(
+    request: TxnOffsetCommitRequest, context: Context
+) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     """Have the transaction verified, then ask the group's coordinator."""
+    if are_few([topic.partitions for topic in request.topics]):
+        return _verify_and_commit(request, context)
+    return committed_in_parts(request, TxnOffsetCommitResponse(), _verify_and_commit, context)
+
+
+def _verify_and_commit(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse:
     node = context.node
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
     partition = (OFFSETS_TOPIC, node.groups.partition_of(request.group_id))

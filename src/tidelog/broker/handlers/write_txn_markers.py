@@ -29,20 +29,24 @@ async def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnM
 
 
 async def _write(marker: WritableTxnMarker, context: Context, written: list[Reply]) -> WritableTxnMarkerResult:
-    """Stage the markers of one producer; its result is filled when what was `written` is committed or refused."""
+    """Stage a marker for each partition of one producer; results are filled when what was `written` is over."""
     producer = ProducerEpoch(marker.producer_id, marker.producer_epoch)
     result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+    topics: dict[str, dict[int, None]] = {}
     for topic in marker.topics:
-        answer = WritableTxnMarkerTopicResult(name=topic.name)
+        topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    await context.node.slices.pause()
+    for name, indexes in topics.items():
+        answer = WritableTxnMarkerTopicResult(name=name)
         result.topics.append(answer)
-        for index in topic.partition_indexes:
+        for index in indexes:
             entry = WritableTxnMarkerPartitionResult(partition_index=index)
             answer.partitions.append(entry)
             reply = _filling(entry)
             written.append(reply)
             write_marker(
                 context.node,
-                topic.name,
+                name,
                 index,
                 producer,
                 marker.coordinator_epoch,

@@ -123,9 +123,9 @@ class ConsumerGroups:
         return self._requests.remove(group, member, now_ms)
 
     def describe(self, group: Group | None, group_id: str) -> DescribedGroup:
+        """A group as ConsumerGroupDescribe shows it; raises ApiError for one of the classic protocol, or none."""
         if group is None or group.consumer is None:
-            text = f"Group {group_id} not found."
-            return DescribedGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text, group_id=group_id)
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         consumer = group.consumer
         return DescribedGroup(
             group_id=group_id,
