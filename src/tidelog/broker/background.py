@@ -23,6 +23,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 1
+_PREPARED_AT_ONCE_MAX: Final = 3
 
 
 class BackgroundPool:
@@ -56,6 +57,19 @@ class BackgroundPool:
     def close(self) -> None:
         """Wait for what is under way and take nothing more."""
         self._executor.shutdown(wait=True, cancel_futures=False)
+
+
+class RecordPreparation:
+    """Checks and conversions of records that take long, a few at a time: each may hold many times its batch."""
+
+    def __init__(self, pool: BackgroundPool) -> None:
+        self._pool = pool
+        self._free = asyncio.Semaphore(_PREPARED_AT_ONCE_MAX)
+
+    async def run(self, prepare: Callable[[], T]) -> T:
+        """Run `prepare` on a thread as soon as one may be used for it."""
+        async with self._free:
+            return await self._pool.run(prepare)
 
 
 class Flusher:

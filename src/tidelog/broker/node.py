@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.broker.background import BackgroundPool, Flusher
+from tidelog.broker.background import BackgroundPool, Flusher, RecordPreparation
 from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.group_coordinator import GroupCoordinator
@@ -41,6 +41,7 @@ class Node:
         "image",
         "log_manager",
         "metadata",
+        "preparation",
         "producer_ids",
         "replica_manager",
         "routes",
@@ -65,6 +66,7 @@ class Node:
     log_manager: LogManager
     metadata: StoreQueue
     """The metadata tree: where everything that must outlast the broker is written first."""
+    preparation: RecordPreparation
     producer_ids: ProducerIdAllocator
     replica_manager: ReplicaManager
     routes: Mapping[int, Route]

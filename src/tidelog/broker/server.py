@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidelog.broker.adoption import Adoption
-from tidelog.broker.background import BackgroundPool, Flusher
+from tidelog.broker.background import BackgroundPool, Flusher, RecordPreparation
 from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.dispatcher import Dispatcher
@@ -105,6 +105,7 @@ class Server:
         node.scheduler = Scheduler(timer, self._clock)
         node.slices = TimeSlices(loop)
         node.background = BackgroundPool(loop, config.background_threads)
+        node.preparation = RecordPreparation(node.background)
         node.flusher = Flusher(node.background, self._clock, self._on_log_dir_failure)
         node.log_manager = LogManager(
             LogManagerConfig.of(config),

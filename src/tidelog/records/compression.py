@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable
 from enum import IntEnum
 from functools import cache
+from mmap import mmap
 from typing import Any
 
 from tidelog.records import _lz4_frame, _snappy_frame, _zstd_frame
@@ -35,8 +36,10 @@ class Codec(IntEnum):
 DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
 
 _GZIP_WBITS = 31
-_GZIP_CHUNK_BYTES = 1 << 20
-"""Inflated at a time: zlib holds a large result twice."""
+_GZIP_WINDOW_BYTES = 64 << 10
+"""Given to zlib at a time, which copies what it does not need."""
+_PIECE_BYTES = 1 << 20
+"""Large data is made, and handed on, in pieces of this size: one copy of all of it would hold the interpreter lock."""
 _LZ4_FAST_LEVEL = 1
 
 
@@ -98,7 +101,9 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
     # Blocks must not refer to each other: Kafka's own reader refuses linked ones.
     fast_or_strong = _LZ4_FAST_LEVEL if level == DEFAULT_LEVELS[Codec.LZ4] else level
     compressor = _cramjam().lz4.Compressor(level=fast_or_strong, content_checksum=False, block_linked=False)
-    compressor.compress(bytes(data))
+    view = memoryview(data)
+    for start in range(0, len(view), _PIECE_BYTES):
+        compressor.compress(bytes(view[start : start + _PIECE_BYTES]))
     return bytes(compressor.finish())
 
 
@@ -114,39 +119,74 @@ def _decompress_none(data: Buffer, limit_bytes: int) -> bytes:
 
 def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
     """Read all members of the stream; as with Java's reader, bytes after the last one that start no member are left."""
-    content = bytearray()
-    rest: Buffer = data
+    view = memoryview(data)
+    parts = _Parts(limit_bytes)
+    position = 0
     while True:
         inflater = zlib.decompressobj(_GZIP_WBITS)
         while not inflater.eof:
+            window = view[position : position + _GZIP_WINDOW_BYTES]
             try:
-                part = inflater.decompress(rest, min(_GZIP_CHUNK_BYTES, limit_bytes - len(content) + 1))
+                part = inflater.decompress(window, min(_PIECE_BYTES, limit_bytes - parts.size + 1))
             except zlib.error as error:
                 raise CorruptRecordError(f"gzip data of {len(data)} bytes is malformed: {error}") from error
-            rest = inflater.unconsumed_tail
-            content += part
-            if len(content) > limit_bytes:
+            position += len(window) - len(inflater.unconsumed_tail) - len(inflater.unused_data)
+            if parts.size + len(part) > limit_bytes:
                 raise beyond_limit("gzip", len(data), limit_bytes)
-            if not part and not rest and not inflater.eof:
+            if not part and not window:
                 raise CorruptRecordError(f"gzip data of {len(data)} bytes ends too early")
-        rest = inflater.unused_data
-        if rest[:2] != b"\x1f\x8b":
-            return content
+            parts.add(part)
+        if bytes(view[position : position + 2]) != b"\x1f\x8b":
+            return parts.content()
+
+
+class _Parts:
+    """Content that comes in parts and whose size is not known before: a large one never lies in memory twice."""
+
+    __slots__ = ("_limit_bytes", "_output", "_parts", "size")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._parts: list[bytes] = []
+        self._output: memoryview | None = None
+        self.size = 0
+
+    def add(self, part: bytes) -> None:
+        if self._output is None and self.size + len(part) > _PIECE_BYTES:
+            # Pages that are not written to take no memory.
+            self._output = _output(self._limit_bytes)
+            self._output[: self.size] = b"".join(self._parts)
+            self._parts = []
+        if self._output is None:
+            self._parts.append(part)
+        else:
+            self._output[self.size : self.size + len(part)] = part
+        self.size += len(part)
+
+    def content(self) -> Buffer:
+        if self._output is not None:
+            return self._output[: self.size]
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
 def _decompress_snappy(data: Buffer, limit_bytes: int) -> Buffer:
-    parts: list[Any] = []
-    produced = 0
-    for block in _snappy_frame.blocks(data):
-        size = _snappy_frame.uncompressed_size(block)
-        produced += size
-        if produced > limit_bytes:
-            raise beyond_limit("snappy", len(data), limit_bytes, produced)
-        try:
-            parts.append(_cramjam().snappy.decompress_raw(block))
-        except _cramjam().DecompressionError as error:
-            raise CorruptRecordError(f"snappy data of {len(data)} bytes is malformed: {error}") from error
-    return bytes(parts[0]) if len(parts) == 1 else b"".join(map(bytes, parts))
+    blocks = list(_snappy_frame.blocks(data))
+    sizes = [_snappy_frame.uncompressed_size(block) for block in blocks]
+    total = sum(sizes)
+    if total > limit_bytes:
+        raise beyond_limit("snappy", len(data), limit_bytes, total)
+    output = _output(total)
+    position = 0
+    try:
+        for block, size in zip(blocks, sizes, strict=True):
+            if size:
+                _cramjam().snappy.decompress_raw_into(block, output[position : position + size])
+            elif len(block) > 1:
+                raise CorruptRecordError(f"snappy block of {len(block)} bytes claims to hold nothing")
+            position += size
+    except _cramjam().DecompressionError as error:
+        raise CorruptRecordError(f"snappy data of {len(data)} bytes is malformed: {error}") from error
+    return output
 
 
 def _decompress_lz4(data: Buffer, limit_bytes: int) -> Buffer:
@@ -165,20 +205,25 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> Buffer:
 
 def _decompress_into(
     codec: str,
-    decompress_into: Callable[[Buffer, bytearray], int],
+    decompress_into: Callable[[Buffer, memoryview], int],
     data: Buffer,
     content_bytes_max: int,
     limit_bytes: int,
 ) -> Buffer:
     """Run a decoder that stops at the end of its output buffer, which is never larger than the limit."""
-    output = bytearray(min(content_bytes_max, limit_bytes))
+    output = _output(min(content_bytes_max, limit_bytes))
     try:
         size = decompress_into(data, output)
     except _cramjam().DecompressionError as error:
         if content_bytes_max > limit_bytes and "write whole buffer" in str(error):
             raise beyond_limit(codec, len(data), limit_bytes) from error
         raise CorruptRecordError(f"{codec} data of {len(data)} bytes is malformed: {error}") from error
-    return memoryview(output)[:size]
+    return output[:size]
+
+
+def _output(size: int) -> memoryview:
+    """A buffer to decompress into. Memory of the system's own need not be filled with zeros first."""
+    return memoryview(mmap(-1, size) if size > _PIECE_BYTES else bytearray(size))
 
 
 _COMPRESSORS: dict[Codec, Callable[[Buffer, int], bytes]] = {

@@ -58,10 +58,12 @@ _RECORD_ERRORS_MAX = 1000
 """Where the list of a batch's errors ends: it must not outgrow the batch many times over."""
 _NO_KEY = "a record of a compacted topic must have a key"
 
-# What `prepare` does on the event loop: each takes two milliseconds at most. Longer work is left to a worker thread.
+# What `prepare` does on the event loop: each takes a few milliseconds at the very most, whatever the bytes are. Longer
+# work is left to a worker thread.
 RECORDS_AT_ONCE_MAX = 100_000 if HAS_SPEEDUPS else 2_000
+_LOOP_COMPRESSED_BYTES_MAX = 16 << 10
 _LOOP_DECOMPRESSED_BYTES_MAX = 512 << 10
-_LOOP_COMPRESSED_BYTES_MAX = 32 << 10
+_LOOP_RECOMPRESSED_BYTES_MAX = 8 << 10
 _LOOP_REBUILT_RECORDS_MAX = 400
 _LOOP_MESSAGE_SET_BYTES_MAX = 8 << 10
 
@@ -257,18 +259,16 @@ class _Preparation:
         if codec is Codec.NONE:
             return data
         limit_bytes = self._rules.decompressed_bytes_max
-        bytes_min = max(header.record_count * RECORD_BYTES_MIN, len(data))
         if header.record_count * RECORD_BYTES_MIN > limit_bytes:
             raise InvalidRecordError(f"{header.record_count} records cannot fit the {limit_bytes} bytes of a batch")
-        if self._on_loop and limit_bytes > _LOOP_DECOMPRESSED_BYTES_MAX:
-            if bytes_min > _LOOP_DECOMPRESSED_BYTES_MAX:
+        if self._on_loop:
+            if len(data) > _LOOP_COMPRESSED_BYTES_MAX:
                 raise TooMuchWorkError
-            limit_bytes = _LOOP_DECOMPRESSED_BYTES_MAX
+            limit_bytes = min(limit_bytes, _LOOP_DECOMPRESSED_BYTES_MAX)
         try:
             return decompress_to_buffer(codec, data, limit_bytes)
         except ExpansionError:
-            if limit_bytes < self._rules.decompressed_bytes_max:
-                self._leave_loop()
+            self._leave_loop()
             raise
 
     def _keep(self, view: memoryview, data: Buffer, header: BatchHeader) -> PreparedRecords:
@@ -284,7 +284,7 @@ class _Preparation:
 
     def _recompress(self, data: Buffer, header: BatchHeader, codec: Codec) -> PreparedRecords:
         """Store the records with another codec. Their bytes stay the same, so they are checked and not decoded."""
-        if codec is not Codec.NONE and len(data) > _LOOP_COMPRESSED_BYTES_MAX:
+        if codec is not Codec.NONE and len(data) > _LOOP_RECOMPRESSED_BYTES_MAX:
             self._leave_loop()
         if header.is_log_append_time:
             # The batch has one time for all of its records; as CreateTime each of them must carry it.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tidelog.records.validation import PreparedRecords
 from tidelog.storage.log import Log
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
 from tidelog.storage.verification import VerificationGuard
@@ -87,6 +88,22 @@ class Partition:
         if acks == -1 and len(self.isr) < log.config.min_insync_replicas:
             self._check_in_sync_replicas()
         return log.append_as_leader(records, self.leader_epoch, now_ms, origin, guard)
+
+    def append_prepared(
+        self,
+        prepared: PreparedRecords | Exception,
+        acks: int,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+    ) -> LogAppendInfo:
+        """The same for a client's records that a worker thread prepared, or for the error that it met."""
+        if not self.is_leader:
+            raise self.absence()
+        if acks == -1:
+            self._check_in_sync_replicas()
+        if isinstance(prepared, Exception):
+            raise prepared
+        return self.log.append_prepared(prepared, self.leader_epoch, now_ms, AppendOrigin.CLIENT, guard)
 
     def _check_in_sync_replicas(self) -> None:
         # More than there are replicas cannot be asked for: a topic with one replica is written to all the same.

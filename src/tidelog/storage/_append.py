@@ -81,18 +81,28 @@ def append_checked(
     origin: AppendOrigin,
     guard: VerificationGuard | None = None,
 ) -> LogAppendInfo:
-    """Append after checking everything that there is to check; what `Log.append_as_leader` does in the other cases."""
+    """Append after checking everything that there is to check; what `Log.append_as_leader` does in the other cases.
+
+    Raises TooMuchWorkError when a client's records would hold the event loop.
+    """
     log.check_usable()
-    prepared = prepare_append(log.name, records, log.rules, now_ms, origin)
+    is_client = origin is AppendOrigin.CLIENT
+    prepared = prepare_append(log.name, records, log.rules, now_ms, from_client=is_client, on_loop=is_client)
     return append_prepared(log, prepared, leader_epoch, now_ms, origin, guard)
 
 
 def prepare_append(
-    name: str, records: memoryview, rules: AppendRules, now_ms: int, origin: AppendOrigin
+    name: str,
+    records: memoryview,
+    rules: AppendRules,
+    now_ms: int,
+    *,
+    from_client: bool = True,
+    on_loop: bool = False,
 ) -> PreparedRecords:
-    """The first half of an append, which looks at nothing of the log: it may run on another thread."""
+    """The first half of an append to the log of that name. It touches nothing of the log: any thread may run it."""
     try:
-        return prepare(records, rules, now_ms, from_client=origin is AppendOrigin.CLIENT, only_magic_2=False)
+        return prepare(records, rules, now_ms, from_client=from_client, only_magic_2=False, on_loop=on_loop)
     except _REFUSALS as error:
         raise ApiError(error.code, f"{name}: {error}") from error
 

@@ -181,7 +181,9 @@ class Log:
 
         Raises ApiError for what the producer must be told (InvalidRecordError where single records are at fault) and
         LogDirFailure. What is usual takes the straight way through this function: one uncompressed batch of magic 2
-        from a client, to be stored as it is. All else goes through `_append`.
+        from a client, to be stored as it is. All else goes through `_append`. TooMuchWorkError is raised for a
+        client's records that would hold the event loop: a worker thread runs `prepare_append` on them, and
+        `append_prepared` takes the result.
         """
         if type(records) is not memoryview:
             records = memoryview(records)
@@ -250,6 +252,8 @@ class Log:
             (first_offset, last_offset, max_timestamp, _NO_TIMESTAMP, self.log_start_offset, count, size, False),
         )
 
+    prepare_append = staticmethod(_append.prepare_append)
+    append_prepared = _append.append_prepared
     append_as_follower = _append.append_as_follower
 
     def write_staged(self) -> None:

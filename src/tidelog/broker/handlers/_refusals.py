@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tidelog.replication.partition import Partition
     from tidelog.replication.replica_manager import ReplicaManager
 
+Refusal = ApiError | InvalidRecordError | LogDirFailure
 REFUSALS = (ApiError, InvalidRecordError, LogDirFailure)
 _WITHOUT_START_OFFSET: Final = frozenset(
     (
@@ -27,7 +28,7 @@ _WITHOUT_START_OFFSET: Final = frozenset(
 
 
 def refusal_reply(
-    error: ApiError | InvalidRecordError | LogDirFailure,
+    error: Refusal,
     index: int,
     replica_manager: ReplicaManager,
     partition: Partition | None = None,

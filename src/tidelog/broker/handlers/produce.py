@@ -4,18 +4,21 @@ The hot path of the broker. Positions of records come from the frame itself, the
 bytes, and the reply is encoded once, after the write of the turn. One partition's refusal never disturbs the others.
 
 Every request takes the same steps in the same order, in whatever version and with however many partitions it comes;
-`wire.produce` reads and writes those for one partition faster.
+`wire.produce` reads and writes those for one partition faster. Records that take long to check or to convert are
+prepared on a worker thread; the request goes on with their partition afterwards, and the connection's next one waits
+for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._record_sets import has_records
-from tidelog.broker.handlers._refusals import REFUSALS, refusal_reply
+from tidelog.broker.handlers._refusals import REFUSALS, Refusal, refusal_reply
 from tidelog.metadata.image import INTERNAL_TOPICS
+from tidelog.records.validation import PreparedRecords, TooMuchWorkError
 from tidelog.replication.produce import Errors, PendingProduce, StagedBatch
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -36,6 +39,10 @@ _INTERNAL_TOPICS: Final = frozenset(name.encode() for name in INTERNAL_TOPICS)
 
 Outcome = tuple[bytes, int, LogAppendInfo | PartitionReply]
 """Topic, partition index, and what was staged there or the reply that is certain already."""
+Prepared = PreparedRecords | Refusal
+"""What became of records on a worker thread."""
+_Progress = tuple[list[Outcome], list[StagedBatch], Prepared]
+"""Outcomes so far, what is staged, and the records of the next partition."""
 
 
 def handle_bytes(
@@ -60,14 +67,23 @@ def _append_all(
     version: int,
     correlation_id: int,
     verified: Verification | None,
+    progress: _Progress | None = None,
 ) -> None:
-    """Stage every partition's records. `verified` is there when the producer has a transactional id."""
+    """Stage every partition's records. `verified` is there when the producer has a transactional id.
+
+    `progress` is there when the request goes on with records that were prepared on a thread.
+    """
     _, acks, timeout_ms, partitions = spans
     replica_manager = node.replica_manager
     now_ms = node.clock.wall_ms()
     view = memoryview(data)
-    outcomes: list[Outcome] = []
-    staged: list[StagedBatch] = []
+    if progress is None:
+        outcomes: list[Outcome] = []
+        staged: list[StagedBatch] = []
+        prepared: Prepared | None = None
+    else:
+        outcomes, staged, prepared = progress
+        partitions = partitions[len(outcomes) :]
     for topic, index, start, end in partitions:
         partition = replica_manager.find_on_wire(topic, index)
         guard = asked = None
@@ -80,10 +96,19 @@ def _append_all(
                 outcomes.append((topic, index, PartitionReply(index, 0)))
                 continue
             asked = partition
-            info = partition.append(view[start:end], acks, now_ms, _CLIENT, guard)
+            if prepared is None:
+                info = partition.append(view[start:end], acks, now_ms, _CLIENT, guard)
+            else:
+                result, prepared = prepared, None
+                info = partition.append_prepared(result, acks, now_ms, guard)
         except REFUSALS as error:
             outcomes.append((topic, index, refusal_reply(error, index, replica_manager, asked)))
             continue
+        except TooMuchWorkError:
+            assert asked is not None, "its log raised that"
+            go_on = partial(_append_all, node, slot, data, spans, version, correlation_id, verified)
+            _prepare_elsewhere(node, slot, asked, view[start:end], go_on, outcomes, staged)
+            return
         if not partition.is_dirty:
             replica_manager.staged(partition)
         outcomes.append((topic, index, info))
@@ -93,7 +118,43 @@ def _append_all(
     else:
         respond = partial(_answer, slot, version, correlation_id, outcomes)
         node.replica_manager.answer_when_written(PendingProduce(staged, acks, timeout_ms, respond, slot))
+    if progress is not None:
+        slot.connection.unmute()
     node.socket_server.wake()
+
+
+def _prepare_elsewhere(
+    node: Node,
+    slot: Slot,
+    partition: Partition,
+    records: memoryview,
+    then: Callable[[_Progress], None],
+    outcomes: list[Outcome],
+    staged: list[StagedBatch],
+) -> None:
+    """Prepare records on a thread, then go on. The connection's next request waits until this one has taken effect."""
+    log = partition.log
+    prepare = partial(log.prepare_append, log.name, records, log.rules, node.clock.wall_ms())
+
+    def go_on(result: Prepared) -> None:
+        try:
+            then((outcomes, staged, result))
+        except Exception as cause:
+            slot.fail("Produce", cause)
+
+    slot.connection.mute()
+    node.slices.start(
+        node.preparation.run(partial(_prepared, prepare)), go_on, lambda cause: slot.fail("Produce", cause)
+    )
+
+
+def _prepared(prepare: Callable[[], PreparedRecords]) -> Prepared:
+    try:
+        return prepare()
+    except REFUSALS as error:
+        # The frames of its traceback hold what was decompressed, and would until the next garbage collection.
+        error.__cause__ = error.__context__ = None
+        return error.with_traceback(None)
 
 
 def _guard(verified: Verification, topic: bytes, index: int) -> VerificationGuard | None:
