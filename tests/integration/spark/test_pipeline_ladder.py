@@ -20,6 +20,8 @@ from tests.integration.spark.pipeline_support import (
     trails,
     wait_for,
 )
+from tidelog.client import Admin, TopicPartition
+from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.spark.pipeline import (
     DROP,
     RECORD,
@@ -32,6 +34,7 @@ from tidelog.spark.pipeline import (
     row_step,
     topic,
 )
+from tidelog.spark.pipeline.draining import drained
 from tidelog.spark.pipeline.failures import in_a_sentence
 from tidelog.spark.pipeline.running import start
 from tidelog.testing import Broker
@@ -150,9 +153,73 @@ def test_order_by_key_is_kept_while_some_rows_wait(spark: SparkSession, broker: 
     for key in {record.key for record in output}:
         of_key = ids(record for record in output if record.key == key)
         assert of_key == sorted(of_key)
-    assert committed(servers, "two.retry.parked"), "some rows had to wait behind others"
+    assert size(servers, "two.retry.parked") == 0, "what was parked is deleted when it is done"
     last = {record.key: record.value for record in committed(servers, "two.retry.keys")}
     assert set(last.values()) == {None}, "no key is blocked any more"
+
+
+@row_step("id long", columns=["value", RECORD])
+def first_of_key_fails(row: dict[str, Any]) -> dict[str, Any]:
+    """The first order of each key fails once, and later one of 501."""
+    number = json.loads(row["value"])["id"]
+    if row[RECORD]["attempts"] == 0 and (number < PARKED_KEYS or number % 501 == 500):
+        raise ValueError(f"order {number} failed")
+    return {"id": number}
+
+
+PARKED_KEYS = 50
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_parked_rows_drain_in_batches_linear_in_their_number(
+    spark: SparkSession, broker: Broker, tmp_path: Path, count: int
+) -> None:
+    """Each is written to the parked topic once, the topic shrinks again, and the progress counts each row once."""
+    servers = broker.bootstrap_servers
+    name = f"many{count}"
+    make_topics(servers, **{name: 2, f"{name}_clean": 2})
+    send_orders(servers, name, range(count), keys=PARKED_KEYS)
+    pipeline = Pipeline(
+        name,
+        source=topic(name, maxOffsetsPerTrigger=max(500, count // 12)),
+        steps=[first_of_key_fails, pack_json("id")],
+        sink=topic(f"{name}.clean"),
+        on_failure=RetryLadder(delays=["2s"], keep_order_by_key=True),
+        checkpoint=str(tmp_path / "checkpoint"),
+        trigger="0s",
+    )
+    running = start(pipeline, spark, servers=servers)
+    progress: dict[int, Any] = {}
+
+    def is_drained() -> bool:
+        progress.update({each["batchId"]: each for each in running.queries[0].recentProgress})
+        return is_over()
+
+    is_over = drained(pipeline, servers, lambda: False)
+    running.wait(Event(), is_drained)
+
+    output = committed(servers, f"{name}.clean")
+    assert_each_once(ids(output), ids(committed(servers, f"{name}.dlq")), range(count), set())
+    by_key: dict[bytes | None, list[int]] = {}
+    for record in output:
+        by_key.setdefault(record.key, []).append(ids([record])[0])
+    assert all(of_key == sorted(of_key) for of_key in by_key.values())
+    failed = size(servers, f"{name}.retry.1", from_start=True)
+    assert size(servers, f"{name}.retry.parked") == 0, "the parked topic shrinks again"
+    assert size(servers, f"{name}.retry.parked", from_start=True) <= count + 2 * len(progress), "no row is parked twice"
+    assert sum(each["numInputRows"] for each in progress.values()) <= count + failed, "rows are counted once"
+    # Each batch of the source, and for each row that fails in a key a batch to try it again and some for what follows.
+    assert len(progress) <= 60 + count // 1_000
+
+
+def size(servers: str, name: str, *, from_start: bool = False) -> int:
+    """How many offsets a topic has, or had from its first record on."""
+    with Admin({"bootstrap.servers": servers}) as admin:
+        partitions = [TopicPartition(name, each.partition) for each in admin.describe_topics([name])[name].partitions]
+        ends = admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+        starts = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    return sum(ends[each].offset - (0 if from_start else starts[each].offset) for each in partitions)
 
 
 def test_without_a_policy_a_failing_row_stops_the_query_and_is_named(

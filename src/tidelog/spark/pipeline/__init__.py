@@ -1,10 +1,11 @@
 """Pipelines: a source, functions of DataFrames, a sink, and a policy for rows that fail, in one small Python file.
 
     definition endpoints policy steps    what a file says; plain data
-    durations headers routing ordering   what becomes of a failing row; pure
+    durations headers routing ordering parked_index   what becomes of a failing row; pure
     loading checks plan                  a file looked at, checked and explained, without Spark
     chain guarded json_steps columns     steps and policy as Spark's columns
     ladder_source running staged delta_tables   opening sources and sinks, and running the query
+    settling parked_rows parked_hint     order by key, batch by batch
     replay                               dead letters sent back; no Spark
 
 Nothing is imported until it is asked for, and nothing of Spark before a pipeline runs.

@@ -31,12 +31,12 @@ def restore(rows: "DataFrame", ladder: "Ladder", pipeline: str, *, show_headers:
     """
     came_back = F.col("topic").isin(*ladder.read_back) if ladder.read_back else F.lit(False)
     if ladder.read_back:
-        rows = rows.where(~came_back | F.coalesce(_header(names.PIPELINE) == pipeline, F.lit(True)))
+        rows = rows.where(~came_back | F.coalesce(header_text(names.PIPELINE) == pipeline, F.lit(True)))
 
     def origin(column: str, header: str, kind: str) -> "Column":
-        return F.coalesce(F.when(came_back, _header(header).try_cast(kind)), F.col(column))
+        return F.coalesce(F.when(came_back, header_text(header).try_cast(kind)), F.col(column))
 
-    millis = F.when(came_back, F.timestamp_millis(_header(names.ORIGIN_TIMESTAMP_MS).try_cast("long")))
+    millis = F.when(came_back, F.timestamp_millis(header_text(names.ORIGIN_TIMESTAMP_MS).try_cast("long")))
     own = F.filter("headers", lambda header: ~header["key"].isin(*sorted(names.OWN)))
     record = F.struct(
         F.col("key").alias("key"),
@@ -46,8 +46,8 @@ def restore(rows: "DataFrame", ladder: "Ladder", pipeline: str, *, show_headers:
         origin("partition", names.ORIGIN_PARTITION, "int").alias("partition"),
         origin("offset", names.ORIGIN_OFFSET, "long").alias("offset"),
         F.coalesce(millis, F.col("timestamp")).alias("timestamp"),
-        F.coalesce(F.when(came_back, _header(names.ATTEMPTS).try_cast("int")), F.lit(0)).alias("attempts"),
-        F.when(came_back, _header(names.SEQUENCE).try_cast("long")).alias("sequence"),
+        F.coalesce(F.when(came_back, header_text(names.ATTEMPTS).try_cast("int")), F.lit(0)).alias("attempts"),
+        F.when(came_back, header_text(names.SEQUENCE).try_cast("long")).alias("sequence"),
         F.col("topic").alias("read_topic"),
         F.col("partition").alias("read_partition"),
         F.col("offset").alias("read_offset"),
@@ -58,7 +58,7 @@ def restore(rows: "DataFrame", ladder: "Ladder", pipeline: str, *, show_headers:
     return restored.withColumn("headers", F.col(f"{RECORD}.headers")) if show_headers else restored.drop("headers")
 
 
-def _header(name: str) -> "Column":
+def header_text(name: str) -> "Column":
     """The text of the last header called `name`."""
     found = F.filter("headers", lambda header: header["key"] == F.lit(name))
     return F.decode(F.try_element_at(found, F.lit(-1))["value"], "UTF-8")

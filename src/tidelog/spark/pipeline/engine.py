@@ -16,9 +16,9 @@ from tidelog.spark.pipeline.chain import Applied, run_steps
 from tidelog.spark.pipeline.columns import OUTPUT_COLUMNS, VERDICT, output_rows, route
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError
 from tidelog.spark.pipeline.failures import in_a_sentence
-from tidelog.spark.pipeline.gate import Gate
 from tidelog.spark.pipeline.guarded import ERROR_TYPE
 from tidelog.spark.pipeline.ordering import Verdict
+from tidelog.spark.pipeline.parked_hint import ParkedTopicHint
 from tidelog.spark.pipeline.routing import Ladder
 from tidelog.spark.pipeline.settling import PLACE, OrderKeeper
 from tidelog.spark.pipeline.steps import ERROR, RECORD
@@ -59,7 +59,8 @@ class BatchEngine:
         topic: str | None,
         write: WriteRows,
         order: OrderKeeper | None = None,
-        gate: Gate | None = None,
+        hint: ParkedTopicHint | None = None,
+        restore_parked: Callable[["DataFrame"], "DataFrame"] = lambda rows: rows,
     ) -> None:
         self._pipeline = pipeline
         self._ladder = ladder
@@ -67,7 +68,8 @@ class BatchEngine:
         self._topic = topic
         self._write = write
         self._order = order
-        self._gate = gate
+        self._hint = hint
+        self._restore_parked = restore_parked
 
     def process(self, batch: "DataFrame", batch_id: int) -> None:
         """One micro-batch, to the end. Raises BatchFailed with a sentence."""
@@ -83,12 +85,20 @@ class BatchEngine:
 
         try:
             tables = self._open_tables(batch.sparkSession)
-            evaluated = evaluate(self._pipeline, batch, tables, self._topic, materialize)
             if self._order is None:
+                evaluated = evaluate(self._pipeline, batch, tables, self._topic, materialize)
                 self._write(route(evaluated, self._ladder, self._pipeline.name).drop(RECORD), batch_id)
             else:
+                waits = self._order.is_any_waiting
+                due = self._order.due_rows(batch.sparkSession) if waits else None
+                if due is not None:
+                    batch = batch.unionByName(self._restore_parked(due))
+                if waits:
+                    # Read once: Spark counts the rows of a batch by how often it reads them.
+                    batch = materialize(batch)
+                evaluated = evaluate(self._pipeline, batch, tables, self._topic, materialize)
                 kept = materialize(evaluated).withColumn(_LEFT_OUT, F.lit(False))
-                if self._order.is_any_waiting:
+                if waits:
                     kept = materialize(_with_left_out(kept, batch))
                 self._write(self._in_order(kept, self._order), batch_id)
         finally:
@@ -96,18 +106,21 @@ class BatchEngine:
                 release(rows)
         if self._order is not None:
             self._order.committed()
-            if self._gate is not None:
-                self._gate.put(is_open=self._order.is_parked_due)
+            if self._hint is not None:
+                self._hint.put(is_due=self._order.is_parked_due)
 
     def _in_order(self, evaluated: "DataFrame", order: OrderKeeper) -> "DataFrame":
         decided, changed = order.decide(evaluated)
         may_go = F.col(VERDICT) == Verdict.EMIT.value
         goes_out = may_go & ~F.col(_LEFT_OUT)
         # Several rows may have come of one record; it waits once.
-        placed = decided.where(~may_go).withColumns({name: F.col(f"{RECORD}.{name}") for name in PLACE})
+        leaves = ~may_go & (F.col(VERDICT) != Verdict.STAY.value)
+        placed = decided.where(leaves).withColumns({name: F.col(f"{RECORD}.{name}") for name in PLACE})
         waiting = placed.dropDuplicates(list(PLACE)).drop(*PLACE)
         routed = route(decided.where(goes_out).unionByName(waiting).drop(_LEFT_OUT), self._ladder, self._pipeline.name)
         age = F.struct(
+            # Rows of one key are parked side by side, so that they can be read as one range.
+            F.when(F.col("topic").isin(self._ladder.parked_topic), F.col(f"{RECORD}.key")),
             F.col(f"{RECORD}.sequence").isNull(),
             F.col(f"{RECORD}.sequence"),
             F.col(f"{RECORD}.read_topic"),

@@ -1,4 +1,4 @@
-"""How far a pipeline may read its own topics now: retry topics up to what is due, the parked one when it is open. Pure.
+"""How far a pipeline may read its retry topics now: up to what is due. Pure.
 
 All records of a retry topic wait equally long, so the first record that is too young ends what may be read, and the
 cluster finds it by time. Nothing is read early, nothing is read twice, and whatever is not due stays where it is; other
@@ -21,18 +21,16 @@ class HeldBackView:
         view: View,
         delays_ms: Mapping[str, int],
         parked_topic: str | None,
-        is_open: Callable[[], bool],
         now_ms: Callable[[], int],
     ) -> None:
         self._view = view
         self._delays_ms = delays_ms
         self._parked_topic = parked_topic
-        self._is_open = is_open
         self._now_ms = now_ms
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions to read now."""
-        return self._view.partitions()
+        """The partitions to read now. The parked topic is read by offsets, even if a pattern names it."""
+        return [each for each in self._view.partitions() if each.topic != self._parked_topic]
 
     def topic_ids(self) -> Mapping[str, bytes]:
         """The ids of the topics, as they were when `partitions` was asked last."""
@@ -59,10 +57,6 @@ class HeldBackView:
         before = known or {}
         if held:
             ends.update(self._due(held, before))
-        if self._parked_topic is not None and known is not None and not self._is_open():
-            parked = [each for each in ends if each.topic == self._parked_topic]
-            # A partition that was never read has no position to stay at: it is read, and what must wait is parked anew.
-            ends.update({each: min(ends[each], before[each]) for each in parked if each in before})
         return ends
 
     def _due(self, ends: Offsets, before: Mapping[TopicPartition, int]) -> Offsets:

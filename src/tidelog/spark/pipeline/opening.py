@@ -18,7 +18,7 @@ def open_stream(spark: "SparkSession", pipeline: Pipeline, servers: str, ladder:
     source = pipeline.source
     if isinstance(source, Topic):
         options = source_options(source, servers, ladder)
-        if ladder is None or not ladder.read_back:
+        if ladder is None or not ladder.retry_topics:
             return spark.readStream.format("tidelog").options(**options).load()
         spark.dataSource.register(ladder_source.LadderSource)
         options |= ladder_options(ladder, pipeline.checkpoint_path)

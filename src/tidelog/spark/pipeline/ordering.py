@@ -2,20 +2,21 @@
 
 A key is blocked while a row of it waits. Its waiting rows are numbered; the oldest, the head, waits in a retry topic
 for its time, and the others are parked. Only the head may leave, to the output or to the dead letters. When it has, the
-next number is the head and is tried as soon as it is read from the parked topic.
+next number is the head: it is due, and is read from where it was parked (`parked_index`) with some that follow it.
 
     batch 1   a1 fails, a2 a3 well      a1 → retry.1 as number 0; a2 a3 → parked as 1 and 2; state a: head 0, tail 3
     batch 2   a4, well                  a4 → parked as 3; state a: head 0, tail 4
-    batch 3   a1 again, well            a1 → output; state a: head 1, tail 4, and 1 is parked: the parked topic is read
+    batch 3   a1 again, well            a1 → output; state a: head 1, tail 4, and 1 is parked: it is due
     batch 4   a2 a3 a4, well            all → output; nothing waits, a is forgotten
 
-Numbers decide, not positions: however reads of the topics are cut into batches, a row that is not its key's head goes
-back to the parked topic. The state of blocked keys is written to a compacted topic in the same transaction as the rows
-it speaks of. `settling` calls `settle` on the driver, once a batch, with the rows of keys in trouble alone.
+Numbers decide, not positions: however reads of the topics are cut into batches, a parked row that was read and is not
+its key's head stays where it lies, and is read again when it is due. The state of blocked keys is written to a
+compacted topic in the same transaction as the rows it speaks of. `settling` calls `settle` on the driver, once a batch,
+with the rows of keys in trouble alone.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -30,6 +31,7 @@ class Verdict(Enum):
     EMIT = "emit"
     RETRY = "retry"
     PARK = "park"
+    STAY = "stay"
     DEAD = "dead"
 
 
@@ -41,6 +43,8 @@ class Seen(NamedTuple):
     sequence: int | None
     has_failed: bool
     is_dead: bool = False
+    is_parked: bool = False
+    """Whether it was read from where it is parked."""
 
 
 class Settled(NamedTuple):
@@ -57,6 +61,16 @@ class Waiting:
     head: int
     tail: int
     is_head_parked: bool = False
+
+    @property
+    def first_parked(self) -> int:
+        """The number of the first row that is parked; the head itself may be in a retry topic."""
+        return self.head if self.is_head_parked else self.head + 1
+
+    @property
+    def parked_rows(self) -> int:
+        """How many rows are parked."""
+        return self.tail - self.first_parked
 
     def encode(self) -> bytes:
         """As a record's value."""
@@ -98,6 +112,15 @@ def apply_changes(keys: Keys, changes: Mapping[bytes, Waiting | None]) -> dict[b
     return {key: waiting for key, waiting in merged.items() if waiting is not None}
 
 
+def skip_heads(keys: Keys, gone: Collection[bytes]) -> dict[bytes, Waiting | None]:
+    """The state of keys whose next row does not exist any more: the row after it is next."""
+    return {
+        key: None if waiting.head + 1 == waiting.tail else Waiting(waiting.head + 1, waiting.tail, is_head_parked=True)
+        for key, waiting in keys.items()
+        if key in gone
+    }
+
+
 def any_head_parked(keys: Keys) -> bool:
     """Whether the parked topic has a row whose turn it is."""
     return any(waiting.is_head_parked for waiting in keys.values())
@@ -120,10 +143,12 @@ class _KeyWalk:
         known = row.sequence is not None and self._head <= row.sequence < self._tail
         if known and row.sequence == self._head:
             self._try_head(row, self._head)
+        elif row.is_parked:
+            self._put(row, Verdict.STAY, row.sequence)
         elif known:
             self._put(row, Verdict.PARK, row.sequence)
         else:
-            # First read now; or a number the state does not know, because somebody deleted it: then it is last in line.
+            # First read now; or a number that the state does not have, because it was deleted: then it is last in line.
             self._try_newcomer(row)
 
     def _try_head(self, row: Seen, sequence: int) -> None:

@@ -18,7 +18,12 @@ from tidelog.spark.pipeline.routing import Ladder
 from tidelog.wire.errors import ApiError, ErrorCode
 
 _FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
-_LAST_OF_EACH_KEY: Final = {"cleanup.policy": "compact"}
+_LAST_OF_EACH_KEY: Final = {
+    "cleanup.policy": "compact",
+    # Small, because compaction leaves the newest segment alone and every start reads all of it.
+    "segment.bytes": str(1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+}
 _RECORD_BYTES: Final = "max.message.bytes"
 _RECORD_BYTES_DEFAULT: Final = 1_048_588
 _TRAIL_BYTES_MAX: Final = 32 * 1024

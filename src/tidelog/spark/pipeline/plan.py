@@ -48,12 +48,14 @@ class Plan:
     checkpoint_note: str | None
     trigger: str
     output_mode: str
+    parked_rows: int = 0
+    """Rows that wait behind a failed row of their key."""
 
     @property
     def lag(self) -> int | None:
-        """All partitions together; None if that of one is not known."""
+        """All partitions together, and parked rows; None if that of one is not known."""
         lags = [read.lag for read in self.reads]
-        return None if None in lags else sum(lag for lag in lags if lag is not None)
+        return None if None in lags else self.parked_rows + sum(lag for lag in lags if lag is not None)
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -68,7 +70,7 @@ class Plan:
 def make_plan(pipeline: Pipeline, survey: Survey, position: Position | None) -> Plan:
     """The plan of a pipeline that has come as far as `position`."""
     ladder = ladder_of(pipeline)
-    read_back = ladder.read_back if ladder else ()
+    read_back = ladder.retry_topics if ladder else ()
     reads = [
         _read(pipeline, topic, partition, span, position, is_own=topic in read_back)
         for topic in (*survey.source_topics, *read_back)
@@ -90,6 +92,7 @@ def make_plan(pipeline: Pipeline, survey: Survey, position: Position | None) -> 
         checkpoint_note="not on this machine: offsets are those of a new query" if is_new else None,
         trigger=spoken(milliseconds(pipeline.trigger)),
         output_mode=pipeline.output_mode,
+        parked_rows=survey.parked_rows,
     )
 
 

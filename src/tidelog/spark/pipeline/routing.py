@@ -52,7 +52,7 @@ class Ladder:
 
     @property
     def read_back(self) -> tuple[str, ...]:
-        """The topics the pipeline reads besides its source."""
+        """The topics the pipeline reads besides its source: retry topics in its stream, parked rows by offsets."""
         return self.retry_topics if self.parked_topic is None else (*self.retry_topics, self.parked_topic)
 
     @property

@@ -204,7 +204,7 @@ def _with_policy(
     from tidelog.spark.pipeline.staged import StagedEngine
     from tidelog.spark.pipeline.steps import RECORD
 
-    show_headers = isinstance(pipeline.source, Topic) and _asks_for_headers(pipeline.source)
+    show_headers = (_option(pipeline, "includeHeaders") or "false").lower() == "true"
     restored = restore(rows, ladder, pipeline.name, show_headers=show_headers)
     is_all = len(topic_sinks(pipeline)) == len(pipeline.sinks)
     evaluated, needs_batches = _evaluated(pipeline, restored, tables, topic_of(sink))
@@ -217,9 +217,13 @@ def _with_policy(
     if not is_all:
         process = StagedEngine(pipeline, ladder, open_again, sink, servers, checkpoint).process
     else:
-        order, gate = _order_keeper(pipeline, ladder, servers, checkpoint)
+        order, hint = _order_keeper(pipeline, ladder, servers, checkpoint)
+
+        def restore_parked(parked: "DataFrame") -> "DataFrame":
+            return restore(parked, ladder, pipeline.name, show_headers=show_headers)
+
         write = routed_batches(sink, servers)
-        process = BatchEngine(pipeline, ladder, open_again, topic_of(sink), write, order, gate).process
+        process = BatchEngine(pipeline, ladder, open_again, topic_of(sink), write, order, hint, restore_parked).process
     return restored.writeStream.outputMode("append").foreachBatch(process)
 
 
@@ -249,10 +253,11 @@ def _evaluated(
 
 
 def _order_keeper(pipeline: Pipeline, ladder: Ladder, servers: str, checkpoint: str) -> Any:
-    if not ladder.keeps_order or ladder.keys_topic is None:
+    if ladder.parked_topic is None or ladder.keys_topic is None:
         return None, None
-    from tidelog.spark.pipeline.gate import gate_for
     from tidelog.spark.pipeline.own_topics import read_keys
+    from tidelog.spark.pipeline.parked_hint import hint_for
+    from tidelog.spark.pipeline.parked_rows import ParkedRows
     from tidelog.spark.pipeline.settling import OrderKeeper
 
     keys_topic = ladder.keys_topic
@@ -261,9 +266,11 @@ def _order_keeper(pipeline: Pipeline, ladder: Ladder, servers: str, checkpoint: 
         with ClusterClient(servers) as cluster:
             return read_keys(cluster, keys_topic, pipeline.name)
 
-    gate = gate_for(checkpoint)
-    gate.put(is_open=True)
-    return OrderKeeper(pipeline.name, ladder, load), gate
+    fails_on_loss = str(_option(pipeline, "failOnDataLoss") or "true").lower() == "true"
+    parked = ParkedRows(pipeline.name, ladder.parked_topic, servers, fails_on_loss=fails_on_loss)
+    order, hint = OrderKeeper(pipeline.name, ladder, load, parked), hint_for(checkpoint)
+    hint.put(is_due=order.is_parked_due)
+    return order, hint
 
 
 def prepare_topics(pipeline: Pipeline, ladder: Ladder, servers: str) -> int:
@@ -278,6 +285,9 @@ def prepare_topics(pipeline: Pipeline, ladder: Ladder, servers: str) -> int:
     return record_bytes
 
 
-def _asks_for_headers(source: Topic) -> bool:
-    given = {name.lower(): value for name, value in source.options.items()}
-    return given.get("includeheaders", "false").lower() == "true"
+def _option(pipeline: Pipeline, name: str) -> str | None:
+    """An option of the source, in any case."""
+    if not isinstance(pipeline.source, Topic):
+        return None
+    given = {each.lower(): value for each, value in pipeline.source.options.items()}
+    return given.get(name.lower())

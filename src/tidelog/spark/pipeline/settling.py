@@ -22,11 +22,13 @@ from tidelog.spark.pipeline.ordering import (
     apply_changes,
     key_of,
     settle,
+    skip_heads,
 )
+from tidelog.spark.pipeline.parked_rows import ParkedRows
 from tidelog.spark.pipeline.steps import ERROR, RECORD
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from tidelog.spark.pipeline.routing import Ladder
 
@@ -49,20 +51,33 @@ LoadKeys = Callable[[], tuple[dict[bytes, Waiting], list[str]]]
 class OrderKeeper:
     """Knows the blocked keys of one query. Not shared between threads: batches come one after another."""
 
-    def __init__(self, pipeline: str, ladder: "Ladder", load: LoadKeys) -> None:
+    def __init__(self, pipeline: str, ladder: "Ladder", load: LoadKeys, parked: ParkedRows | None = None) -> None:
         self._pipeline = pipeline
         self._ladder = ladder
         self._load = load
+        self._parked = parked
         self._keys: dict[bytes, Waiting] | None = None
         self._is_first = True
         self._next: dict[bytes, Waiting] = {}
+        self._changed: list[bytes] = []
+        self._gone: set[bytes] = set()
+
+    def due_rows(self, spark: "SparkSession") -> "DataFrame | None":
+        """The parked rows whose turn it is, as they lie in their topic."""
+        if self._parked is None:
+            return None
+        rows, self._gone = self._parked.due(spark, self._known_keys())
+        return rows
 
     def decide(self, rows: "DataFrame") -> tuple["DataFrame", "DataFrame | None"]:
         """`rows` with a verdict each, and the changes to the topic of blocked keys, if there are any."""
-        keys = self._known_keys()
+        skipped = skip_heads(self._known_keys(), self._gone)
+        keys = apply_changes(self._known_keys(), skipped)
         seen = self._rows_in_trouble(rows, keys)
         settled, changes = settle(seen, keys)
+        changes = {**skipped, **changes}
         self._next = apply_changes(keys, changes)
+        self._changed = list(changes)
         spark = rows.sparkSession
         values = [None if each is None else each.encode() for each in changes.values()]
         names = [key_of(self._pipeline, key) for key in changes]
@@ -75,8 +90,11 @@ class OrderKeeper:
         The first batch of a run may have been there before, from a run that died after its commit: then it was not
         written again, and what is in the topic counts, not what was decided now.
         """
+        changed = None if self._is_first else self._changed
         self._keys = None if self._is_first else self._next
         self._is_first = False
+        if self._parked is not None:
+            self._parked.settled(self._known_keys(), changed)
 
     @property
     def is_any_waiting(self) -> bool:
@@ -123,6 +141,7 @@ class OrderKeeper:
                 row["sequence"],
                 row["has_failed"],
                 row["is_dead"],
+                row["read_topic"] == self._ladder.parked_topic,
             )
             for row in by_record.collect()
         ]

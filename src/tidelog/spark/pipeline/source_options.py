@@ -5,14 +5,14 @@ import re
 from typing import Final
 
 from tidelog.spark.pipeline.endpoints import Topic
-from tidelog.spark.pipeline.gate import gate_for
+from tidelog.spark.pipeline.parked_hint import hint_for
 from tidelog.spark.pipeline.routing import Ladder
 
 READ_DEFAULTS: Final = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
 
 DELAYS: Final = "ladderDelays"
 PARKED: Final = "ladderParked"
-GATE: Final = "ladderGate"
+HINT: Final = "ladderHint"
 
 
 def source_options(source: Topic, servers: str, ladder: Ladder | None) -> dict[str, str]:
@@ -26,7 +26,7 @@ def source_options(source: Topic, servers: str, ladder: Ladder | None) -> dict[s
     }
     options |= source.options
     options["kafka.bootstrap.servers"] = servers
-    read_back = () if ladder is None else ladder.read_back
+    read_back = () if ladder is None else ladder.retry_topics
     if source.pattern is not None:
         exactly = [f"^{re.escape(name)}$" for name in read_back]
         options["subscribePattern"] = "|".join([f"(?:{source.pattern})", *exactly]) if exactly else source.pattern
@@ -42,5 +42,5 @@ def ladder_options(ladder: Ladder, checkpoint: str) -> dict[str, str]:
     options = {DELAYS: json.dumps(dict(zip(ladder.retry_topics, ladder.delays_ms, strict=True)))}
     if ladder.parked_topic is not None:
         options[PARKED] = ladder.parked_topic
-        options[GATE] = str(gate_for(checkpoint).path)
+        options[HINT] = str(hint_for(checkpoint).path)
     return options

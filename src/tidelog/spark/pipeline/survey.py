@@ -7,6 +7,7 @@ from tidelog.client.cluster import ClusterClient
 from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.spark.pipeline.definition import Pipeline, topic_sinks
 from tidelog.spark.pipeline.endpoints import Topic
+from tidelog.spark.pipeline.own_topics import read_keys
 from tidelog.spark.pipeline.routing import Ladder, ladder_of
 from tidelog.wire.errors import ErrorCode
 
@@ -25,6 +26,8 @@ class Survey:
 
     source_topics: tuple[str, ...]
     there: dict[str, dict[int, PartitionSpan]] = field(default_factory=dict)
+    parked_rows: int = 0
+    """How many rows wait behind a failed row of their key, outside of the retry topics."""
 
     def has(self, topic: str) -> bool:
         """Whether the cluster has this topic."""
@@ -35,7 +38,7 @@ def survey(pipeline: Pipeline, cluster: ClusterClient, *, with_offsets: bool = T
     """Ask the cluster. Offsets are asked for where the pipeline reads."""
     ladder = ladder_of(pipeline)
     sources = _source_topics(pipeline, cluster)
-    reads = [*sources, *(ladder.read_back if ladder else ())]
+    reads = [*sources, *(ladder.retry_topics if ladder else ())]
     found = {
         str(topic.name): sorted(each.partition_index for each in topic.partitions)
         for topic in cluster.metadata(_all_topics(pipeline, sources, ladder)).topics
@@ -45,7 +48,12 @@ def survey(pipeline: Pipeline, cluster: ClusterClient, *, with_offsets: bool = T
     for topic, partitions in found.items():
         asked = with_offsets and topic in reads
         there[topic] = _spans(cluster, topic, partitions) if asked else dict.fromkeys(partitions, PartitionSpan(0, 0))
-    return Survey(tuple(sources), there)
+    keys_topic = None if ladder is None else ladder.keys_topic
+    parked_rows = 0
+    if with_offsets and keys_topic is not None and keys_topic in there:
+        keys, _ = read_keys(cluster, keys_topic, pipeline.name)
+        parked_rows = sum(waiting.parked_rows for waiting in keys.values())
+    return Survey(tuple(sources), there, parked_rows)
 
 
 def _all_topics(pipeline: Pipeline, sources: list[str], ladder: Ladder | None) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.spark.pipeline import DeadLetters, Pipeline, delta, each_batch, parquet, spark_format, topic
 from tidelog.spark.pipeline.endpoints import Topic
-from tidelog.spark.pipeline.gate import Gate, gate_for
+from tidelog.spark.pipeline.parked_hint import ParkedTopicHint, hint_for
 from tidelog.spark.pipeline.routing import Ladder
 from tidelog.spark.pipeline.source_options import ladder_options, source_options
 
@@ -78,22 +78,22 @@ def test_a_pipeline_reads_from_the_beginning_and_committed_records_unless_told_o
 
 
 def test_the_ladders_topics_are_read_with_the_source() -> None:
-    assert source_options(topic("orders"), "h:1", LADDER)["subscribe"] == "orders,orders.retry.1,orders.retry.parked"
+    assert source_options(topic("orders"), "h:1", LADDER)["subscribe"] == "orders,orders.retry.1"
     pattern = source_options(Topic(pattern="ord.*s$"), "h:1", LADDER)["subscribePattern"]
-    assert pattern == r"(?:ord.*s$)|^orders\.retry\.1$|^orders\.retry\.parked$"
+    assert pattern == r"(?:ord.*s$)|^orders\.retry\.1$"
 
 
 def test_the_ladders_source_is_told_how_long_and_where() -> None:
     options = ladder_options(LADDER, "/checkpoint")
     assert options["ladderDelays"] == '{"orders.retry.1": 500}'
     assert options["ladderParked"] == "orders.retry.parked"
-    assert options["ladderGate"] == str(gate_for("/checkpoint").path)
+    assert options["ladderHint"] == str(hint_for("/checkpoint").path)
 
 
-def test_a_gate_is_open_until_it_is_closed(tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
-    assert gate.is_open()
-    gate.put(is_open=False)
-    assert not gate.is_open()
-    gate.put(is_open=True)
-    assert gate.is_open()
+def test_parked_rows_count_as_due_until_the_driver_says_otherwise(tmp_path: Path) -> None:
+    hint = ParkedTopicHint(tmp_path / "hint")
+    assert hint.is_due()
+    hint.put(is_due=False)
+    assert not hint.is_due()
+    hint.put(is_due=True)
+    assert hint.is_due()

@@ -43,8 +43,8 @@ class _Cluster:
         }
 
 
-def _view(records: dict[TopicPartition, list[int]], now_ms: int, *, is_open: bool = False) -> HeldBackView:
-    return HeldBackView(_Cluster(records), {RETRY.topic: 1_000}, PARKED.topic, lambda: is_open, lambda: now_ms)
+def _view(records: dict[TopicPartition, list[int]], now_ms: int) -> HeldBackView:
+    return HeldBackView(_Cluster(records), {RETRY.topic: 1_000}, PARKED.topic, lambda: now_ms)
 
 
 def test_a_retry_topic_is_read_up_to_the_first_record_that_is_not_due() -> None:
@@ -67,14 +67,8 @@ def test_reading_never_goes_back_behind_what_was_read() -> None:
     assert _view({RETRY: [1_000, 2_000]}, now_ms=0).latest([RETRY], {RETRY: 1}) == {RETRY: 1}
 
 
-def test_the_parked_topic_is_read_only_while_it_is_open() -> None:
-    records = {PARKED: [0, 0, 0]}
-    assert _view(records, 0).latest([PARKED], {PARKED: 1}) == {PARKED: 1}
-    assert _view(records, 0, is_open=True).latest([PARKED], {PARKED: 1}) == {PARKED: 3}
-
-
-def test_a_run_that_ends_by_itself_takes_what_is_parked_when_it_begins() -> None:
-    assert _view({PARKED: [0, 0]}, 0).latest([PARKED]) == {PARKED: 2}
+def test_the_parked_topic_is_not_read_by_the_stream_even_if_a_pattern_names_it() -> None:
+    assert _view({MAIN: [], PARKED: [0, 0]}, 0).partitions() == [MAIN]
 
 
 @given(st.lists(st.integers(0, 5_000), max_size=20), st.integers(0, 7_000), st.integers(0, 20))

@@ -13,7 +13,9 @@ from tidelog.spark.pipeline.ordering import (
     key_of,
     load_keys,
     settle,
+    skip_heads,
 )
+from tidelog.spark.pipeline.parked_index import ParkedIndex, Run
 
 A = b"a"
 
@@ -59,10 +61,22 @@ def test_a_dead_head_lets_the_others_on() -> None:
     assert changes == {A: Waiting(1, 2, is_head_parked=True)}
 
 
-def test_a_parked_row_whose_turn_it_is_not_goes_back() -> None:
+def test_a_parked_row_whose_turn_it_is_not_stays_where_it_lies() -> None:
+    for state in ({A: Waiting(0, 3)}, {A: Waiting(4, 6)}, {}):
+        settled, changes = settle([_seen(4, sequence=2)._replace(is_parked=True)], state)
+        assert _verdicts(settled) == [("stay", 2)]
+        assert not changes
+
+
+def test_a_row_that_is_not_next_and_came_from_elsewhere_is_parked() -> None:
     settled, changes = settle([_seen(4, sequence=2)], {A: Waiting(0, 3)})
     assert _verdicts(settled) == [("park", 2)]
     assert not changes
+
+
+def test_a_next_row_that_is_gone_is_passed_over() -> None:
+    keys = {A: Waiting(1, 3, is_head_parked=True), b"b": Waiting(1, 2, is_head_parked=True), b"c": Waiting(0, 2)}
+    assert skip_heads(keys, {A, b"b"}) == {A: Waiting(2, 3, is_head_parked=True), b"b": None}
 
 
 def test_a_number_that_nobody_knows_is_last_in_line() -> None:
@@ -93,29 +107,51 @@ class _World:
         self.main: list[tuple[bytes, int]] = []
         self.retry: list[tuple[bytes, int, int, int]] = []
         self.parked: list[tuple[bytes, int, int, int]] = []
+        self.log_start = 0
         self.keys: dict[bytes, Waiting] = {}
+        self.index = ParkedIndex()
+        self.indexed = 0
         self.output: list[tuple[bytes, int]] = []
         self.dead: list[tuple[bytes, int]] = []
 
-    def batch(self) -> None:
+    def batch(self, limit: int) -> None:
         """Read some of each topic, as admission and due times may cut it, and settle it."""
-        is_open = any_head_parked(self.keys)
-        taken = {
-            "orders": self._take(self.main),
-            "retry": self._take(self.retry),
-            "parked": self._take(self.parked) if is_open else [],
-        }
+        if self.data.draw(st.integers(0, 9)) == 0:
+            self.index, self.indexed = ParkedIndex(), self.log_start  # the driver was started again
+        wanted = self._due(limit)
+        taken = {"orders": self._take(self.main), "retry": self._take(self.retry)}
         rows = {(topic, 0, offset): row for topic, read in taken.items() for offset, row in enumerate(read)}
+        for run in (run for runs in wanted.values() for run in runs):
+            assert run.offset >= self.log_start, "a row that is needed was deleted"
+            for offset in range(run.offset, run.offset + run.row_count):
+                rows["parked", 0, offset] = self.parked[offset]
         seen = []
         for place, row in rows.items():
             attempts, sequence = (row[2], row[3]) if len(row) == 4 else (0, None)
             fails = attempts < self.failures.get(row[1], 0)
-            seen.append(Seen(row[0], place, sequence, fails, fails and attempts + 1 >= self.attempts_max))
+            is_dead = fails and attempts + 1 >= self.attempts_max
+            seen.append(Seen(row[0], place, sequence, fails, is_dead, place[0] == "parked"))
         settled, changes = settle(seen, self.keys)
         assert settled.keys() == rows.keys()
         for each in sorted(seen, key=lambda each: (each.sequence is None, each.sequence or 0, each.place)):
             self._put(rows[each.place], settled[each.place])
         self.keys = apply_changes(self.keys, changes)
+        self.index.learn(wanted, self.keys)
+        self.index.keep_waiting(self.keys, list(changes))
+        self.log_start = self.index.first_needed({0: self.log_start}, {0: self.indexed}).get(0, self.log_start)
+
+    def _due(self, limit: int) -> dict[bytes, list[Run]]:
+        if not any_head_parked(self.keys):
+            return {}
+        for offset in range(self.indexed, len(self.parked)):
+            key, _, _, sequence = self.parked[offset]
+            self.index.add(key, Run(0, offset, sequence, 1))
+        self.indexed = len(self.parked)
+        self.index.keep_waiting(self.keys)
+        wanted = self.index.due(self.keys, limit)
+        assert all(wanted.values()), "every row that is due is found"
+        assert sum(run.row_count for runs in wanted.values() for run in runs) <= limit
+        return wanted
 
     def _take(self, topic: list) -> list:
         count = self.data.draw(st.integers(0, len(topic)))
@@ -130,12 +166,12 @@ class _World:
             self.dead.append(row[:2])
         elif settled.verdict is Verdict.RETRY:
             self.retry.append((row[0], row[1], attempts + 1, settled.sequence))
-        else:
+        elif settled.verdict is Verdict.PARK:
             self.parked.append((row[0], row[1], attempts, settled.sequence))
 
     @property
     def is_empty(self) -> bool:
-        return not (self.main or self.retry or self.parked)
+        return not (self.main or self.retry or self.keys)
 
 
 @settings(deadline=None, max_examples=60)
@@ -147,13 +183,14 @@ def test_every_row_comes_out_once_and_in_its_keys_order(keys: list[bytes], data:
     world = _World(failures, 3, data)
     world.main = list(rows)
     for _ in range(40):
-        world.batch()
-    for _ in range(1000):
+        world.batch(data.draw(st.integers(1, 30)))
+    for _ in range(200):
         if world.is_empty:
             break
         _drain(world)
     assert world.is_empty
-    assert not world.keys
+    assert len(world.parked) <= len(rows), "no row is parked twice"
+    assert world.log_start == world.indexed, "nothing is kept that does not wait"
     assert sorted(world.output + world.dead, key=lambda row: row[1]) == rows
     assert {number for _, number in world.dead} == {number for number, times in failures.items() if times >= 3}
     for key in set(keys):
@@ -169,4 +206,4 @@ def _drain(world: _World) -> None:
         return taken
 
     world._take = take  # type: ignore[method-assign]
-    world.batch()
+    world.batch(1000)
