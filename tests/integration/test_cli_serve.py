@@ -42,6 +42,39 @@ def test_it_announces_its_address_and_stops_in_order(tmp_path, number):
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+SIGNALLED = """
+import os, sys
+
+class Trap:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), int(sys.argv[2]))
+
+sys.meta_path.insert(0, Trap())
+from tidelog.__main__ import main
+sys.exit(main(sys.argv[3:]))
+"""
+
+# What a start imports, in its order; from `sqlite3` on the broker handles signals itself and stops as always.
+MOMENTS = ["tidelog.cli.serve", "tidelog.config", "logging", "asyncio", "tidelog.broker.server", "uvloop", "sqlite3"]
+
+
+@pytest.mark.parametrize(
+    ("module", "number"), [*((each, signal.SIGINT) for each in MOMENTS), ("asyncio", signal.SIGTERM)]
+)
+def test_a_signal_at_any_moment_of_the_start_ends_it_without_a_traceback(tmp_path, module, number):
+    """The signal comes when the start imports `module`. Fails on 4724f6e with a KeyboardInterrupt's traceback."""
+    ended = subprocess.run(
+        [sys.executable, "-c", SIGNALLED, module, str(int(number)), "serve", *settings(tmp_path)],
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, b"Traceback" in ended.stderr) == (0, False), ended.stderr.decode()
+
+
 def test_a_file_of_settings_is_read(tmp_path):
     file = tmp_path / "server.properties"
     file.write_text(

@@ -55,8 +55,8 @@ class BackgroundPool:
             return await self.run(function)
 
     def close(self) -> None:
-        """Wait for what is under way and take nothing more."""
-        self._executor.shutdown(wait=True, cancel_futures=False)
+        """Wait for what runs and drop the rest: files that were to be deleted go at the next start."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 class RecordPreparation:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from tidelog.broker.adoption import Adoption
@@ -59,6 +59,8 @@ _SWITCH_SECONDS: Final = 0.0005
 """How long the event loop waits for the interpreter while a background thread computes. It asks for it after every
 system call, a few times a turn: with Python's default of 5 ms each request would take 20 ms longer meanwhile."""
 
+_STOP_SECONDS: Final = 1.0
+"""How long a shutdown waits for what it could do without: requests under way, jobs of the cleaner, early syncs."""
 _IDLE_CHECKS: Final = 10
 """How often within `connections.max.idle.ms` connections are looked at."""
 
@@ -284,14 +286,14 @@ class Server:
         node.socket_server.stop_accepting()
         node.groups.stop()
         node.transactions.stop()
-        await node.slices.drain()
+        await _within(_STOP_SECONDS, "requests under way", node.slices.drain())
         node.replica_manager.end_turn()
         node.socket_server.close()
         node.scheduler.cancel_all()
         self._driver.stop()
-        await node.cleaning.stop()
-        await node.flusher.drain()
-        node.log_manager.close()
+        await _within(_STOP_SECONDS, "the log cleaner", node.cleaning.stop())
+        await _within(_STOP_SECONDS, "syncs under way", node.flusher.drain())
+        await node.background.run(node.log_manager.close)
         try:
             await node.metadata.close()
         except StoreError as error:
@@ -310,6 +312,17 @@ class Server:
             await node.metadata.close()
         node.log_manager.unlock()
         node.background.close()
+
+
+async def _within(seconds: float, what: str, work: Awaitable[object]) -> None:
+    """Wait for work that a shutdown may leave unfinished."""
+    task = asyncio.ensure_future(work)
+    done, _ = await asyncio.wait((task,), timeout=seconds)
+    if done:
+        task.result()
+    else:
+        logger.warning("the shutdown does not wait any longer for %s", what)
+        task.cancel()
 
 
 def _metadata_path(directories: list[str], configured: Sequence[str]) -> str:

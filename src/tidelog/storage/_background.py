@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Protocol
 
+from tidelog.storage._files import Replacements
 from tidelog.storage._retention import unlink_all
 from tidelog.storage.checkpoints import OffsetCheckpointFile, TopicPartition
 from tidelog.storage.log import Log
@@ -52,6 +53,13 @@ class CheckpointWriter:
         self._newest += 1
         self._replace(offsets, self._newest)
         self.written = offsets
+
+    def write_with(self, offsets: Mapping[TopicPartition, int], replacements: Replacements) -> None:
+        """Write together with other files; nothing else may be written afterwards."""
+        with self._lock:
+            self._newest += 1
+            self._on_disk = self._newest
+            self._file.write_with(offsets, replacements)
 
     def write_in(self, background: Background, offsets: Mapping[TopicPartition, int], done: Done) -> None:
         """Write in the background, unless the file already says so."""

@@ -172,6 +172,32 @@ def write_atomically(path: str, data: bytes) -> None:
     sync_path(os.path.dirname(path) or ".")
 
 
+class Replacements:
+    """Files that are replaced together, for the price of one sync for all of them.
+
+    The new contents are written beside the old; the caller syncs the file system, calls `commit` and syncs it again.
+    """
+
+    __slots__ = ("_paths",)
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+
+    def add(self, path: str, data: bytes) -> None:
+        """Prepare the new content of a file."""
+        fd = open_descriptor(path + ".tmp", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+        try:
+            write_all(fd, data, 0)
+        finally:
+            os.close(fd)
+        self._paths.append(path)
+
+    def commit(self) -> None:
+        """Let the new contents take the place of the old."""
+        for path in self._paths:
+            os.replace(path + ".tmp", path)
+
+
 def unlink_if_exists(path: str) -> bool:
     """Delete a file; whether it was there."""
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.config import LogConfig
 from tidelog.storage import names
+from tidelog.storage._files import Replacements
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.leader_epochs import LeaderEpochCache
 from tidelog.storage.producer_state import DAY_MS, ProducerStateManager
@@ -68,16 +69,17 @@ def create_log(
     )
 
 
-def close(log: "Log") -> None:
+def close(log: "Log", replacements: Replacements | None = None) -> None:
     """Close cleanly: write what is staged, snapshot the producers, trim the files and let go of them.
 
-    The caller flushes first where the clean-shutdown marker is to vouch for the data.
+    The caller flushes first where the clean-shutdown marker is to vouch for the data. With `replacements` nothing is
+    synced: the caller syncs the whole file system instead, and commits them.
     """
     log.write_staged()
     try:
         log.producer_state.map_end_offset = log.log_end_offset
-        log.producer_state.take_snapshot()
-        log.leader_epochs.flush()
+        log.producer_state.take_snapshot(sync=replacements is None)
+        log.leader_epochs.flush(replacements)
         log.active_segment.close()
     except OSError as error:
         raise log.fail(error) from error

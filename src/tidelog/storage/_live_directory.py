@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.storage._background import Background, CheckpointWriter, Done
+from tidelog.storage._files import Replacements
 from tidelog.storage.checkpoints import TopicPartition
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
 from tidelog.storage.log_directory import LogDirectory
 
-_MANY_LOGS: Final = 64
+_MANY_LOGS: Final = 8
 
 LogsByPartition = Mapping[TopicPartition, Log]
 
@@ -72,12 +73,10 @@ class LiveDirectory:
     def close(self, logs: LogsByPartition, broker_epoch: int) -> LogDirFailure | None:
         """Flush and close all logs, write the checkpoints and, if all of that went well, the clean-shutdown marker."""
         try:
-            self._close_logs(logs)
-            self._recovery_points.write(_recovery_points(logs))
-            self._start_offsets.write(_start_offsets(logs))
-            self._high_watermarks.write(_high_watermarks(logs))
-            if clean_points := _clean_points(logs):
-                self._clean_points.write(clean_points)
+            if len(logs) < _MANY_LOGS or not self.directory.sync_file_system():
+                self._close_one_by_one(logs)
+            else:
+                self._close_together(logs)
             if self.is_loaded:
                 self.directory.write_clean_shutdown_marker(broker_epoch)
         except LogDirFailure as failure:
@@ -88,21 +87,34 @@ class LiveDirectory:
             self.directory.unlock()
         return None
 
-    def _close_logs(self, logs: LogsByPartition) -> None:
-        """Close all logs, with everything on disk. Many are synced together: each by itself would wait for the disk."""
-        if len(logs) < _MANY_LOGS:
-            for log in logs.values():
-                log.flush()
-                log.close()
-            return
+    def _close_one_by_one(self, logs: LogsByPartition) -> None:
         for log in logs.values():
+            log.flush()
             log.close()
-        is_synced = self.directory.sync_file_system()
+        for checkpoint, offsets in self._last_checkpoints(logs):
+            checkpoint.write(offsets)
+
+    def _close_together(self, logs: LogsByPartition) -> None:
+        """Close many logs with a handful of syncs: each of their files by itself would wait for the disk."""
+        replacements = Replacements()
         for log in logs.values():
-            if is_synced:
-                log.mark_flushed(log.log_end_offset, None)
-            else:
-                log.flush()
+            log.close(replacements)
+            log.mark_flushed(log.log_end_offset, None)
+        for checkpoint, offsets in self._last_checkpoints(logs):
+            checkpoint.write_with(offsets, replacements)
+        # What the checkpoints promise is on disk before they are, and they are before the marker that vouches for all.
+        self.directory.sync_file_system()
+        replacements.commit()
+        self.directory.sync_file_system()
+
+    def _last_checkpoints(self, logs: LogsByPartition) -> list[tuple[CheckpointWriter, dict[TopicPartition, int]]]:
+        last = [
+            (self._recovery_points, _recovery_points(logs)),
+            (self._start_offsets, _start_offsets(logs)),
+            (self._high_watermarks, _high_watermarks(logs)),
+        ]
+        clean_points = _clean_points(logs)
+        return [*last, (self._clean_points, clean_points)] if clean_points else last
 
 
 def _recovery_points(logs: LogsByPartition) -> dict[TopicPartition, int]:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tidelog.storage._files import write_atomically
+from tidelog.storage._files import Replacements, write_atomically
 from tidelog.storage.errors import StorageError
 
 TopicPartition = tuple[str, int]
@@ -54,6 +54,10 @@ class OffsetCheckpointFile:
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace the file. OSError means that the directory is failing."""
         write_atomically(self.path, format_offset_checkpoint(offsets))
+
+    def write_with(self, offsets: Mapping[TopicPartition, int], replacements: Replacements) -> None:
+        """Replace the file together with others."""
+        replacements.add(self.path, format_offset_checkpoint(offsets))
 
 
 def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:

@@ -12,7 +12,7 @@ import os
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from tidelog.storage._files import write_atomically
+from tidelog.storage._files import Replacements, write_atomically
 from tidelog.storage.checkpoints import CheckpointError, checkpoint_lines
 from tidelog.storage.names import LEADER_EPOCH_CHECKPOINT
 from tidelog.storage.types import NO_EPOCH, EpochEndOffset
@@ -132,11 +132,14 @@ class LeaderEpochCache:
         self._entries.clear()
         self._changed()
 
-    def flush(self) -> None:
-        """Write the checkpoint if it has changed: `.tmp`, sync, rename, sync of the directory."""
+    def flush(self, replacements: Replacements | None = None) -> None:
+        """Write the checkpoint if it has changed: `.tmp`, sync, rename, sync of the directory; or with others later."""
         if self.is_dirty:
             self.is_dirty = False
-            write_atomically(self.path, self.encode())
+            if replacements is None:
+                write_atomically(self.path, self.encode())
+            else:
+                replacements.add(self.path, self.encode())
 
     def encode(self) -> bytes:
         """The content of the checkpoint file."""

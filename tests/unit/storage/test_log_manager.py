@@ -21,6 +21,7 @@ from tests.unit.storage._logs import (
     values_of,
 )
 from tidelog.config import BrokerConfig, LogConfig
+from tidelog.storage import _files
 from tidelog.storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
@@ -94,6 +95,20 @@ def test_very_many_logs_are_closed_as_cleanly_as_one(
     assert log.leader_epochs.latest_epoch == 2
     assert len(values_of(log)) == 4
     managed.manager.close()
+
+
+def test_closing_many_logs_takes_a_handful_of_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails on 4724f6e, where 60 logs took 340 syncs: a shutdown of 102 s on a disk that takes 300 ms for each."""
+    manager = ManagedLogs(tmp_path).start()
+    for partition in range(20):
+        fill(manager.get_or_create_log("topic", partition, TOPIC_ID, CONFIG), 1)
+    syncs: list[str] = []
+    monkeypatch.setattr(_files.os, "fsync", lambda _fd: syncs.append("fsync"))
+    monkeypatch.setattr(_files.os, "fdatasync", lambda _fd: syncs.append("fdatasync"))
+    monkeypatch.setattr(LogDirectory, "sync_file_system", lambda _self: syncs.append("syncfs") or True)
+    assert manager.close()
+    assert syncs.count("syncfs") == 3
+    assert len(syncs) <= 5, "but for the marker, every file is synced with the others"
 
 
 def test_without_the_marker_logs_are_recovered_and_that_is_said(
