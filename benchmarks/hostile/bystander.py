@@ -3,6 +3,10 @@
 It produces a record, fetches it and asks for metadata, again and again on one connection. Between two calls of
 `Bystander.begin` and `end` it keeps the longest wait for an answer; a wait that begins inside and ends outside counts,
 since `end` waits for it.
+
+On a machine that does other things too, a wait is longer than what the broker did meanwhile. Where the kernel tells
+(`/proc/PID/schedstat`), the processor time that the broker's main thread took within one wait is kept as well: for a
+broker with one thread that is what the wait would have been on a machine of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import socket
 import struct
 import time
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import NamedTuple, Self
 
 from benchmarks import frames
@@ -26,16 +31,18 @@ class Waits(NamedTuple):
 
     requests: int
     worst_ms: float
+    worst_work_ms: float
+    """The most processor time of the broker's main thread in one wait; 0 where it is not known."""
     failure: str | None
 
 
 class Bystander:
     """Starts the process and asks it."""
 
-    def __init__(self, address: tuple[str, int], calm: Target) -> None:
+    def __init__(self, address: tuple[str, int], calm: Target, broker_pid: int) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, address, calm), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, address, calm, broker_pid), daemon=True)
 
     def __enter__(self) -> Self:
         self._process.start()
@@ -56,16 +63,16 @@ class Bystander:
         """What happened since `begin`."""
         return Waits(*self._call("end"))
 
-    def _call(self, word: str) -> tuple[int, float, str | None]:
+    def _call(self, word: str) -> tuple[int, float, float, str | None]:
         self._pipe.send(word)
         if not self._pipe.poll(_TIMEOUT_SECONDS + 10):
             raise TimeoutError("the bystander does not answer")
-        answer: tuple[int, float, str | None] = self._pipe.recv()
+        answer: tuple[int, float, float, str | None] = self._pipe.recv()
         return answer
 
 
-def _serve(pipe: Connection, address: tuple[str, int], calm: Target) -> None:
-    loop = _Loop(address, calm)
+def _serve(pipe: Connection, address: tuple[str, int], calm: Target, broker_pid: int) -> None:
+    loop = _Loop(address, calm, Path(f"/proc/{broker_pid}/schedstat"))
     try:
         while True:
             loop.round()
@@ -73,10 +80,10 @@ def _serve(pipe: Connection, address: tuple[str, int], calm: Target) -> None:
                 if pipe.recv() == "begin":
                     loop.reset()
                     loop.round()
-                    pipe.send((0, 0.0, None))
+                    pipe.send((0, 0.0, 0.0, None))
                 else:
                     loop.round()
-                    pipe.send((loop.requests, loop.worst_ms, loop.failure))
+                    pipe.send((loop.requests, loop.worst_ms, loop.worst_work_ms, loop.failure))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return
 
@@ -84,8 +91,9 @@ def _serve(pipe: Connection, address: tuple[str, int], calm: Target) -> None:
 class _Loop:
     """The requests and the longest wait."""
 
-    def __init__(self, address: tuple[str, int], calm: Target) -> None:
+    def __init__(self, address: tuple[str, int], calm: Target, schedstat: Path) -> None:
         self._address = address
+        self._schedstat = schedstat
         self._frames = (
             frames.produce(calm.topic, 0, frames.batch([b"calm"]), acks=1),
             frames.fetch(calm.topic_id, [(0, 0)], FetchLimits(wait_ms_max=0, bytes_max=1000)),
@@ -97,12 +105,13 @@ class _Loop:
     def reset(self) -> None:
         self.requests = 0
         self.worst_ms = 0.0
+        self.worst_work_ms = 0.0
         self.failure: str | None = None
 
     def round(self) -> None:
         """One request of each kind."""
         for frame in self._frames:
-            before = time.perf_counter()
+            before, worked_before = time.perf_counter(), self._worked_ms()
             try:
                 self._call(frame)
             except OSError as error:
@@ -111,6 +120,14 @@ class _Loop:
                 time.sleep(0.05)
             self.requests += 1
             self.worst_ms = max(self.worst_ms, (time.perf_counter() - before) * 1000)
+            self.worst_work_ms = max(self.worst_work_ms, self._worked_ms() - worked_before)
+
+    def _worked_ms(self) -> float:
+        """Processor time that the broker's main thread has had."""
+        try:
+            return int(self._schedstat.read_text().split()[0]) / 1e6
+        except OSError:
+            return 0.0
 
     def _call(self, frame: bytes) -> None:
         if self._socket is None:

@@ -76,7 +76,7 @@ def _attack(name: str, broker: BrokerProcess, requests: Sequence[HostileRequest]
     """The bystander's worst wait in peace, and what each request did."""
     admin = Admin.connect(broker.address)
     calm, victim = (Target(topic, admin.create(topic)) for topic in (CALM, VICTIM))
-    with Bystander(broker.address, calm) as bystander:
+    with Bystander(broker.address, calm, broker.child.pid) as bystander:
         bystander.begin()
         time.sleep(_BASELINE_SECONDS)
         baseline_ms = bystander.end().worst_ms
@@ -86,7 +86,8 @@ def _attack(name: str, broker: BrokerProcess, requests: Sequence[HostileRequest]
             outcomes.append(outcome)
             print(
                 f"{name} {number + 1}/{len(requests)} {request.name}: {outcome.size_bytes} B, {outcome.fate}, "
-                f"{outcome.worst_ms:.1f} ms, {outcome.grown_bytes / 1e6:.1f} MB {outcome.failure or ''}",
+                f"{outcome.worst_ms:.1f} ms, {outcome.worst_work_ms:.1f} ms work, "
+                f"{outcome.grown_bytes / 1e6:.1f} MB {outcome.failure or ''}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -30,6 +30,7 @@ class Outcome(NamedTuple):
     """`answered`, `closed` or `silent`."""
     reply_bytes: int
     worst_ms: float
+    worst_work_ms: float
     grown_bytes: int
     failure: str | None
 
@@ -96,7 +97,9 @@ def measure(
     bystander.begin()
     fate, reply_bytes = send(address, frame, answer_seconds_max)
     waits = bystander.end()
-    return Outcome(request, len(frame), fate, reply_bytes, waits.worst_ms, memory.end(), waits.failure)
+    return Outcome(
+        request, len(frame), fate, reply_bytes, waits.worst_ms, waits.worst_work_ms, memory.end(), waits.failure
+    )
 
 
 def send(address: tuple[str, int], frame: bytes, answer_seconds_max: float = ANSWER_SECONDS_MAX) -> tuple[str, int]:

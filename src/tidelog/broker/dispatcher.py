@@ -32,7 +32,7 @@ from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ApiError, ErrorCode, WireError
 from tidelog.wire.frames import encode_response, parse_request_header
 from tidelog.wire.primitives import skip_tagged_fields
-from tidelog.wire.schema import Message
+from tidelog.wire.schema import Message, elements_in_slices
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
@@ -43,6 +43,11 @@ logger.addFilter(LogRateLimit())
 
 _DECODED_AT_ONCE_BYTES_MAX: Final = 16 << 10
 """A request of one-byte elements that is as large takes some milliseconds to read."""
+
+_RELEASED_AT_ONCE_BYTES_MAX: Final = 64 << 10
+"""The objects of a reply that is as large are given back in a few milliseconds."""
+
+_DROPPED_AT_ONCE: Final = 500
 
 _LARGE_REQUESTS_MAX: Final = 4
 """So many large requests are held decoded at once: objects take many times the memory of their bytes."""
@@ -141,7 +146,14 @@ class Dispatcher:
                 route.request_class.decode_in_slices(body, context.api_version, route.elements_max)
             )
             body.release()
-            return await self._serve(context, self._handle(context, request))
+            elements: list[Any] = []
+            await self._node.slices.run(elements_in_slices(request, elements))
+            work = self._handle(context, request)
+            del request
+            try:
+                return await self._serve(context, work)
+            finally:
+                self._let_go(elements)
 
     async def _serve(self, context: Context, response: Any) -> bytes | Reply:
         """The reply as bytes, or one that comes later."""
@@ -155,7 +167,22 @@ class Dispatcher:
         if type(response) is Reply:
             return response
         body = await self._node.slices.run(response.encode_in_slices(context.api_version))
+        if len(body) > _RELEASED_AT_ONCE_BYTES_MAX:
+            elements: list[Any] = []
+            await self._node.slices.run(elements_in_slices(response, elements))
+            del response
+            self._let_go(elements)
         return encode_response(context.route.api_key, context.api_version, context.correlation_id, body)
+
+    def _let_go(self, elements: list[Any]) -> None:
+        """Drop the elements of a large request or response in slices."""
+
+        async def drop() -> None:
+            while elements:
+                del elements[-_DROPPED_AT_ONCE:]
+                await self._node.slices.pause()
+
+        self._node.slices.start(drop(), _ignore, _ignore)
 
     def _on_served(self, context: Context, reply: bytes | Reply) -> None:
         slot = context.slot
@@ -223,6 +250,10 @@ class Dispatcher:
         if hasattr(response, "error_message"):
             response.error_message = cause.message
         return response  # type: ignore[no-any-return]
+
+
+def _ignore(_outcome: object) -> None:
+    return
 
 
 def _fill(slot: Slot, reply: bytes) -> None:

@@ -2,7 +2,7 @@
 
 The mirror image of `_decoder_source`: one function per message, nested structs as loops inside it, and neighbouring
 values of constant width, with the length of whatever follows them, packed by one `struct` call. The pieces are joined
-at the end. A sliced encoder is a generator that yields after every few hundred elements.
+at the end. A sliced encoder is a generator that yields after every few hundred elements, and joins the pieces then.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,11 +37,14 @@ def encoder_source(cls: type[Message], version: int, *, sliced: bool = False) ->
         if sliced:
             source.line("if False: yield")
             source.line("done = 0")
+            source.line("whole = bytearray()")
         source.line("out = []")
         source.line("w = out.append")
         writer.struct(cls, "o")
         writer.flush()
-        source.line("return b''.join(out)")
+        source.line("whole += b''.join(out)" if sliced else "return b''.join(out)")
+        if sliced:
+            source.line("return bytes(whole)")
     return source
 
 
@@ -215,11 +218,18 @@ class _EncoderWriter:
         source.line(f"done += {count}")
         with source.block(f"if done > {_SLICE_ELEMENTS}:"):
             source.line("done = 0")
-            source.line("yield")
+            self._pause()
         index = source.fresh("i")
         with source.block(f"for {index}, {item} in enumerate({items}):"):
-            source.line(f"if {index} % {_SLICE_ELEMENTS} == {_SLICE_ELEMENTS - 1}: yield")
+            with source.block(f"if {index} % {_SLICE_ELEMENTS} == {_SLICE_ELEMENTS - 1}:"):
+                self._pause()
             yield
+
+    def _pause(self) -> None:
+        """Join what is written, since a hundred thousand pieces take their time to be joined and given back; yield."""
+        self._source.line("whole += b''.join(out)")
+        self._source.line("out.clear()")
+        self._source.line("yield")
 
     def _numbers(self, items: str, kind: str, count: str) -> None:
         """Write all numbers of a list at once, with their count: few by a layout made beforehand."""
