@@ -27,6 +27,7 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import create_topics, list_offsets
 
 TOPICS = {"plain": {}, "recompressed": {"compression.type": "zstd"}}
+WIDE_PARTITIONS = 200
 LARGE = b"v" * 900_000
 
 
@@ -40,6 +41,8 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
                     name=topic, num_partitions=3, replication_factor=1, configs=configs
                 )
                 client.call(messages.CreateTopicsRequest(topics=[creatable], timeout_ms=10_000), 5)
+            wide = create_topics.CreatableTopic(name="wide", num_partitions=WIDE_PARTITIONS, replication_factor=1)
+            client.call(messages.CreateTopicsRequest(topics=[wide], timeout_ms=10_000), 5)
         yield inside
 
 
@@ -157,3 +160,37 @@ def test_a_client_that_leaves_meanwhile_does_not_matter(
         leaving.reset()
     let_go()
     wait_until(lambda: end_offset(client, "plain", 1) == before + 2, "its records are appended all the same")
+
+
+def test_a_request_for_many_partitions_takes_effect_as_a_whole_before_the_next(client: RawClient) -> None:
+    """Each batch takes a millisecond to decompress, so the request is served in slices."""
+    batch = batch_of([bytes(400_000)], codec=Codec.GZIP)
+    request = produce_request("wide", dict.fromkeys(range(WIDE_PARTITIONS), batch))
+    last = WIDE_PARTITIONS - 1
+    for expected in (0, 1):
+        client.socket.sendall(frame_of(request, 9) + frame_of(latest("wide", last), 5))
+        answers = client.answer(messages.ProduceRequest, 9).responses[0].partition_responses
+        assert [(answer.index, answer.error_code) for answer in answers] == [
+            (index, ErrorCode.NONE) for index in range(WIDE_PARTITIONS)
+        ]
+        assert {answer.base_offset for answer in answers} == {expected}
+        assert client.answer(messages.ListOffsetsRequest, 5).topics[0].partitions[0].offset == expected + 1
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_unknown(
+    inside: Inside, client: RawClient, let_go: Callable[[], None]
+) -> None:
+    """What was prepared for it does not end up in the partition behind it."""
+    create = create_topics.CreatableTopic(name="short-lived", num_partitions=1, replication_factor=1)
+    client.call(messages.CreateTopicsRequest(topics=[create], timeout_ms=10_000), 5)
+    first = produce_request("short-lived", {0: long_batch()})
+    first.topic_data += produce_request("plain", {2: batch_of([b"value"])}).topic_data
+    before = end_offset(client, "plain", 2)
+    client.send(first, 9)
+    with RawClient(inside.port) as other:
+        other.call(messages.DeleteTopicsRequest(topic_names=["short-lived"], timeout_ms=10_000), 5)
+    let_go()
+    gone, kept = client.answer(messages.ProduceRequest, 9).responses
+    assert gone.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert kept.partition_responses[0].error_code == ErrorCode.NONE
+    assert [read.value for read in fetch_records(client, "plain", 2, before)] == [b"value"]

@@ -61,9 +61,13 @@ def decompress(codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES
     return content if type(content) is bytes else bytes(content)
 
 
-def decompress_to_buffer(codec: Codec, data: Buffer, limit_bytes: int) -> Buffer:
-    """The same in whatever buffer the decoder wrote to, which spares a copy."""
-    return _DECOMPRESSORS[codec](data, limit_bytes)
+def decompress_to_buffer(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
+    """The same in whatever buffer the decoder wrote to, which spares a copy; `codec` as it stands in the attributes."""
+    decoder = _DECOMPRESSORS.get(codec)  # type: ignore[call-overload]
+    if decoder is None:
+        raise CorruptRecordError(f"unknown compression codec {codec}")
+    content: Buffer = decoder(data, limit_bytes)
+    return content
 
 
 def compress_lz4_for_magic_0(data: Buffer, level: int | None = None) -> bytes:

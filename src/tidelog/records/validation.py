@@ -12,7 +12,7 @@ things that Kafka lets pass are refused or mended, because readers differ about 
 beyond 64 bits are refused, a record length that disagrees with its content is refused in compressed batches too, and
 offsets inside an uncompressed batch that do not count up are numbered again.
 
-`Log.append_as_leader` makes the same checks in a few lines for the usual batch: uncompressed, to be stored as it is.
+`Log.append_as_leader` makes the same checks in a few lines for the usual batch: short, to be stored as it is.
 """
 
 from dataclasses import dataclass, field
@@ -174,6 +174,16 @@ def prepare(
     if size > rules.segment_bytes:
         raise RecordBatchTooLargeError(f"a batch of {size} bytes does not fit segment.bytes={rules.segment_bytes}")
     return prepared
+
+
+def short_content(codec: int, batch: memoryview) -> Buffer | None:
+    """The decompressed records of a batch; None if they are not short, or are nothing that could be decompressed."""
+    if len(batch) > _LOOP_COMPRESSED_BYTES_MAX + HEADER_BYTES:
+        return None
+    try:
+        return decompress_to_buffer(codec, batch[HEADER_BYTES:], _LOOP_DECOMPRESSED_BYTES_MAX)
+    except CorruptRecordError:
+        return None
 
 
 def assign(

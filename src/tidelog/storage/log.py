@@ -25,8 +25,9 @@ from typing import Final
 from tidelog.config import LogConfig
 from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
 from tidelog.records.checksum import crc32c
+from tidelog.records.compression import Buffer
 from tidelog.records.scanner import scan
-from tidelog.records.validation import RECORDS_AT_ONCE_MAX
+from tidelog.records.validation import RECORDS_AT_ONCE_MAX, short_content
 from tidelog.storage import _append, _flush, _lifecycle, _lookup, _read, _retention, _truncate, names
 from tidelog.storage._lifecycle import OnFilesDeleted
 from tidelog.storage._segments import SegmentList
@@ -50,9 +51,10 @@ _OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
 _unpack_header = _HEADER.unpack_from
 _patch_batch = _OFFSET_LENGTH_EPOCH.pack_into
 _new = tuple.__new__
+_CODEC_MASK: Final = 0x07
 _TRANSACTIONAL: Final = 0x10
-_UNUSUAL_ATTRIBUTES: Final = ~_TRANSACTIONAL
-"""All but the transactional bit: a client may not set them, or they mean work."""
+_UNUSUAL_ATTRIBUTES: Final = ~(_CODEC_MASK | _TRANSACTIONAL)
+"""All but the codec and the transactional bit: a client may not set them, or they mean work."""
 
 _CLIENT: Final = AppendOrigin.CLIENT
 _NO_TIMESTAMP: Final = -1
@@ -69,6 +71,7 @@ class Log:
         "_failure",
         "_fast_path",
         "_flush_messages",
+        "_keeps_codec",
         "_needs_key",
         "_on_files_deleted",
         "_segment_bytes",
@@ -180,8 +183,8 @@ class Log:
         With a `guard`, a batch of a transaction is appended only if the transaction is open here or was verified.
 
         Raises ApiError for what the producer must be told (InvalidRecordError where single records are at fault) and
-        LogDirFailure. What is usual takes the straight way through this function: one uncompressed batch of magic 2
-        from a client, to be stored as it is. All else goes through `_append`. TooMuchWorkError is raised for a
+        LogDirFailure. What is usual takes the straight way through this function: one batch of magic 2 from a client,
+        to be stored as it is. All else goes through `_append`. TooMuchWorkError is raised for a
         client's records that would hold the event loop: a worker thread runs `prepare_append` on them, and
         `append_prepared` takes the result.
         """
@@ -206,19 +209,25 @@ class Log:
             and not attributes & _UNUSUAL_ATTRIBUTES
             and (sequence >= 0 <= epoch if producer_id >= 0 else not attributes & _TRANSACTIONAL)
             and crc32c(records[21:]) == crc
-            and scan(
-                records,
-                HEADER_BYTES,
-                0,
-                count,
-                since,
-                now_ms - self._timestamp_before_max_ms,
-                now_ms + self._timestamp_after_max_ms,
-                self._needs_key,
-                _NO_TIMESTAMP,
-            )
-            == (size, count, max_timestamp, _NO_FAULT)
         ):
+            return _append.append_checked(self, records, leader_epoch, now_ms, origin, guard)
+        content: Buffer | None = records
+        start = HEADER_BYTES
+        if attributes & _CODEC_MASK:
+            content = short_content(attributes & _CODEC_MASK, records) if self._keeps_codec else None
+            start = 0
+        # The whole content is records without a fault, and the header tells their largest timestamp.
+        if content is None or scan(
+            content,
+            start,
+            0,
+            count,
+            since,
+            now_ms - self._timestamp_before_max_ms,
+            now_ms + self._timestamp_after_max_ms,
+            self._needs_key,
+            _NO_TIMESTAMP,
+        ) != (len(content), count, max_timestamp, _NO_FAULT):
             return _append.append_checked(self, records, leader_epoch, now_ms, origin, guard)
         if producer_id >= 0:
             batch_header: BatchHeader = _new(BatchHeader, header)
@@ -463,6 +472,7 @@ class Log:
         self._timestamp_before_max_ms = min(config.message_timestamp_before_max_ms, _TIME_SPAN_MS_MAX)
         self._timestamp_after_max_ms = min(config.message_timestamp_after_max_ms, _TIME_SPAN_MS_MAX)
         self._needs_key = self.rules.is_compacted
+        self._keeps_codec = self.rules.codec is None
         self._flush_messages = config.flush_messages
         active = self.active_segment
         active.segment_ms = segment_ms(config)

@@ -5,18 +5,20 @@ bytes, and the reply is encoded once, after the write of the turn. One partition
 
 Every request takes the same steps in the same order, in whatever version and with however many partitions it comes;
 `wire.produce` reads and writes those for one partition faster. Records that take long to check or to convert are
-prepared on a worker thread; the request goes on with their partition afterwards, and the connection's next one waits
-for it.
+prepared on a worker thread, and a request for many partitions leaves the loop to others in between; the connection's
+next request waits for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.handlers._record_sets import has_records
 from tidelog.broker.handlers._refusals import REFUSALS, Refusal, refusal_reply
+from tidelog.broker.slices import SLICE_SECONDS
 from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.records.validation import PreparedRecords, TooMuchWorkError
 from tidelog.replication.produce import Errors, PendingProduce, StagedBatch
@@ -41,8 +43,8 @@ Outcome = tuple[bytes, int, LogAppendInfo | PartitionReply]
 """Topic, partition index, and what was staged there or the reply that is certain already."""
 Prepared = PreparedRecords | Refusal
 """What became of records on a worker thread."""
-_Progress = tuple[list[Outcome], list[StagedBatch], Prepared]
-"""Outcomes so far, what is staged, and the records of the next partition."""
+_Progress = tuple[list[Outcome], list[StagedBatch], Prepared | None]
+"""Outcomes so far, what is staged, and the records of the next partition if they were prepared."""
 
 
 def handle_bytes(
@@ -71,7 +73,7 @@ def _append_all(
 ) -> None:
     """Stage every partition's records. `verified` is there when the producer has a transactional id.
 
-    `progress` is there when the request goes on with records that were prepared on a thread.
+    `progress` is there when the request goes on: the loop was left to others, or records were prepared on a thread.
     """
     _, acks, timeout_ms, partitions = spans
     replica_manager = node.replica_manager
@@ -84,7 +86,12 @@ def _append_all(
     else:
         outcomes, staged, prepared = progress
         partitions = partitions[len(outcomes) :]
+    ends_at = monotonic() + SLICE_SECONDS if len(partitions) > 1 else None
     for topic, index, start, end in partitions:
+        if ends_at is not None and monotonic() > ends_at:
+            go_on = partial(_append_all, node, slot, data, spans, version, correlation_id, verified)
+            _go_on_after(node.slices.pause(), node, slot, go_on, outcomes, staged)
+            return
         partition = replica_manager.find_on_wire(topic, index)
         guard = asked = None
         try:
@@ -103,11 +110,12 @@ def _append_all(
                 info = partition.append_prepared(result, acks, now_ms, guard)
         except REFUSALS as error:
             outcomes.append((topic, index, refusal_reply(error, index, replica_manager, asked)))
+            prepared = None
             continue
         except TooMuchWorkError:
             assert asked is not None, "its log raised that"
             go_on = partial(_append_all, node, slot, data, spans, version, correlation_id, verified)
-            _prepare_elsewhere(node, slot, asked, view[start:end], go_on, outcomes, staged)
+            _go_on_after(_prepare(node, asked, view[start:end]), node, slot, go_on, outcomes, staged)
             return
         if not partition.is_dirty:
             replica_manager.staged(partition)
@@ -123,29 +131,31 @@ def _append_all(
     node.socket_server.wake()
 
 
-def _prepare_elsewhere(
+def _go_on_after(
+    work: Coroutine[Any, Any, Prepared | None],
     node: Node,
     slot: Slot,
-    partition: Partition,
-    records: memoryview,
-    then: Callable[[_Progress], None],
+    go_on: Callable[[_Progress], None],
     outcomes: list[Outcome],
     staged: list[StagedBatch],
 ) -> None:
-    """Prepare records on a thread, then go on. The connection's next request waits until this one has taken effect."""
-    log = partition.log
-    prepare = partial(log.prepare_append, log.name, records, log.rules, node.clock.wall_ms())
+    """Go on when `work` is done. The connection's next request waits until this one has taken effect."""
 
-    def go_on(result: Prepared) -> None:
+    def then(result: Prepared | None) -> None:
         try:
-            then((outcomes, staged, result))
+            go_on((outcomes, staged, result))
         except Exception as cause:
             slot.fail("Produce", cause)
 
-    slot.connection.mute()
-    node.slices.start(
-        node.preparation.run(partial(_prepared, prepare)), go_on, lambda cause: slot.fail("Produce", cause)
-    )
+    if not node.slices.start(work, then, lambda cause: slot.fail("Produce", cause)):
+        slot.connection.mute()
+
+
+async def _prepare(node: Node, partition: Partition, records: memoryview) -> Prepared:
+    """Prepare records on a thread."""
+    log = partition.log
+    prepare = partial(log.prepare_append, log.name, records, log.rules, node.clock.wall_ms())
+    return await node.preparation.run(partial(_prepared, prepare))
 
 
 def _prepared(prepare: Callable[[], PreparedRecords]) -> Prepared:
