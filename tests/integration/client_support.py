@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.topics import NewTopic, create_topic
+from tidelog.client import Admin, NewTopic
 
 Result = TypeVar("Result")
 
@@ -37,8 +36,8 @@ def unique(prefix: str) -> str:
 def make_topic(servers: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
     """A topic that no other test uses."""
     name = unique("topic")
-    with ClusterClient(servers) as cluster:
-        create_topic(cluster, NewTopic(name, partitions, configs=dict(config or {})))
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(name, partitions, configs=dict(config or {}))])
     return name
 
 

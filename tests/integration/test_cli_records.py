@@ -179,10 +179,10 @@ def test_every_file_of_a_data_directory_can_be_dumped(tidelog, broker, topic):
     log = next(file for file in files if file.endswith(".log"))
     said = tidelog("log", "dump", log, "--print-data-log").out.splitlines()
     assert said[:2] == [f"Dumping {log}", "Log starting offset: 0"]
-    assert said[2].startswith("baseOffset: 0 lastOffset: 0 count: 1 baseSequence: -1 lastSequence: -1 producerId: -1")
+    assert said[2].startswith("baseOffset: 0 lastOffset: 0 count: 1 baseSequence: 0 lastSequence: 0 producerId: ")
     assert said[2].endswith("isvalid: true")
     assert said[3].startswith("| offset: 0 CreateTime: ")
-    assert said[3].endswith("keySize: 1 valueSize: 9 sequence: -1 headerKeys: [] key: k payload: value one")
+    assert said[3].endswith("keySize: 1 valueSize: 9 sequence: 0 headerKeys: [] key: k payload: value one")
     rows = tidelog("log", "dump", log, "--deep", "--format", "json").lines
     assert [row["kind"] for row in rows] == ["note", "batch", "record"]
     assert (rows[1]["file"], rows[1]["magic"], rows[2]["valueSize"]) == (log, 2, 9)

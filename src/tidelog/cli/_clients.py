@@ -1,29 +1,57 @@
-"""The settings of the full clients from a command's options, and the clients that several commands use."""
+"""The clients of commands, made from their options."""
 
+import sys
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.cli._errors import CommandError
 from tidelog.cli._options import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.admin import AdminSettings
+from tidelog.client.aio.settings import CommonSettings
+from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.config import parse_properties
 
 BOOTSTRAP_TIMEOUT_MS: Final = 1000
 
 
-def client_settings(bootstrap_server: str | None, command_config: Path | None) -> dict[str, Any]:
-    """The option or its variable first, then the file, then the default; other settings of the file are kept.
+def client_settings(
+    bootstrap_server: str | None, command_config: Path | None, group: type[CommonSettings]
+) -> dict[str, Any]:
+    """The settings of a client of the kind that `group` declares: the option or its variable first, then the file.
 
-    A broker that does not answer is given up sooner than an application would want: somebody waits at a prompt.
+    Settings of the file that such a client does not have are named on stderr and left out. A broker that does not
+    answer is given up sooner than an application would want: somebody waits at a prompt.
     """
     settings: dict[str, Any] = {"client.id": "tidelog-cli", "bootstrap.timeout.ms": BOOTSTRAP_TIMEOUT_MS}
     if command_config is not None:
-        settings |= parse_properties(command_config.read_text(encoding="utf-8"))
+        for name, value in parse_properties(command_config.read_text(encoding="utf-8")).items():
+            if name in group.settings:
+                settings[name] = value
+            else:
+                sys.stderr.write(f"tidelog: {command_config}: {name} has no meaning here and is ignored\n")
     settings["bootstrap.servers"] = bootstrap_server or settings.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
     return settings
 
 
 def connect_admin(bootstrap_server: str | None, command_config: Path | None) -> Admin:
-    """An admin; settings of the file that are for other clients are passed over."""
-    settings = client_settings(bootstrap_server, command_config)
-    return Admin({name: value for name, value in settings.items() if name in AdminSettings.settings})
+    """An admin of the cluster that the options name."""
+    return Admin(client_settings(bootstrap_server, command_config, AdminSettings))
+
+
+def partitions_or_all(admin: Admin, topic: str, chosen: list[int] | None) -> list[TopicPartition]:
+    """The partitions that `--partition` named, checked against those the topic has; all of them if it named none."""
+    existing = [each.partition for each in admin.describe_topics([topic])[topic].partitions]
+    for partition in chosen or ():
+        if partition not in existing:
+            raise CommandError(f"topic {topic!r} has no partition {partition}; it has 0 to {len(existing) - 1}")
+    return [TopicPartition(topic, each) for each in (sorted(set(chosen)) if chosen else existing)]
+
+
+def leader_of(admin: Admin, where: TopicPartition) -> BrokerNode:
+    """The broker that leads a partition."""
+    leader_id = admin.describe_topics([where.topic])[where.topic].partitions[where.partition].leader_id
+    for node in admin.describe_cluster().nodes:
+        if node.node_id == leader_id:
+            return node
+    raise CommandError(f"{where} has no leader now")

@@ -10,13 +10,12 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from tidelog.cli._errors import CommandError
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.configs import Resource, ResourceType, describe_configs
+from tidelog.client.admin import Admin
+from tidelog.client.aio.admin.types import ConfigResource, ResourceType
 from tidelog.config import LogConfig
 from tidelog.config.layers import ConfigLayers, ConfigSource
 from tidelog.metadata import paths
 from tidelog.metadata.tree import decode_config
-from tidelog.wire.errors import ErrorCode
 
 _CONNECT_SECONDS: Final = 5.0
 _BROKER_NAMES: Final = frozenset(
@@ -32,20 +31,18 @@ class KafkaSettings(NamedTuple):
     is_complete: bool
 
 
-def read_from_brokers(cluster: ClusterClient, topics: Collection[str]) -> dict[str, KafkaSettings]:
+def read_from_brokers(admin: Admin, topics: Collection[str]) -> dict[str, KafkaSettings]:
     """The settings of those topics that the cluster has."""
-    known = {topic.name for topic in cluster.metadata().topics if topic.error_code == ErrorCode.NONE}
+    known = {topic.name for topic in admin.list_topics(include_internal=True)}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics) if name in known]
     found = {}
-    for name in sorted(topics):
-        if name not in known:
-            continue
-        configs = describe_configs(cluster, Resource(ResourceType.TOPIC, name))
+    for resource, configs in admin.describe_configs(resources).items():
         overrides = {
             config.name: config.value
-            for config in configs
-            if config.config_source != ConfigSource.DEFAULT_CONFIG and config.value is not None
+            for config in configs.values()
+            if config.source != ConfigSource.DEFAULT_CONFIG and config.value is not None
         }
-        found[name] = KafkaSettings(_known_to_us(overrides), is_complete=True)
+        found[resource.name] = KafkaSettings(_known_to_us(overrides), is_complete=True)
     return found
 
 

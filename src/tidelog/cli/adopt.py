@@ -12,9 +12,10 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
+from tidelog.cli._clients import connect_admin
 from tidelog.cli._errors import CommandError
 from tidelog.cli._kafka_settings import KafkaSettings, read_from_brokers, read_from_zookeeper
-from tidelog.cli._options import Format, OutputFormat, connect
+from tidelog.cli._options import Format, OutputFormat
 from tidelog.cli._output import print_json, print_line, print_table
 from tidelog.cli._verbs import verb
 from tidelog.config import load_broker_config, parse_properties, topic_config
@@ -106,8 +107,8 @@ def adopt(
             static = None if config is None else parse_properties(config.read_text(encoding="utf-8"))
             known = read_from_zookeeper(zookeeper, found.partitions.keys(), found.broker_id, static)
         elif bootstrap_server:
-            with connect(bootstrap_server, command_config) as cluster:
-                known = read_from_brokers(cluster, found.partitions.keys())
+            with connect_admin(bootstrap_server, command_config) as admin:
+                known = read_from_brokers(admin, found.partitions.keys())
         store = EmbeddedStore(str(_metadata_path(directories)))
         try:
             settled = _enter(store, found, given, known, orphans=orphans)

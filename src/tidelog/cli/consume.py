@@ -9,26 +9,29 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from tidelog.cli._clients import client_settings, connect_admin, partitions_or_all
 from tidelog.cli._errors import CommandError
-from tidelog.cli._options import (
-    BootstrapServer,
-    CommandConfig,
-    Format,
-    OutputFormat,
-    TopicName,
-    connect,
-    partitions_or_all,
-)
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
 from tidelog.cli._output import bytes_for_json, print_json_lines
+from tidelog.cli._signals import ending_in_order
 from tidelog.cli._verbs import verb
+from tidelog.cli.group_consume import read_as_member
 from tidelog.cli.group_records import Formatter, write_formatted
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
-from tidelog.client.reader import Fetched, RecordReader
+from tidelog.client.admin import Admin
+from tidelog.client.aio.admin.types import EARLIEST, LATEST
+from tidelog.client.aio.consumer.errors import OffsetOutOfRange
+from tidelog.client.aio.consumer.settings import ConsumerSettings
+from tidelog.client.aio.consumer.types import ConsumerRecord, TimestampType
+from tidelog.client.consumer import Consumer
+from tidelog.client.types import TopicPartition
 
 EXAMPLE: Final = "tidelog consume orders --from-beginning --max-messages 10"
 
-_POLL_MS: Final = 250
+_POLL_S: Final = 0.25
+_TIMESTAMP_TYPES: Final = {
+    TimestampType.CREATE_TIME: "CreateTime",
+    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+}
 
 
 def register(application: typer.Typer) -> None:
@@ -80,84 +83,85 @@ def consume(
 ) -> None:
     """Print the records of a topic, a line each."""
     shown = Shown(print_timestamp, print_partition, print_offset, print_headers, print_key, key_separator.encode())
-    write = _writer(topic, shown, formatter, output)
+    write = _writer(shown, formatter, output)
+    settings = client_settings(bootstrap_server, command_config, ConsumerSettings) | {
+        "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+    }
     if group is not None:
         if partition or offset != "latest" or until_end:
             raise CommandError("with --group, leave out --partition, --offset and --until-end: the group decides")
-        from tidelog.cli._clients import client_settings
-        from tidelog.cli._signals import ending_in_order
-        from tidelog.cli.group_consume import read_as_member
-
-        settings = {
-            "group.id": group,
-            "auto.offset.reset": "earliest" if from_beginning else "latest",
-            "isolation.level": "read_committed" if read_committed else "read_uncommitted",
-        }
-        connection = client_settings(bootstrap_server, command_config)
-        with (
-            ending_in_order(),
-            closing(read_as_member(connection | settings, topic, max_messages, timeout)) as chunks,
-        ):
+        settings |= {"group.id": group, "auto.offset.reset": "earliest" if from_beginning else "latest"}
+        with ending_in_order(), closing(read_as_member(settings, topic, max_messages, timeout)) as chunks:
             for records in chunks:
                 write(records)
         return
-    with connect(bootstrap_server, command_config) as cluster:
-        partitions = partitions_or_all(cluster, topic, partition)
-        starts = start_offsets(cluster, topic, partitions, "earliest" if from_beginning else offset)
-        ends = _latest(cluster, topic, partitions, read_committed) if until_end else None
-        reader = RecordReader(cluster, topic, starts, read_committed=read_committed)
-        for records in read_in_chunks(reader, ends, timeout, max_messages):
-            write(records)
+    with connect_admin(bootstrap_server, command_config) as admin:
+        partitions = partitions_or_all(admin, topic, partition)
+        starts = start_offsets(admin, partitions, "earliest" if from_beginning else offset)
+        ends = _latest(admin, partitions, read_committed) if until_end else None
+    with Consumer(settings, auto_offset_reset="none", enable_auto_commit=False) as consumer:
+        consumer.assign(partitions)
+        for where, start in starts.items():
+            consumer.seek(where, start)
+        try:
+            for records in read_in_chunks(consumer, starts, ends, timeout, max_messages):
+                write(records)
+        except OffsetOutOfRange as error:
+            where, at = next(iter(error.offsets.items()))
+            raise CommandError(f"{where} has no offset {at}; `tidelog offsets {topic}` shows what there is") from error
 
 
-def _writer(topic: str, shown: Shown, formatter: Formatter | None, output: Format) -> Callable[[list[Fetched]], None]:
+def _writer(shown: Shown, formatter: Formatter | None, output: Format) -> Callable[[list[ConsumerRecord]], None]:
     """What puts the records of one poll on stdout, in one write."""
     if formatter is not None:
-        return lambda records: write_formatted([fetched.record for fetched in records], formatter, output)
+        return lambda records: write_formatted(records, formatter, output)
 
-    def write(records: list[Fetched]) -> None:
+    def write(records: list[ConsumerRecord]) -> None:
         if output is Format.JSON:
-            print_json_lines(as_json(topic, fetched) for fetched in records)
+            print_json_lines(map(as_json, records))
         else:
-            sys.stdout.buffer.write(b"".join(as_line(fetched, shown) for fetched in records))
+            sys.stdout.buffer.write(b"".join([as_line(record, shown) for record in records]))
         sys.stdout.flush()
 
     return write
 
 
-def start_offsets(cluster: ClusterClient, topic: str, partitions: list[int], where: str) -> dict[int, int]:
+def start_offsets(admin: Admin, partitions: list[TopicPartition], where: str) -> dict[TopicPartition, int]:
     """The offset each partition is read from."""
     if where in {"earliest", "latest"}:
-        found = list_offsets(cluster, topic, dict.fromkeys(partitions, EARLIEST if where == "earliest" else LATEST))
-        return {part: place.offset for part, place in found.items()}
+        found = admin.list_offsets(dict.fromkeys(partitions, EARLIEST if where == "earliest" else LATEST))
+        return {each: place.offset for each, place in found.items()}
     if where.isascii() and where.isdigit():
         return dict.fromkeys(partitions, int(where))
     if where.startswith("-") and where[1:].isascii() and where[1:].isdigit():
-        first = start_offsets(cluster, topic, partitions, "earliest")
-        last = start_offsets(cluster, topic, partitions, "latest")
-        return {part: max(first[part], last[part] - int(where[1:])) for part in partitions}
+        first = start_offsets(admin, partitions, "earliest")
+        last = start_offsets(admin, partitions, "latest")
+        return {each: max(first[each], last[each] - int(where[1:])) for each in partitions}
     raise CommandError(f"--offset {where!r} is neither an offset, nor -N, nor `earliest`, nor `latest`")
 
 
-def _latest(cluster: ClusterClient, topic: str, partitions: list[int], read_committed: bool) -> dict[int, int]:
-    found = list_offsets(cluster, topic, dict.fromkeys(partitions, LATEST), read_committed=read_committed)
-    return {part: place.offset for part, place in found.items()}
+def _latest(admin: Admin, partitions: list[TopicPartition], read_committed: bool) -> dict[TopicPartition, int]:
+    found = admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
+    return {each: place.offset for each, place in found.items()}
 
 
 def read_in_chunks(
-    reader: RecordReader, ends: dict[int, int] | None, timeout_s: float | None, most: int | None
-) -> Iterator[list[Fetched]]:
+    consumer: Consumer,
+    starts: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int] | None,
+    timeout_s: float | None,
+    most: int | None,
+) -> Iterator[list[ConsumerRecord]]:
     """What each poll brings, until the ends are reached, `most` records came or none did for `timeout_s`."""
     idle_since = time.monotonic()
-    wait_ms = _POLL_MS if timeout_s is None else max(1, min(_POLL_MS, int(timeout_s * 1000)))
+    wait_s = _POLL_S if timeout_s is None else max(0.001, min(_POLL_S, timeout_s))
+    positions = dict(starts)
     count = 0
-    while ends is None or any(reader.positions[part] < end for part, end in ends.items()):
-        polled = (
-            fetched
-            for fetched in reader.poll(wait_ms)
-            if ends is None or fetched.record.offset < ends[fetched.partition]
-        )
-        records = list(islice(polled, None if most is None else most - count))
+    while ends is None or any(positions[each] < end for each, end in ends.items()):
+        polled = consumer.poll(wait_s)
+        positions.update((each, place.offset) for each, place in polled.next_offsets.items())
+        wanted = (record for record in polled if ends is None or record.offset < ends[record.topic_partition])
+        records = list(islice(wanted, None if most is None else most - count))
         if records:
             yield records
             idle_since = time.monotonic()
@@ -166,14 +170,13 @@ def read_in_chunks(
             return
 
 
-def as_line(fetched: Fetched, shown: Shown) -> bytes:
+def as_line(record: ConsumerRecord, shown: Shown) -> bytes:
     """A record as Kafka's console consumer prints it."""
-    record = fetched.record
     parts: list[bytes] = []
     if shown.timestamp:
-        parts.append(b"%s:%d" % (b"LogAppendTime" if fetched.is_log_append_time else b"CreateTime", record.timestamp))
+        parts.append(b"%s:%d" % (_TIMESTAMP_TYPES[record.timestamp_type].encode(), record.timestamp))
     if shown.partition:
-        parts.append(b"Partition:%d" % fetched.partition)
+        parts.append(b"Partition:%d" % record.partition)
     if shown.offset:
         parts.append(b"Offset:%d" % record.offset)
     if shown.headers:
@@ -189,15 +192,14 @@ def _or_null(data: bytes | None) -> bytes:
     return b"null" if data is None else bytes(data)
 
 
-def as_json(topic: str, fetched: Fetched) -> dict[str, Any]:
+def as_json(record: ConsumerRecord) -> dict[str, Any]:
     """A record as one JSON object; bytes that are no text come as base64 under their own name."""
-    record = fetched.record
     return {
-        "topic": topic,
-        "partition": fetched.partition,
+        "topic": record.topic,
+        "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "timestamp_type": "LogAppendTime" if fetched.is_log_append_time else "CreateTime",
+        "timestamp_type": _TIMESTAMP_TYPES[record.timestamp_type],
         **bytes_for_json("key", record.key),
         **bytes_for_json("value", record.value),
         "headers": [{"name": name, **bytes_for_json("value", value)} for name, value in record.headers],

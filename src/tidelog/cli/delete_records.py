@@ -4,19 +4,12 @@ from typing import Annotated, Final
 
 import typer
 
+from tidelog.cli._clients import connect_admin, partitions_or_all
 from tidelog.cli._errors import CommandError
-from tidelog.cli._options import (
-    BootstrapServer,
-    CommandConfig,
-    Format,
-    OutputFormat,
-    TopicName,
-    connect,
-    partitions_or_all,
-)
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
 from tidelog.cli._output import print_json, print_table
 from tidelog.cli._verbs import verb
-from tidelog.client.offsets import HIGH_WATERMARK, delete_records
+from tidelog.client.aio.admin.types import HIGH_WATERMARK
 
 EXAMPLE: Final = "tidelog delete-records orders --partition 0 --before 1000"
 
@@ -40,9 +33,10 @@ def delete(
 ) -> None:
     """Delete the records of a topic that lie before an offset."""
     offset = _parse_offset(before)
-    with connect(bootstrap_server, command_config) as cluster:
-        partitions = partitions_or_all(cluster, topic, partition)
-        starts = delete_records(cluster, topic, dict.fromkeys(partitions, offset))
+    with connect_admin(bootstrap_server, command_config) as admin:
+        partitions = partitions_or_all(admin, topic, partition)
+        found = admin.delete_records(dict.fromkeys(partitions, offset))
+    starts = {each.partition: found[each] for each in partitions}
     if output is Format.JSON:
         print_json([{"partition": part, "earliest": start} for part, start in starts.items()])
     else:

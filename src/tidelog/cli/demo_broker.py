@@ -9,11 +9,9 @@ import typer
 from tidelog.cli._errors import CommandError
 from tidelog.cli._output import print_line
 from tidelog.cli._progress import progress
-from tidelog.client.aio.admin.types import NewTopic
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.reader import RecordReader
-from tidelog.client.topics import create_topic
-from tidelog.client.writer import RecordWriter
+from tidelog.client.consumer import Consumer
+from tidelog.client.producer import Producer
+from tidelog.client.types import TopicPartition
 from tidelog.testing.broker import Broker
 
 EXAMPLE: Final = "tidelog demo broker --records 100000"
@@ -22,6 +20,7 @@ TOPIC: Final = "tide-gauge"
 _PARTITIONS: Final = 3
 _STATIONS: Final = ("brest", "cuxhaven", "halifax", "honolulu", "lisbon", "qingdao", "sydney", "vigo")
 _STEP: Final = 1000
+_POLL_S: Final = 1.0
 
 _SUMMARY: Final = """
 What happened
@@ -57,11 +56,10 @@ def broker(
     with Broker(process=True) as running:
         ready_ms = (time.monotonic() - started) * 1000
         _say(f"broker ready at {running.bootstrap_servers} after {ready_ms:.0f} ms, data in {running.data_dir}")
-        with ClusterClient(running.bootstrap_servers) as cluster:
-            create_topic(cluster, NewTopic(TOPIC, _PARTITIONS))
-            _say(f"topic {TOPIC} created with {_PARTITIONS} partitions")
-            produced, ends = _produce(cluster, records)
-            consumed = _consume(cluster, records, ends)
+        running.create_topic(TOPIC, _PARTITIONS)
+        _say(f"topic {TOPIC} created with {_PARTITIONS} partitions")
+        produced = _produce(running.bootstrap_servers, records)
+        consumed = _consume(running.bootstrap_servers, records)
     _say("broker stopped in order, data removed")
     _summarize(produced, consumed, ready_ms)
 
@@ -72,37 +70,45 @@ def _record(number: int) -> tuple[bytes, bytes]:
     return station.encode(), b'{"reading": %d, "level_cm": %d}' % (number, number * 7919 % 600 - 100)
 
 
-def _produce(cluster: ClusterClient, records: int) -> tuple[_Run, dict[int, int]]:
+def _produce(servers: str, records: int) -> _Run:
     started = time.monotonic()
-    with progress("producing", records) as watcher, RecordWriter(cluster, TOPIC) as writer:
+    with progress("producing", records) as watcher, Producer(bootstrap_servers=servers) as producer:
         for first in range(0, records, _STEP):
             last = min(first + _STEP, records)
             for number in range(first, last):
                 key, value = _record(number)
-                writer.add(value, key)
+                producer.send(TOPIC, value, key)
             watcher.advance(last - first)
-    if writer.acknowledged != records:
-        raise CommandError(f"{records} records were sent, {writer.acknowledged} acknowledged")
-    return _Run(records, time.monotonic() - started), writer.next_offsets
+        producer.flush()
+        acknowledged = producer.metrics().records_stored
+    if acknowledged != records:
+        raise CommandError(f"{records} records were sent, {acknowledged} acknowledged")
+    return _Run(records, time.monotonic() - started)
 
 
-def _consume(cluster: ClusterClient, records: int, ends: dict[int, int]) -> _Run:
+def _consume(servers: str, records: int) -> _Run:
     """Read everything back: each record must come once, and those of one key in the order they were sent."""
     started = time.monotonic()
     expected = {
         station.encode(): iter(range(index, records, len(_STATIONS))) for index, station in enumerate(_STATIONS)
     }
-    reader = RecordReader(cluster, TOPIC, dict.fromkeys(ends, 0))
+    partitions = [TopicPartition(TOPIC, each) for each in range(_PARTITIONS)]
     count = 0
-    with progress("consuming", records) as watcher:
-        for fetched in reader.read_until(ends):
-            key = fetched.record.key or b""
-            number = next(expected[key], -1)
-            if (key, fetched.record.value) != _record(number):
-                raise CommandError(f"{fetched.record} of partition {fetched.partition} is not the record {number} sent")
-            count += 1
-            if count % _STEP == 0 or count == records:
-                watcher.advance(_STEP if count % _STEP == 0 else count % _STEP)
+    with (
+        progress("consuming", records) as watcher,
+        Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer,
+    ):
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(*partitions)
+        while any(consumer.position(each) < end for each, end in ends.items()):
+            polled = consumer.poll(_POLL_S)
+            for record in polled:
+                key = record.key or b""
+                number = next(expected[key], -1)
+                if (key, record.value) != _record(number):
+                    raise CommandError(f"{record} is not the record {number} that was sent")
+            count += len(polled)
+            watcher.advance(len(polled))
     if count != records:
         raise CommandError(f"{records} records were acknowledged, {count} came back")
     return _Run(count, time.monotonic() - started)

@@ -12,25 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli._clients import client_settings
+from tidelog.cli._clients import client_settings, connect_admin, partitions_or_all
 from tidelog.cli._errors import CommandError
-from tidelog.cli._options import (
-    BootstrapServer,
-    CommandConfig,
-    Format,
-    OutputFormat,
-    TopicName,
-    connect,
-    partitions_or_all,
-)
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
 from tidelog.cli._output import print_json
 from tidelog.cli._progress import Progress, progress
 from tidelog.cli._signals import ending_in_order
 from tidelog.cli._verbs import verb
 from tidelog.cli.consume import start_offsets
+from tidelog.client.admin import Admin
+from tidelog.client.aio.admin.types import EARLIEST, LATEST
+from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.arrow import load
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.client.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -81,10 +74,10 @@ def export(
         raise CommandError(f"--compression {compression!r} is none of zstd, snappy, gzip, lz4, none")
     if file.exists() and not overwrite:
         raise CommandError(f"{file} is there already; --overwrite replaces it")
-    with connect(bootstrap_server, command_config) as cluster:
-        partitions = partitions_or_all(cluster, topic, partition)
-        ranges = _ranges(cluster, topic, partitions, offset, end_offset, read_committed)
-    settings = client_settings(bootstrap_server, command_config) | {
+    with connect_admin(bootstrap_server, command_config) as admin:
+        partitions = partitions_or_all(admin, topic, partition)
+        ranges = _ranges(admin, partitions, offset, end_offset, read_committed)
+    settings = client_settings(bootstrap_server, command_config, ConsumerSettings) | {
         "isolation.level": "read_committed" if read_committed else "read_uncommitted",
         "auto.offset.reset": "none",
         "enable.auto.commit": False,
@@ -103,18 +96,18 @@ def export(
 
 
 def _ranges(
-    cluster: ClusterClient, topic: str, partitions: list[int], offset: str, end_offset: int | None, committed: bool
+    admin: Admin, partitions: list[TopicPartition], offset: str, end_offset: int | None, committed: bool
 ) -> dict[int, tuple[int, int]]:
     """From where to where each partition is read, within what it has now; empty ranges are left out."""
-    first = list_offsets(cluster, topic, dict.fromkeys(partitions, EARLIEST))
-    last = list_offsets(cluster, topic, dict.fromkeys(partitions, LATEST), read_committed=committed)
-    starts = start_offsets(cluster, topic, partitions, offset)
+    first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    last = admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=committed)
+    starts = start_offsets(admin, partitions, offset)
     ranges: dict[int, tuple[int, int]] = {}
-    for part in partitions:
-        end = last[part].offset if end_offset is None else min(end_offset, last[part].offset)
-        start = max(starts[part], first[part].offset)
+    for each in partitions:
+        end = last[each].offset if end_offset is None else min(end_offset, last[each].offset)
+        start = max(starts[each], first[each].offset)
         if start < end:
-            ranges[part] = (start, end)
+            ranges[each.partition] = (start, end)
     return ranges
 
 

@@ -5,17 +5,15 @@ import time
 from collections.abc import Generator, Mapping
 from typing import Any, Final
 
-from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, TimestampType
+from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords
 from tidelog.client.consumer import Consumer
-from tidelog.client.reader import Fetched
-from tidelog.records.batch import Record
 
 _POLL_S: Final = 0.25
 
 
 def read_as_member(
     settings: Mapping[str, Any], topic: str, most: int | None, timeout_s: float | None
-) -> Generator[list[Fetched], None, None]:
+) -> Generator[list[ConsumerRecord], None, None]:
     """What each poll brings, until `most` records came or none did for `timeout_s`. In the end it is committed.
 
     Close it when what it gave could not be used: that is left to be read again.
@@ -32,7 +30,7 @@ def read_as_member(
                 taken = list(records)[: None if most is None else most - count]
                 count += len(taken)
                 try:
-                    yield [_fetched(record) for record in taken]
+                    yield taken
                 except GeneratorExit:
                     _give_back(consumer, records, 0)
                     raise
@@ -49,8 +47,3 @@ def _give_back(consumer: Consumer, records: ConsumerRecords, taken: int) -> None
     left = list(records)[taken:]
     for record in reversed(left):
         consumer.seek(record.topic_partition, record.offset)
-
-
-def _fetched(record: ConsumerRecord) -> Fetched:
-    plain = Record(record.offset, record.timestamp, record.key, record.value, record.headers)
-    return Fetched(record.partition, plain, record.timestamp_type is TimestampType.LOG_APPEND_TIME)

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.cli._options import Format
 from tidelog.cli._output import print_json_lines, print_line
+from tidelog.client.aio.consumer.types import ConsumerRecord
 from tidelog.groups.schemas import (
     GROUP_KEY_VERSION,
     NO_TIMESTAMP,
@@ -24,7 +25,6 @@ from tidelog.groups.schemas import (
     read_group_value,
     read_offset_value,
 )
-from tidelog.records.batch import Record
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -65,7 +65,7 @@ def _string(data: bytes, position: int) -> tuple[str, int]:
     return data[position + _INT16.size : end].decode(), end
 
 
-def write_formatted(records: Iterable[Record], formatter: Formatter, output: Format) -> None:
+def write_formatted(records: Iterable[ConsumerRecord], formatter: Formatter, output: Format) -> None:
     """Put the records that the formatter shows on stdout."""
     if output is Format.JSON:
         print_json_lines(each for record in records if (each := format_json(record, formatter)) is not None)
@@ -77,7 +77,7 @@ def write_formatted(records: Iterable[Record], formatter: Formatter, output: For
     sys.stdout.flush()
 
 
-def format_line(record: Record, formatter: Formatter) -> str | None:
+def format_line(record: ConsumerRecord, formatter: Formatter) -> str | None:
     """One line for a record; None if the formatter does not show such records."""
     key = read_key(record.key)
     if key is None or (key.topic is None) == (formatter is Formatter.OFFSETS):
@@ -87,7 +87,7 @@ def format_line(record: Record, formatter: Formatter) -> str | None:
     return f"{key.group}::{_group_text(record.value)}"
 
 
-def format_json(record: Record, formatter: Formatter) -> dict[str, Any] | None:
+def format_json(record: ConsumerRecord, formatter: Formatter) -> dict[str, Any] | None:
     """The same as an object."""
     key = read_key(record.key)
     if key is None or (key.topic is None) == (formatter is Formatter.OFFSETS):

@@ -19,6 +19,7 @@ from tidelog.cli._progress import Progress, progress
 from tidelog.cli._signals import ending_in_order
 from tidelog.cli._verbs import verb
 from tidelog.cli.produce import Compression
+from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.arrow import load
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ def import_(
     load("writing")
     if partition is not None and keep_partitions:
         raise CommandError("--partition and --keep-partitions contradict each other")
-    settings = client_settings(bootstrap_server, command_config) | {"compression.type": compression.value}
+    settings = client_settings(bootstrap_server, command_config, ProducerSettings) | {
+        "compression.type": compression.value
+    }
     with _open(file) as source:
         names = source.schema_arrow.names
         meaning = {

@@ -5,20 +5,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from tidelog.cli._clients import connect_admin, partitions_or_all
 from tidelog.cli._errors import CommandError
-from tidelog.cli._options import (
-    BootstrapServer,
-    CommandConfig,
-    Format,
-    OutputFormat,
-    TopicName,
-    connect,
-    partitions_or_all,
-)
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
 from tidelog.cli._output import print_json, print_table
 from tidelog.cli._verbs import verb
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, FoundOffset, list_offsets
+from tidelog.client.admin import Admin
+from tidelog.client.aio.admin.types import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset
+from tidelog.client.types import TopicPartition
 
 EXAMPLE: Final = "tidelog offsets orders --time 2026-01-31T12:00:00Z"
 
@@ -48,12 +42,13 @@ def offsets(
 ) -> None:
     """Show the offsets of a topic's partitions: its ends, or where a time is found."""
     wanted = None if time is None else parse_time(time)
-    with connect(bootstrap_server, command_config) as cluster:
-        partitions = partitions_or_all(cluster, topic, partition)
+    with connect_admin(bootstrap_server, command_config) as admin:
+        partitions = partitions_or_all(admin, topic, partition)
         if wanted is None:
-            _show_ends(cluster, topic, partitions, output)
+            _show_ends(admin, partitions, output)
         else:
-            _show_found(list_offsets(cluster, topic, dict.fromkeys(partitions, wanted)), output)
+            found = admin.list_offsets(dict.fromkeys(partitions, wanted))
+            _show_found({each.partition: found[each] for each in partitions}, output)
 
 
 def parse_time(text: str) -> int:
@@ -72,32 +67,32 @@ def parse_time(text: str) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def _show_ends(cluster: ClusterClient, topic: str, partitions: list[int], output: Format) -> None:
-    earliest = list_offsets(cluster, topic, dict.fromkeys(partitions, EARLIEST))
-    latest = list_offsets(cluster, topic, dict.fromkeys(partitions, LATEST))
-    rows = [(part, earliest[part].offset, latest[part].offset) for part in partitions]
+def _show_ends(admin: Admin, partitions: list[TopicPartition], output: Format) -> None:
+    earliest = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    latest = admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    rows = [(each.partition, earliest[each].offset, latest[each].offset) for each in partitions]
     if output is Format.JSON:
         print_json([{"partition": part, "earliest": first, "latest": last} for part, first, last in rows])
     else:
         print_table(("PARTITION", "EARLIEST", "LATEST", "OFFSETS"), [(*row, row[2] - row[1]) for row in rows])
 
 
-def _show_found(found: dict[int, FoundOffset], output: Format) -> None:
+def _show_found(found: dict[int, ListedOffset], output: Format) -> None:
     if output is Format.JSON:
         print_json([_as_json(partition, place) for partition, place in found.items()])
         return
     rows = [
-        (partition, place.offset if place.offset >= 0 else "none", _moment(place.timestamp_ms))
+        (partition, place.offset if place.offset >= 0 else "none", _moment(place.timestamp))
         for partition, place in found.items()
     ]
     print_table(("PARTITION", "OFFSET", "TIMESTAMP"), rows)
 
 
-def _as_json(partition: int, place: FoundOffset) -> dict[str, Any]:
+def _as_json(partition: int, place: ListedOffset) -> dict[str, Any]:
     return {
         "partition": partition,
         "offset": place.offset if place.offset >= 0 else None,
-        "timestamp": place.timestamp_ms if place.timestamp_ms >= 0 else None,
+        "timestamp": place.timestamp if place.timestamp >= 0 else None,
         "leader_epoch": place.leader_epoch if place.leader_epoch >= 0 else None,
     }
 

@@ -7,12 +7,14 @@ Input is taken as it comes: a batch is sent when it is full or when stdin has no
 import os
 import select
 import sys
+from collections import deque
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
 
+from tidelog.cli._clients import client_settings
 from tidelog.cli._errors import CommandError
 from tidelog.cli._options import (
     BootstrapServer,
@@ -20,20 +22,22 @@ from tidelog.cli._options import (
     Format,
     OutputFormat,
     TopicName,
-    connect,
     parse_assignments,
-    partitions_or_all,
 )
 from tidelog.cli._output import print_json
 from tidelog.cli._progress import progress
 from tidelog.cli._verbs import verb
-from tidelog.client.writer import RecordWriter
+from tidelog.client.aio.producer.settings import ProducerSettings
+from tidelog.client.errors import DeadlinePassed
+from tidelog.client.producer import BlockingDelivery, Producer
 from tidelog.records.compression import Codec
 
 EXAMPLE: Final = "echo 'alice:3 apples' | tidelog produce orders --key-separator :"
 
 _READ_BYTES: Final = 256 * 1024
 _LINGER_S: Final = 0.005
+_LINGER_MS: Final = 5
+_TOPIC_WAIT_S: Final = 5.0
 
 
 class Compression(StrEnum):
@@ -97,27 +101,71 @@ def produce(
     """Produce a record from each line of stdin."""
     split = LineSplitter(key_separator, null_marker)
     headers = tuple((name, value.encode()) for name, value in parse_assignments("--header", header or ()).items())
-    with connect(bootstrap_server, command_config) as cluster:
-        writer = RecordWriter(cluster, topic, acks=acks.number, codec=compression.codec, batch_bytes=batch_bytes)
-        if partition is not None:
-            partitions_or_all(cluster, topic, [partition])
+    settings = client_settings(bootstrap_server, command_config, ProducerSettings) | {
+        "acks": acks.value,
+        "compression.type": compression.value,
+        "batch.size": batch_bytes,
+        "linger.ms": _LINGER_MS,
+    }
+    with Producer(settings) as producer:
+        check_topic(producer, topic, partition)
+        under_way = UnderWay()
         # Whoever types the records sees them already; a bar would only write over them.
         on_terminals = not sys.stdin.isatty()
         with progress(f"producing to {topic}", None, in_logs=False, on_terminals=on_terminals) as watcher:
             for lines in read_lines(sys.stdin.fileno()):
                 if lines is None:
-                    writer.flush()
+                    producer.flush()
                     continue
+                deliveries = []
                 for line in lines:
                     key, value = split(line)
-                    writer.add(value, key, headers, partition=partition)
+                    deliveries.append(producer.send(topic, value, key, partition=partition, headers=headers))
+                under_way.add(deliveries)
                 watcher.advance(len(lines))
-            writer.flush()
+            producer.flush()
+        under_way.check()
+        count = under_way.stored
     if output is Format.JSON:
-        print_json({"topic": topic, "records": writer.acknowledged})
+        print_json({"topic": topic, "records": count})
     else:
-        noun = "record" if writer.acknowledged == 1 else "records"
-        sys.stderr.write(f"{writer.acknowledged:,} {noun} {'sent' if acks is Acks.ZERO else 'acknowledged'}\n")
+        noun = "record" if count == 1 else "records"
+        sys.stderr.write(f"{count:,} {noun} {'sent' if acks is Acks.ZERO else 'acknowledged'}\n")
+
+
+def check_topic(producer: Producer, topic: str, partition: int | None) -> None:
+    """Refuse a topic that is neither there nor created, and a partition that it does not have."""
+    try:
+        count = producer.partitions_for(topic, timeout_s=_TOPIC_WAIT_S)
+    except DeadlinePassed as error:
+        raise CommandError(f"{error}: is there no such topic, and may none be created?") from error
+    if partition is not None and not 0 <= partition < count:
+        raise CommandError(f"topic {topic!r} has no partition {partition}; it has 0 to {count - 1}")
+
+
+class UnderWay:
+    """Records that were sent, until their outcomes are known. Raises the first that was refused."""
+
+    def __init__(self) -> None:
+        self.stored = 0
+        self._waiting: deque[list[BlockingDelivery]] = deque()
+
+    def add(self, deliveries: list[BlockingDelivery]) -> None:
+        """Remember these, and look at those before them that are done."""
+        if deliveries:
+            self._waiting.append(deliveries)
+        while self._waiting and self._waiting[0][-1].done():
+            self._take(self._waiting.popleft())
+
+    def check(self) -> None:
+        """Wait for all."""
+        while self._waiting:
+            self._take(self._waiting.popleft())
+
+    def _take(self, deliveries: list[BlockingDelivery]) -> None:
+        for delivery in deliveries:
+            delivery.result()
+        self.stored += len(deliveries)
 
 
 class LineSplitter:

@@ -70,6 +70,7 @@ class Admin:
     create_topics = _blocking(AsyncAdmin.create_topics)
     delete_topics = _blocking(AsyncAdmin.delete_topics)
     create_partitions = _blocking(AsyncAdmin.create_partitions)
+    compact_topic = _blocking(AsyncAdmin.compact_topic)
 
     describe_configs = _blocking(AsyncAdmin.describe_configs)
     incremental_alter_configs = _blocking(AsyncAdmin.incremental_alter_configs)

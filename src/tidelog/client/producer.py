@@ -176,9 +176,12 @@ class Producer(Generic[K, V]):
         )
         return delivery
 
-    def partitions_for(self, topic: str, *, is_fresh: bool = False) -> int:
-        """How many partitions a topic has; blocks for metadata up to max.block.ms. `is_fresh` asks brokers now."""
-        return self._background.run(self._async.partitions_for(topic, is_fresh=is_fresh))
+    def partitions_for(self, topic: str, *, is_fresh: bool = False, timeout_s: float | None = None) -> int:
+        """How many partitions a topic has; blocks for metadata up to `timeout_s`, by default max.block.ms.
+
+        What is known may be as old as metadata.max.age.ms; `is_fresh` asks brokers now.
+        """
+        return self._background.run(self._async.partitions_for(topic, is_fresh=is_fresh, timeout_s=timeout_s))
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send everything now, and return when all that was sent before this call is stored or given up.

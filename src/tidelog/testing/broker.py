@@ -135,13 +135,13 @@ class Broker:
         self, name: str, partitions: int = 1, *, config: Mapping[str, object] | None = None, replication_factor: int = 1
     ) -> None:
         """Create a topic; when this returns, clients can use it."""
+        from tidelog.client.admin import Admin
         from tidelog.client.aio.admin.types import NewTopic
-        from tidelog.client.cluster import ClusterClient
-        from tidelog.client.topics import create_topic
 
         configs = {key: str(value) for key, value in (config or {}).items()}
-        with ClusterClient(self.bootstrap_servers, timeout_s=self.timeout_s) as cluster:
-            create_topic(cluster, NewTopic(name, partitions, replication_factor, configs))
+        timeout_ms = int(self.timeout_s * 1000)
+        with Admin(bootstrap_servers=self.bootstrap_servers, default_api_timeout_ms=timeout_ms) as admin:
+            admin.create_topics([NewTopic(name, partitions, replication_factor, configs)])
 
     def _new_runner(self) -> Runner:
         if self.is_process:

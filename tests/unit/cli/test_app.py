@@ -140,7 +140,7 @@ def test_the_settings_of_a_client_file_are_used(tmp_path, capsys):
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=127.0.0.1:1\nrequest.timeout.ms=soon\n", encoding="utf-8")
     assert main(["topic", "list", "--command-config", str(file)]) == 1
-    assert "request.timeout.ms='soon'" in capsys.readouterr().err
+    assert "Invalid value soon for configuration request.timeout.ms" in capsys.readouterr().err
     file.write_text("bootstrap.servers=127.0.0.1:1\nretries=3\n", encoding="utf-8")
     assert main(["topic", "list", "--command-config", str(file)]) == 1
     said = capsys.readouterr().err
@@ -152,7 +152,7 @@ def test_a_security_protocol_we_do_not_speak_is_refused(tmp_path, capsys):
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=SASL_SSL\n", encoding="utf-8")
     assert main(["topic", "list", "--command-config", str(file)]) == 1
-    assert "security.protocol=SASL_SSL" in capsys.readouterr().err
+    assert "Invalid value SASL_SSL for configuration security.protocol" in capsys.readouterr().err
 
 
 def test_a_file_to_dump_that_is_not_there_is_told_as_such(tmp_path, capsys):

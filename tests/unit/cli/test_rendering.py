@@ -5,36 +5,36 @@ import base64
 from tidelog.cli._output import bytes_for_json, print_table, uuid_text
 from tidelog.cli._progress import progress
 from tidelog.cli.consume import Shown, as_json, as_line
-from tidelog.client.reader import Fetched
-from tidelog.records.batch import Record
+from tidelog.client import ConsumerRecord, TimestampType
 
+RECORD = ConsumerRecord("t", 3, 5, 42, b"k", b"v", (), TimestampType.CREATE_TIME, -1)
 NOTHING = Shown(timestamp=False, partition=False, offset=False, headers=False, key=False, separator=b"\t")
 EVERYTHING = Shown(timestamp=True, partition=True, offset=True, headers=True, key=True, separator=b"\t")
 
 
 def test_a_record_is_its_value_and_a_newline():
-    assert as_line(Fetched(0, Record(5, 42, b"k", b"v")), NOTHING) == b"v\n"
+    assert as_line(RECORD, NOTHING) == b"v\n"
 
 
 def test_every_part_is_shown_in_the_order_of_kafkas_consumer():
-    fetched = Fetched(3, Record(5, 42, b"k", b"v", (("a", b"1"), ("b", None))))
-    assert as_line(fetched, EVERYTHING) == b"CreateTime:42\tPartition:3\tOffset:5\ta:1,b:null\tk\tv\n"
+    record = RECORD._replace(headers=(("a", b"1"), ("b", None)))
+    assert as_line(record, EVERYTHING) == b"CreateTime:42\tPartition:3\tOffset:5\ta:1,b:null\tk\tv\n"
 
 
 def test_a_timestamp_of_the_broker_is_told_from_the_producers():
-    fetched = Fetched(0, Record(5, 42, None, b"v"), is_log_append_time=True)
-    assert as_line(fetched, NOTHING._replace(timestamp=True)) == b"LogAppendTime:42\tv\n"
-    assert as_json("t", fetched)["timestamp_type"] == "LogAppendTime"
+    record = RECORD._replace(timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert as_line(record, NOTHING._replace(timestamp=True)) == b"LogAppendTime:42\tv\n"
+    assert as_json(record)["timestamp_type"] == "LogAppendTime"
 
 
 def test_nulls_and_missing_headers_have_their_words():
     shown = NOTHING._replace(key=True, headers=True, separator=b"|")
-    assert as_line(Fetched(0, Record(5, 42, None, None)), shown) == b"NO_HEADERS|null|null\n"
+    assert as_line(RECORD._replace(key=None, value=None), shown) == b"NO_HEADERS|null|null\n"
 
 
 def test_json_keeps_bytes_that_are_no_text():
-    fetched = Fetched(3, Record(5, 42, None, b"\xff", (("h", b"1"), ("n", None))))
-    assert as_json("t", fetched) == {
+    record = RECORD._replace(key=None, value=b"\xff", headers=(("h", b"1"), ("n", None)))
+    assert as_json(record) == {
         "topic": "t",
         "partition": 3,
         "offset": 5,

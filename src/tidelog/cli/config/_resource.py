@@ -5,19 +5,19 @@ from typing import Annotated
 import typer
 
 from tidelog.cli._errors import CommandError
-from tidelog.client.configs import Resource, ResourceType
+from tidelog.client.aio.admin.types import ConfigResource, ResourceType
 
 OfTopic = Annotated[str | None, typer.Option("--topic", help="Settings of this topic.", metavar="NAME")]
 OfBroker = Annotated[int | None, typer.Option("--broker", help="Settings of the broker with this id.", metavar="ID")]
 OfAllBrokers = Annotated[bool, typer.Option("--broker-defaults", help="Dynamic settings of all brokers.")]
 
 
-def chosen_resource(topic: str | None, broker: int | None, broker_defaults: bool) -> Resource:
+def chosen_resource(topic: str | None, broker: int | None, broker_defaults: bool) -> ConfigResource:
     """The one resource that was named; CommandError when none or several were."""
     named = [
-        *([Resource(ResourceType.TOPIC, topic)] if topic is not None else []),
-        *([Resource(ResourceType.BROKER, str(broker))] if broker is not None else []),
-        *([Resource(ResourceType.BROKER, "")] if broker_defaults else []),
+        *([ConfigResource(ResourceType.TOPIC, topic)] if topic is not None else []),
+        *([ConfigResource(ResourceType.BROKER, str(broker))] if broker is not None else []),
+        *([ConfigResource(ResourceType.BROKER, "")] if broker_defaults else []),
     ]
     if len(named) != 1:
         raise CommandError("name one of --topic NAME, --broker ID and --broker-defaults")

@@ -4,11 +4,12 @@ from typing import Annotated, Final
 
 import typer
 
+from tidelog.cli._clients import connect_admin
 from tidelog.cli._errors import CommandError
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, connect, parse_assignments
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, parse_assignments
 from tidelog.cli._output import print_json, print_line
 from tidelog.cli.config._resource import OfAllBrokers, OfBroker, OfTopic, chosen_resource
-from tidelog.client.configs import Change, Operation, alter_configs
+from tidelog.client.aio.admin.types import AlterOperation, ConfigChange
 
 EXAMPLE: Final = "tidelog config alter --topic orders --set retention.ms=3600000"
 
@@ -37,15 +38,15 @@ def alter(
     """Change settings of a topic or of brokers while they run; all changes are made, or none."""
     resource = chosen_resource(topic, broker, broker_defaults)
     changes = [
-        *_changes("--set", Operation.SET, settings),
-        *_changes("--append", Operation.APPEND, append),
-        *_changes("--subtract", Operation.SUBTRACT, subtract),
-        *(Change(name, Operation.DELETE) for name in delete or ()),
+        *_changes("--set", AlterOperation.SET, settings),
+        *_changes("--append", AlterOperation.APPEND, append),
+        *_changes("--subtract", AlterOperation.SUBTRACT, subtract),
+        *(ConfigChange(name, operation=AlterOperation.DELETE) for name in delete or ()),
     ]
     if not changes:
         raise CommandError("nothing to change; give --set, --delete, --append or --subtract")
-    with connect(bootstrap_server, command_config) as cluster:
-        alter_configs(cluster, resource, changes, validate_only=validate_only)
+    with connect_admin(bootstrap_server, command_config) as admin:
+        admin.incremental_alter_configs({resource: changes}, validate_only=validate_only)
     names = [change.name for change in changes]
     if output is Format.JSON:
         print_json({"altered": [] if validate_only else names, "valid": names})
@@ -53,5 +54,5 @@ def alter(
         print_line(f"{'Could alter' if validate_only else 'Altered'} {', '.join(names)} of {resource}.")
 
 
-def _changes(option: str, operation: Operation, texts: list[str] | None) -> list[Change]:
-    return [Change(name, operation, value) for name, value in parse_assignments(option, texts or ()).items()]
+def _changes(option: str, operation: AlterOperation, texts: list[str] | None) -> list[ConfigChange]:
+    return [ConfigChange(name, value, operation) for name, value in parse_assignments(option, texts or ()).items()]

@@ -5,8 +5,9 @@ from struct import Struct
 from typing import Final
 
 from tidelog.cli._errors import CommandError
-from tidelog.client.cluster import Node
-from tidelog.client.refusals import raise_refusal
+from tidelog.client.aio.reactions import error_code_of
+from tidelog.client.errors import ApiError
+from tidelog.client.types import BrokerNode
 
 _unpack_length: Final = Struct(">i").unpack_from
 _unpack_error: Final = Struct(">h").unpack_from
@@ -16,7 +17,7 @@ _INITIAL_BYTES: Final = 1024 * 1024
 class RawSocket:
     """One connection. `receive` returns a view that holds until the next call."""
 
-    def __init__(self, node: Node, timeout_s: float) -> None:
+    def __init__(self, node: BrokerNode, timeout_s: float) -> None:
         self._socket = socket.create_connection((node.host, node.port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(_INITIAL_BYTES)
@@ -59,4 +60,5 @@ def check_error(reply: memoryview, position: int, what: str) -> None:
     """Fail unless the error code at `position` says NONE."""
     (error_code,) = _unpack_error(reply, position)
     if error_code:
-        raise_refusal(f"{what} was refused", error_code)
+        code = error_code_of(error_code)
+        raise ApiError(code, f"{what} was refused: {code.text}")

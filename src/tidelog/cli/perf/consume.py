@@ -6,13 +6,14 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
+from tidelog.cli._clients import connect_admin, leader_of
 from tidelog.cli._errors import CommandError
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName, connect
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
 from tidelog.cli._progress import Progress, progress
 from tidelog.cli.perf._figures import Figures, report, summarize
 from tidelog.cli.perf._wire import RawSocket, check_error
-from tidelog.client.cluster import Node
-from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
+from tidelog.client.aio.admin.types import EARLIEST, LATEST
+from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.records.batch import HEADER_BYTES, read_header
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.frames import encode_request
@@ -48,10 +49,11 @@ def consume(
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Measure how fast a partition gives its records, one fetch at a time."""
-    with connect(bootstrap_server, command_config) as cluster:
-        first = list_offsets(cluster, topic, {partition: EARLIEST})[partition].offset
-        last = list_offsets(cluster, topic, {partition: LATEST})[partition].offset
-        node = cluster.leader_of(topic, partition)
+    where = TopicPartition(topic, partition)
+    with connect_admin(bootstrap_server, command_config) as admin:
+        first = admin.list_offsets({where: EARLIEST})[where].offset
+        last = admin.list_offsets({where: LATEST})[where].offset
+        node = leader_of(admin, where)
     if records is not None:
         last = min(last, first + records)
     if first >= last:
@@ -78,7 +80,7 @@ def build_load(topic: str, partition: int, fetch_bytes: int) -> Load:
     return Load(frame, len(frame) - 12, 4 + 4 + 4 + 2 + len(topic.encode()) + 4 + 4)
 
 
-def run_load(node: Node, load: Load, first: int, last: int, watcher: Progress) -> Figures:
+def run_load(node: BrokerNode, load: Load, first: int, last: int, watcher: Progress) -> Figures:
     """Read offsets from `first` up to `last`."""
     raw = RawSocket(node, timeout_s=30.0)
     latencies: list[int] = []

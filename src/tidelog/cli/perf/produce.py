@@ -8,12 +8,16 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName, connect
+from tidelog.cli._clients import client_settings, connect_admin, leader_of
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
 from tidelog.cli._progress import Progress, progress
 from tidelog.cli.perf._figures import Figures, report, summarize
 from tidelog.cli.perf._wire import RawSocket, check_error
-from tidelog.cli.produce import Acks, AcksOption, Compression, CompressionOption
-from tidelog.client.cluster import Node
+from tidelog.cli.produce import Acks, AcksOption, Compression, CompressionOption, check_topic
+from tidelog.client.aio.admin.types import LATEST
+from tidelog.client.aio.producer.settings import ProducerSettings
+from tidelog.client.producer import Producer
+from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
 from tidelog.wire.api_keys import ApiKey
@@ -55,9 +59,12 @@ def produce(
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Measure how fast a partition takes records; an unknown topic is created if the cluster allows it."""
-    with connect(bootstrap_server, command_config) as cluster:
-        cluster.partitions(topic, may_create=True)
-        node = cluster.retrying(lambda: cluster.leader_of(topic, partition))
+    with Producer(client_settings(bootstrap_server, command_config, ProducerSettings)) as producer:
+        check_topic(producer, topic, partition)
+    where = TopicPartition(topic, partition)
+    with connect_admin(bootstrap_server, command_config) as admin:
+        admin.list_offsets({where: LATEST})  # a leader that is being elected is waited for
+        node = leader_of(admin, where)
     per_batch = max(1, batch_bytes // (record_bytes + _RECORD_OVERHEAD_BYTES))
     batch = build_load_batch(per_batch, record_bytes, compression)
     load = Load(
@@ -94,7 +101,7 @@ def build_frame(topic: str, partition: int, acks: int, batch: bytes) -> bytearra
     return bytearray(encode_request(ApiKey.PRODUCE, _VERSION, 0, "tidelog-perf", request.encode(_VERSION)))
 
 
-def run_load(node: Node, load: Load, in_flight: int, watcher: Progress) -> tuple[float, list[int]]:
+def run_load(node: BrokerNode, load: Load, in_flight: int, watcher: Progress) -> tuple[float, list[int]]:
     """Send it all; returns the seconds it took and the nanoseconds from each send to its reply."""
     raw = RawSocket(node, timeout_s=30.0)
     frame, batches = load.frame, load.batches

@@ -9,7 +9,6 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._errors import CommandError
-from tidelog.cli._options import connect
 from tidelog.client.cluster import ClusterClient
 from tidelog.config import parse_properties
 from tidelog.spark.pipeline.checks import Problem, check
@@ -69,5 +68,5 @@ def cluster_of(
     pipeline: Pipeline, bootstrap_server: str | None, command_config: Path | None
 ) -> Iterator[ClusterClient]:
     """A client of the pipeline's cluster."""
-    with connect(servers_of(pipeline, bootstrap_server, command_config), command_config) as cluster:
+    with ClusterClient(servers_of(pipeline, bootstrap_server, command_config)) as cluster:
         yield cluster

@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
+from tidelog.cli._clients import connect_admin
 from tidelog.cli._errors import CommandError
 from tidelog.cli._options import (
     BootstrapServer,
@@ -11,13 +12,11 @@ from tidelog.cli._options import (
     Format,
     OutputFormat,
     TopicName,
-    connect,
     parse_assignments,
 )
 from tidelog.cli._output import print_json, print_line
 from tidelog.cli.topic._replicas import parse_replica_assignment
-from tidelog.client.configs import Change, Operation, Resource, ResourceType, alter_configs
-from tidelog.client.topics import add_partitions
+from tidelog.client.aio.admin.types import AlterOperation, ConfigChange, ConfigResource, NewPartitions, ResourceType
 
 EXAMPLE: Final = "tidelog topic alter orders --partitions 6 -c retention.ms=3600000"
 
@@ -43,18 +42,17 @@ def alter(
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Change a topic: give it more partitions, or other settings."""
-    changes = [
-        Change(name, Operation.SET, value) for name, value in parse_assignments("--config", config or ()).items()
-    ]
-    changes += [Change(name, Operation.DELETE) for name in delete_config or ()]
+    changes = [ConfigChange(name, value) for name, value in parse_assignments("--config", config or ()).items()]
+    changes += [ConfigChange(name, operation=AlterOperation.DELETE) for name in delete_config or ()]
     if partitions is None and not changes:
         raise CommandError("nothing to change; give --partitions, --config or --delete-config")
-    with connect(bootstrap_server, command_config) as cluster:
+    with connect_admin(bootstrap_server, command_config) as admin:
         if changes:
-            alter_configs(cluster, Resource(ResourceType.TOPIC, topic), changes, validate_only=validate_only)
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            admin.incremental_alter_configs({resource: changes}, validate_only=validate_only)
         if partitions is not None:
-            assignment = parse_replica_assignment(replica_assignment)
-            add_partitions(cluster, topic, partitions, assignment=assignment, validate_only=validate_only)
+            total = NewPartitions(partitions, parse_replica_assignment(replica_assignment))
+            admin.create_partitions({topic: total}, validate_only=validate_only)
     if output is Format.JSON:
         print_json({"name": topic, "altered": not validate_only})
     else:

@@ -5,20 +5,13 @@ from typing import Annotated, Final
 
 import typer
 
+from tidelog.cli._clients import connect_admin, partitions_or_all
 from tidelog.cli._errors import CommandError
-from tidelog.cli._options import (
-    BootstrapServer,
-    CommandConfig,
-    Format,
-    OutputFormat,
-    TopicName,
-    connect,
-    partitions_or_all,
-)
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
 from tidelog.cli._output import print_json, print_table
 from tidelog.cli._progress import progress
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.compaction import Compaction, compact_topic
+from tidelog.client.admin import Admin
+from tidelog.client.aio.admin.types import Compaction
 
 EXAMPLE: Final = "tidelog topic compact --now accounts"
 
@@ -40,18 +33,18 @@ def compact(
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Compact a topic now, whatever its share of old records, or show how far that is."""
-    with connect(bootstrap_server, command_config) as cluster:
-        partitions = partitions_or_all(cluster, topic, partition)
-        states = compact_topic(cluster, topic, partitions, only_status=not now)
+    with connect_admin(bootstrap_server, command_config) as admin:
+        partitions = [each.partition for each in partitions_or_all(admin, topic, partition)]
+        states = admin.compact_topic(topic, partitions, only_status=not now)
         if wait:
-            states = _wait(cluster, topic, partitions, states)
+            states = _wait(admin, topic, partitions, states)
     _show(states, output)
     failed = [state for state in states if state.state == "failed"]
     if failed:
         raise CommandError(f"{topic}-{failed[0].partition} could not be compacted: {failed[0].message}")
 
 
-def _wait(cluster: ClusterClient, topic: str, partitions: list[int], states: list[Compaction]) -> list[Compaction]:
+def _wait(admin: Admin, topic: str, partitions: list[int], states: list[Compaction]) -> list[Compaction]:
     shown = 0
     with progress(f"compacting {topic}", _STEPS) as bar:
         while True:
@@ -61,7 +54,7 @@ def _wait(cluster: ClusterClient, topic: str, partitions: list[int], states: lis
             if all(state.is_over for state in states):
                 return states
             time.sleep(_POLL_S)
-            states = compact_topic(cluster, topic, partitions, only_status=True)
+            states = admin.compact_topic(topic, partitions, only_status=True)
 
 
 def _show(states: list[Compaction], output: Format) -> None:

@@ -4,20 +4,20 @@ from typing import Annotated, Final
 
 import typer
 
+from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import (
     BootstrapServer,
     CommandConfig,
     Format,
     OutputFormat,
     TopicName,
-    connect,
     parse_assignments,
 )
 from tidelog.cli._output import print_json, print_line, uuid_text
 from tidelog.cli.topic._replicas import parse_replica_assignment
 from tidelog.client.aio.admin.types import NewTopic
-from tidelog.client.topics import create_topic
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.client.errors import ApiError
+from tidelog.wire.errors import ErrorCode
 
 EXAMPLE: Final = "tidelog topic create orders --partitions 3 -c retention.ms=86400000"
 
@@ -57,9 +57,9 @@ def create(
         parse_assignments("--config", config or ()),
         parse_replica_assignment(replica_assignment),
     )
-    with connect(bootstrap_server, command_config) as cluster:
+    with connect_admin(bootstrap_server, command_config) as admin:
         try:
-            made = create_topic(cluster, wanted, validate_only=validate_only)
+            made = admin.create_topics([wanted], validate_only=validate_only)[topic]
         except ApiError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
                 raise

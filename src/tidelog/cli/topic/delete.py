@@ -4,10 +4,11 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, connect
+from tidelog.cli._clients import connect_admin
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli._output import print_json, print_line
-from tidelog.client.topics import delete_topic
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.client.errors import ApiError
+from tidelog.wire.errors import ErrorCode
 
 EXAMPLE: Final = "tidelog topic delete orders"
 
@@ -21,10 +22,10 @@ def delete(
 ) -> None:
     """Delete topics and all their records."""
     deleted: list[str] = []
-    with connect(bootstrap_server, command_config) as cluster:
+    with connect_admin(bootstrap_server, command_config) as admin:
         for topic in topics:
             try:
-                delete_topic(cluster, topic)
+                admin.delete_topics([topic])
             except ApiError as error:
                 if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not if_exists:
                     raise

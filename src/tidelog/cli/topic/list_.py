@@ -4,7 +4,8 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, connect
+from tidelog.cli._clients import connect_admin
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli._output import print_json, print_line, uuid_text
 
 EXAMPLE: Final = "tidelog topic list --format json"
@@ -17,18 +18,15 @@ def list_topics(
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """List the topics of a cluster."""
-    with connect(bootstrap_server, command_config) as cluster:
-        found = cluster.metadata().topics
-    topics = sorted(
-        (topic for topic in found if not (exclude_internal and topic.is_internal)), key=lambda topic: topic.name or ""
-    )
+    with connect_admin(bootstrap_server, command_config) as admin:
+        topics = admin.list_topics(include_internal=not exclude_internal)
     if output is Format.JSON:
         print_json(
             [
                 {
                     "name": topic.name,
                     "topic_id": uuid_text(topic.topic_id),
-                    "partitions": len(topic.partitions),
+                    "partitions": topic.partition_count,
                     "internal": topic.is_internal,
                 }
                 for topic in topics
@@ -36,4 +34,4 @@ def list_topics(
         )
         return
     for topic in topics:
-        print_line(str(topic.name))
+        print_line(topic.name)

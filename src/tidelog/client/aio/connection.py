@@ -9,10 +9,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
+from time import perf_counter
 from typing import Any, Final, TypeVar, cast
 
 from tidelog import __version__
-from tidelog.client.aio.counters import BrokerCounters
+from tidelog.client.aio.counters import BrokerCounters, name_of_api
 from tidelog.client.aio.frame_reader import FrameReader
 from tidelog.client.aio.transport import Connector
 from tidelog.client.errors import BrokerUnavailable, ClientError, ConnectionLost, InvalidReply, UnsupportedByBroker
@@ -49,7 +50,7 @@ class _Pending:
         self.correlation_id = correlation_id
         self.api_key = api_key
         self.version = version
-        self.sent = sent
+        self.sent = sent  # not by the loop's clock: uvloop's stands still for a turn
         self.deadline = deadline
         self.decode = decode
         self.future: asyncio.Future[Any] = future
@@ -229,7 +230,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_used = now = self._loop.time()
         deadline = now + (self._request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         future = self._loop.create_future()
-        self._pending.append(_Pending(correlation_id, api_key, version, now, deadline, decode, future))
+        self._pending.append(_Pending(correlation_id, api_key, version, perf_counter(), deadline, decode, future))
         self._counters.requests += 1
         if self._timer is None or deadline < self._timer.when():
             self._arm(deadline)
@@ -243,7 +244,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if pending is not None:
                 self._pending.appendleft(pending)
             raise InvalidReply(f"{self.address} answered request {correlation_id}, {due} was due")
-        self._counters.replied(pending.api_key, self._loop.time() - pending.sent)
+        self._counters.replied(pending.api_key, perf_counter() - pending.sent)
         future = pending.future
         if future.done():
             self._on_reply()
@@ -253,7 +254,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             reply = pending.decode(frame, pending.version, body)
         except WireError as error:
             self._pending.appendleft(pending)
-            name = ApiKey(pending.api_key).name
+            name = name_of_api(pending.api_key)
             raise InvalidReply(f"{self.address} answered {name} v{pending.version} wrongly: {error}") from error
         throttle_ms = getattr(reply, "throttle_time_ms", 0)
         if throttle_ms > 0:
@@ -280,7 +281,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if earliest.deadline > self._loop.time():
             self._arm(earliest.deadline)
             return
-        name = ApiKey(earliest.api_key).name
+        name = name_of_api(earliest.api_key)
         self.abort(ConnectionLost(self.address, f"no reply to {name} in time"))
 
     def _end(self) -> None:

@@ -3,8 +3,17 @@
 `NetworkClient` keeps one `BrokerCounters` for each broker, which outlives the connections to it.
 """
 
+from typing import Final
+
 from tidelog.client.metrics import RequestMetrics
 from tidelog.wire.api_keys import ApiKey
+
+_NAMES: Final = {int(key): key.name for key in ApiKey}
+
+
+def name_of_api(key: int) -> str:
+    """Kafka's name of an API, or its number if it is not one of Kafka's."""
+    return _NAMES.get(key) or str(key)
 
 
 class ApiCounters:
@@ -46,6 +55,6 @@ class BrokerCounters:
     def by_api(self) -> dict[str, RequestMetrics]:
         """The figures of each API, by its name."""
         return {
-            ApiKey(key).name: RequestMetrics(each.replies, each.latency_s / each.replies, each.latency_s_max)
+            name_of_api(key): RequestMetrics(each.replies, each.latency_s / each.replies, each.latency_s_max)
             for key, each in self.apis.items()
         }

@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from tidelog.client.aio.admin import configs, group_descriptions, groups, partitions, topics, transactions
+from tidelog.client.aio.admin import compaction, configs, group_descriptions, groups, partitions, topics, transactions
 from tidelog.client.aio.admin.driver import Driver
 from tidelog.client.aio.admin.types import (
     ActiveProducer,
     ClusterDescription,
+    Compaction,
     ConfigChange,
     ConfigEntry,
     ConfigResource,
@@ -160,6 +161,14 @@ class AsyncAdmin:
     ) -> None:
         """Give topics more partitions: `totals` says how many each is to have in all."""
         await topics.create_partitions(self._running, totals, validate_only=validate_only)
+
+    async def compact_topic(
+        self, name: str, partitions: Iterable[int] | None = None, *, only_status: bool = False
+    ) -> list[Compaction]:
+        """Compact partitions (None: all) of a topic now, or only say how far that is. Only Tidelog's brokers can."""
+        topic = (await self.describe_topics([name]))[name]
+        chosen = [each.partition for each in topic.partitions] if partitions is None else partitions
+        return await compaction.compact_topic(self._running, topic, chosen, only_status=only_status)
 
     # Settings.
 

@@ -32,7 +32,10 @@ async def list_topics(driver: Driver, *, include_internal: bool) -> list[TopicLi
 
     async def ask(node_id: int, _items: list[str]) -> Answers[str, list[TopicListing]]:
         reply = await driver.client.send(node_id, MetadataRequest(topics=None), MetadataResponse)
-        found = [TopicListing(topic.name or "", topic.topic_id, topic.is_internal) for topic in reply.topics]
+        found = [
+            TopicListing(topic.name or "", topic.topic_id, topic.is_internal, len(topic.partitions))
+            for topic in reply.topics
+        ]
         return {"": sorted(topic for topic in found if include_internal or not topic.is_internal)}
 
     return (await driver.run([""], driver.to_any, ask))[""]

@@ -64,11 +64,12 @@ class PartitionDescription(NamedTuple):
 
 
 class TopicListing(NamedTuple):
-    """A topic's name and id."""
+    """A topic's name, its id and how many partitions it has."""
 
     name: str
     topic_id: bytes
     is_internal: bool
+    partition_count: int
 
 
 class TopicDescription(NamedTuple):
@@ -78,6 +79,31 @@ class TopicDescription(NamedTuple):
     topic_id: bytes
     is_internal: bool
     partitions: tuple[PartitionDescription, ...]
+
+
+class Compaction(NamedTuple):
+    """One replica of a partition: the state of its last compaction that was requested; empty if none was."""
+
+    partition: int
+    broker: int
+    state: str
+    message: str
+    bytes_before: int
+    bytes_after: int
+    bytes_done: int
+    bytes_total: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state not in ("waiting", "cleaning")
+
+    @property
+    def share_done(self) -> float:
+        """How far it is, from 0 to 1."""
+        if self.is_over:
+            return 1.0
+        return min(self.bytes_done / self.bytes_total, 1.0) if self.bytes_total else 0.0
 
 
 # Settings.
@@ -98,6 +124,9 @@ class ConfigResource(NamedTuple):
 
     type: ResourceType
     name: str
+
+    def __str__(self) -> str:
+        return f"{self.type.name.lower()} {self.name or 'defaults'}"
 
 
 class ConfigSource(IntEnum):

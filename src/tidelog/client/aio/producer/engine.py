@@ -231,7 +231,7 @@ class ProducerEngine:
                     self._open_gate(lane)
                     return delivery
             if lane is None:
-                await self.lane(topic, deadline_ms)
+                await self.lane(topic, deadline_ms - self._client.now_ms())
             elif delivery is Missing.TURN:
                 # A caller that does nothing but send must let the loop run, once per batch: when the batch is full.
                 await asyncio.sleep(0)
@@ -253,10 +253,9 @@ class ProducerEngine:
 
     # Metadata.
 
-    async def lane(self, topic: str, deadline_ms: int | None = None) -> Lane:
+    async def lane(self, topic: str, limit_ms: int | None = None) -> Lane:
         """The lane of a topic, once its partitions are known."""
-        if deadline_ms is None:
-            deadline_ms = self._client.now_ms() + self.settings.max_block_ms
+        deadline_ms = self._client.now_ms() + (self.settings.max_block_ms if limit_ms is None else limit_ms)
         try:
             return await self._find_lane(topic, deadline_ms)
         finally:
@@ -278,7 +277,8 @@ class ProducerEngine:
             if known is not None and known.error_code and not reaction_to(known.error_code).is_retriable:
                 code = error_code_of(known.error_code)
                 raise ApiError(code, f"topic {topic!r}: {code.text}")
-            await self._refresh(f"no metadata of topic {topic!r}", deadline_ms, is_repeated=known is not None)
+            told = f" ({error_code_of(known.error_code).name})" if known is not None and known.error_code else ""
+            await self._refresh(f"no metadata of topic {topic!r}{told}", deadline_ms, is_repeated=known is not None)
             known = self._client.metadata.topic(topic)
 
     def _lane(self, topic: str) -> Lane | None:

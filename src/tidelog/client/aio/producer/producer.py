@@ -214,13 +214,13 @@ class AsyncProducer(Generic[K, V]):
         delivery: TableDelivery = await sending.send_in_loop(self._running(), table, topic, meaning)
         return delivery
 
-    async def partitions_for(self, topic: str, *, is_fresh: bool = False) -> int:
-        """How many partitions a topic has; waits for metadata up to max.block.ms.
+    async def partitions_for(self, topic: str, *, is_fresh: bool = False, timeout_s: float | None = None) -> int:
+        """How many partitions a topic has; waits for metadata up to `timeout_s`, by default max.block.ms.
 
         What is known may be as old as metadata.max.age.ms; `is_fresh` asks brokers now.
         """
         engine = self._running()
-        lane = await engine.lane(topic)
+        lane = await engine.lane(topic, None if timeout_s is None else milliseconds(timeout_s))
         if is_fresh:
             await engine.refresh()
             lane = await engine.lane(topic)
