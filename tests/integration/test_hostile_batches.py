@@ -66,6 +66,14 @@ def test_broken_records_are_refused_whatever_the_topic(broker: Broker, topic: st
     assert answers(broker, topic, case.records) == [case.ours, ErrorCode.NONE]
 
 
+def test_without_the_c_module_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOG_SPEEDUPS", "off")
+    with Broker(process=True) as broker:
+        broker.create_topic("plain", 2)
+        for name, (batch, expected, _) in BROKEN_RECORDS.items():
+            assert answers(broker, "plain", batch) == [expected, ErrorCode.NONE], name
+
+
 @pytest.mark.parametrize("name", KEPT)
 def test_what_kafka_stores_is_stored_in_order(broker: Broker, name: str) -> None:
     """Records that disagree with their batch about offsets are read back with offsets that count up."""

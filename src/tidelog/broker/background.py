@@ -62,9 +62,10 @@ class BackgroundPool:
 class RecordPreparation:
     """Checks and conversions of records that take long, a few at a time: each may hold many times its batch."""
 
-    def __init__(self, pool: BackgroundPool) -> None:
+    def __init__(self, pool: BackgroundPool, threads: int) -> None:
+        """`threads` is what the pool has: one is left to syncs."""
         self._pool = pool
-        self._free = asyncio.Semaphore(_PREPARED_AT_ONCE_MAX)
+        self._free = asyncio.Semaphore(max(1, min(_PREPARED_AT_ONCE_MAX, threads - 1)))
 
     async def run(self, prepare: Callable[[], T]) -> T:
         """Run `prepare` on a thread as soon as one may be used for it."""

@@ -107,7 +107,7 @@ class Server:
         node.scheduler = Scheduler(timer, self._clock)
         node.slices = TimeSlices(loop)
         node.background = BackgroundPool(loop, config.background_threads)
-        node.preparation = RecordPreparation(node.background)
+        node.preparation = RecordPreparation(node.background, config.background_threads)
         node.flusher = Flusher(node.background, self._clock, self._on_log_dir_failure)
         node.log_manager = LogManager(
             LogManagerConfig.of(config),
