@@ -30,6 +30,9 @@ from tidelog.wire.primitives import (
 )
 
 FLEXIBLE_FROM: Final = 9
+PARTITIONS_MAX: Final = 10_000
+"""Topics and partitions of one request. Batches of 10,000 partitions, each of a single small record, are a megabyte:
+the most that clients send unless they are configured otherwise."""
 TRANSACTIONAL_IDS_FROM: Final = 3
 
 PartitionSpan = tuple[bytes, int, int, int]
@@ -182,6 +185,7 @@ def _decode_classic(data: Buffer, position: int, end: int, version: int) -> Prod
     acks, timeout_ms, topic_count = _unpack_acks_timeout_count(data, position)
     position += 10
     partitions: list[PartitionSpan] = []
+    room = PARTITIONS_MAX
     for _ in range(checked_count(topic_count, end - position)):
         (length,) = _unpack_short(data, position)
         if length < 0:
@@ -190,6 +194,7 @@ def _decode_classic(data: Buffer, position: int, end: int, version: int) -> Prod
         topic = _name(data, position - length, position)
         (partition_count,) = _unpack_int(data, position)
         position += 4
+        room = _room_after(room, partition_count)
         for _ in range(checked_count(partition_count, end - position)):
             index, size = _unpack_two_ints(data, position)
             position += 8
@@ -212,6 +217,7 @@ def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
     acks, timeout_ms = _unpack_acks_timeout(data, position)
     topic_count, position = decode_uvarint(data, position + 6)
     partitions: list[PartitionSpan] = []
+    room = PARTITIONS_MAX
     for _ in range(checked_count(topic_count - 1, end - position)):
         length, position = decode_uvarint(data, position)
         if not length:
@@ -219,6 +225,7 @@ def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
         position += checked_string_bytes(length - 1)
         topic = _name(data, position - length + 1, position)
         partition_count, position = decode_uvarint(data, position)
+        room = _room_after(room, partition_count - 1)
         for _ in range(checked_count(partition_count - 1, end - position)):
             (index,) = _unpack_int(data, position)
             size, position = decode_uvarint(data, position + 4)
@@ -233,6 +240,14 @@ def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
     if position > end:
         raise WireError(f"Produce: fields reach {position - end} bytes beyond the request")
     return ProduceSpans(transactional_id, acks, timeout_ms, partitions)
+
+
+def _room_after(room: int, partition_count: int) -> int:
+    """For how many more topics and partitions there is room after a topic with so many."""
+    room -= 1 + partition_count
+    if room < 0:
+        raise WireError(f"Produce: more than {PARTITIONS_MAX} topics and partitions in one request")
+    return room
 
 
 # --- responses -------------------------------------------------------------------------------------------------------

@@ -46,6 +46,9 @@ Prepared = PreparedRecords | Refusal
 _Progress = tuple[list[Outcome], list[StagedBatch], Prepared | None]
 """Outcomes so far, what is staged, and the records of the next partition if they were prepared."""
 
+_ANSWERED_AT_ONCE: Final = 500
+"""Partitions whose replies are made in a millisecond."""
+
 
 def handle_bytes(
     node: Node, slot: Slot, data: bytearray, position: int, stop: int, version: int, correlation_id: int
@@ -124,7 +127,7 @@ def _append_all(
     if acks == 0:
         _answer_nothing(slot, outcomes)
     else:
-        respond = partial(_answer, slot, version, correlation_id, outcomes)
+        respond = partial(_answer, node, slot, version, correlation_id, outcomes)
         node.replica_manager.answer_when_written(PendingProduce(staged, acks, timeout_ms, respond, slot))
     if progress is not None:
         slot.connection.unmute()
@@ -187,7 +190,9 @@ def _checked(node: Node, topic: str, index: int, start: int, acks: int) -> Parti
     return partition
 
 
-def _answer(slot: Slot, version: int, correlation_id: int, outcomes: Sequence[Outcome], errors: Errors) -> None:
+def _answer(
+    node: Node, slot: Slot, version: int, correlation_id: int, outcomes: Sequence[Outcome], errors: Errors
+) -> None:
     """Answer with what became of each partition; `errors` are those of the staged ones, in their order."""
     if len(outcomes) == 1 and not errors:
         topic, index, result = outcomes[0]
@@ -197,12 +202,30 @@ def _answer(slot: Slot, version: int, correlation_id: int, outcomes: Sequence[Ou
                 encode_single(correlation_id, version, topic, index, first_offset, log_append_time_ms, log_start_offset)
             )
             return
+    if len(outcomes) > _ANSWERED_AT_ONCE:
+        _answer_many(node, slot, version, correlation_id, outcomes, errors)
+        return
     topics: dict[bytes, list[PartitionReply]] = {}
     remaining = iter(errors)
     for topic, index, result in outcomes:
         reply = result if isinstance(result, PartitionReply) else _staged_reply(index, result, next(remaining, None))
         topics.setdefault(topic, []).append(reply)
     slot.fill(encode_response(correlation_id, version, list(topics.items()), 0))
+
+
+def _answer_many(
+    node: Node, slot: Slot, version: int, correlation_id: int, outcomes: Sequence[Outcome], errors: Errors
+) -> None:
+    """The same for so many partitions that the reply is made in slices."""
+    from tidelog.broker.handlers._large_produce import reply_in_slices
+
+    remaining = iter(errors)
+    replies = (
+        (topic, result if isinstance(result, PartitionReply) else _staged_reply(index, result, next(remaining, None)))
+        for topic, index, result in outcomes
+    )
+    work = reply_in_slices(node.slices, version, correlation_id, replies)
+    node.slices.start(work, slot.fill, partial(slot.fail, "Produce"))
 
 
 def _staged_reply(index: int, info: LogAppendInfo, error: ApiError | None) -> PartitionReply:
