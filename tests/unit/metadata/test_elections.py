@@ -43,3 +43,15 @@ def test_a_broker_that_leads_nothing_changes_nothing() -> None:
     before = store.get("/")[1]
     begin_new_epochs(store, image, 9, controller_epoch=3)
     assert store.get("/")[1] == before
+
+
+def test_the_coordinator_epoch_of_transactions_does_not_run_ahead_of_kafkas() -> None:
+    """Kafka raises no epoch when its only broker restarts after a kill, and logs refuse markers of a lower one."""
+    store, image = cluster()
+    topic = plan_topic("__transaction_state", 2, 1, None, {}, image)
+    write_topic(store, topic)
+    image.set_topic(topic.image())
+    begin_new_epochs(store, image, 1, controller_epoch=3)
+    transactions = image.topic("__transaction_state")
+    assert transactions is not None
+    assert [p.leader_epoch for p in transactions.partitions] == [0, 0]
