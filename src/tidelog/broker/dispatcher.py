@@ -52,6 +52,9 @@ _DROPPED_AT_ONCE: Final = 500
 _LARGE_REQUESTS_MAX: Final = 4
 """So many large requests are held decoded at once: objects take many times the memory of their bytes."""
 
+_BLIND_TO_LOGS: Final = frozenset({ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT, ApiKey.HEARTBEAT})
+"""Requests that read nothing which another request may have staged: what they see of a coordinator is replayed."""
+
 _unpack_header: Final = Struct(">hhih").unpack_from
 
 
@@ -72,13 +75,13 @@ class Dispatcher:
             if route is None or not route.min_version <= version <= route.max_version:
                 self._answer_unsupported(connection, slot, api_key, version, correlation_id)
                 return
-            if api_key and len(connection.slots) > 1:
+            if api_key not in _BLIND_TO_LOGS and len(connection.slots) > 1:
                 # An earlier request of this connection may have staged records that this one has to see.
                 self._node.replica_manager.write_staged()
             if route.handle is None and route.handle_bytes is None:
                 route.load()
             handle_bytes = route.handle_bytes
-            if handle_bytes is None:
+            if handle_bytes is None or stop - start > route.handled_as_bytes_max:
                 self._handle_message(route, slot, data, start, stop, version)
                 return
             position = start + 10 + (client_id_bytes if client_id_bytes > 0 else 0)

@@ -7,10 +7,12 @@ as a future. The cores are imported at their first use: a broker without groups 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.broker.coordinators import Reply, ShardLoader
 from tidelog.broker.internal_topics import internal_overrides
+from tidelog.replication.partition import ACKS_ALL
 from tidelog.timing import Timer
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -55,7 +57,7 @@ class GroupCoordinator:
 
     def _build(self) -> CoordinatorRuntime[GroupShard]:
         from tidelog.broker.group_catalog import ImageCatalog
-        from tidelog.coordination import CoordinatorRuntime
+        from tidelog.coordination import Batching, CoordinatorRuntime
         from tidelog.groups import GroupSettings, GroupShard
         from tidelog.records.compression import Codec
 
@@ -82,6 +84,7 @@ class GroupCoordinator:
             self._node.clock,
             self._timer,
             codec=Codec(config.offsets_topic_compression_codec),
+            batching=Batching(self._batch_bytes_max, self._node.replica_manager.before_write, self._reload),
             refusals=dict(_REFUSALS),
         )
 
@@ -89,14 +92,28 @@ class GroupCoordinator:
         timeout_ms = self._node.config.offsets_commit_timeout_ms
         return self._node.replica_manager.append(OFFSETS_TOPIC, partition, batch, on_committed, timeout_ms=timeout_ms)
 
+    def _batch_bytes_max(self, partition: int) -> int:
+        """What the log of an offsets partition takes in one batch; raises ApiError if it takes none."""
+        found = self._node.replica_manager.partition(OFFSETS_TOPIC, partition)
+        found.check_appendable(ACKS_ALL)
+        config = found.log.config
+        return min(config.max_message_bytes, config.segment_bytes)
+
+    def _reload(self, partition: int) -> None:
+        self.lead(self._node.replica_manager.partition(OFFSETS_TOPIC, partition))
+
     # --- where groups are ---
 
     def partition_of(self, group_id: str) -> int:
-        from tidelog.coordination import partition_for
-
         topic = self._node.image.topic(OFFSETS_TOPIC)
         count = self._node.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
-        return partition_for(group_id, count)
+        return self._partition_for(group_id, count)
+
+    @cached_property
+    def _partition_for(self) -> Callable[[str, int], int]:
+        from tidelog.coordination import partition_for
+
+        return partition_for
 
     async def create_topic(self) -> None:
         """Make the offsets topic, at its first use. Raises ApiError."""
@@ -120,6 +137,14 @@ class GroupCoordinator:
 
     # --- requests ---
 
+    def execute(self, group_id: str, operation: Callable[[GroupShard, int], Decision[Any]], respond: Respond) -> None:
+        """Decide `operation(shard, now_ms)` for a group; `respond` gets the reply or an ApiError, now or later."""
+        if self._is_stopped:
+            respond(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down"))
+        else:
+            self.runtime.execute(self.partition_of(group_id), operation, respond)
+            self._node.socket_server.wake()  # what was set or staged is seen to at the end of the turn
+
     def call(self, group_id: str, operation: Operation, shape: Callable[[Any], T], slot: Slot | None = None) -> T:
         """Decide `operation(shard, respond, now_ms)` for a group. `shape` makes the response of the reply or ApiError.
 
@@ -127,16 +152,9 @@ class GroupCoordinator:
         that has to wait gives up its place in the request channel: JoinGroup may wait for minutes.
         """
         reply = Reply(shape)
-        if self._is_stopped:
-            reply(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down"))
-        else:
-            self.runtime.execute(
-                self.partition_of(group_id), lambda shard, now_ms: operation(shard, reply, now_ms), reply
-            )
-            if not reply.is_there:
-                if slot is not None:
-                    slot.park()
-                self._node.socket_server.wake()  # what was set or staged is seen to at the end of the turn
+        self.execute(group_id, lambda shard, now_ms: operation(shard, reply, now_ms), reply)
+        if slot is not None and not reply.is_there:
+            slot.park()
         result: T = reply.result()
         return result
 

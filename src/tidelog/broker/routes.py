@@ -49,6 +49,8 @@ _ELEMENTS_MAX: Final[Mapping[int, int]] = {
 """Where a request must be carried out at once, because half of it would be of no use: what takes some milliseconds.
 Members name a handful of protocols, groups have five states, and few groups or transactions span 20,000 partitions."""
 
+_SMALL_REQUEST_BYTES: Final = 2048
+"""A request of up to this size is short work, whatever it lists."""
 _PACKAGE: Final = "tidelog.broker.handlers"
 _MESSAGES: Final = "tidelog.wire.messages"
 
@@ -74,6 +76,7 @@ class Route:
         "flexible_from",
         "handle",
         "handle_bytes",
+        "handled_as_bytes_max",
         "max_version",
         "min_version",
         "request_bytes_max",
@@ -93,17 +96,23 @@ class Route:
         self.handle: Handle | None = None
         self.handle_bytes: HandleBytes | None = None
         self.request_bytes_max = _REQUEST_BYTES_MAX.get(api_key, REQUEST_BYTES_MAX)
+        self.handled_as_bytes_max = 2**31
         self.elements_max = _ELEMENTS_MAX.get(api_key, REQUEST_ELEMENTS_MAX)
         self._target = target
         self._messages = messages
 
     def load(self) -> None:
-        """Import the handler. A module offers `handle_bytes` for the hot path or `handle` for decoded requests."""
+        """Import the handler. A module offers `handle_bytes` for the hot path, `handle` for decoded requests, or both.
+
+        With both, small requests take the hot path and larger ones are decoded, in slices if need be.
+        """
         module_name, _, function_name = self._target.partition(":")
         module = import_module(f"{_PACKAGE}.{module_name}")
         if hasattr(module, "handle_bytes") and not function_name:
             self.handle_bytes = module.handle_bytes
-            return
+            if not hasattr(module, "handle"):
+                return
+            self.handled_as_bytes_max = _SMALL_REQUEST_BYTES
         messages = import_module(self._messages)
         self.request_class = getattr(messages, request_name(self.api_key))
         self.response_class = getattr(messages, request_name(self.api_key).replace("Request", "Response"))

@@ -20,13 +20,14 @@ from tidelog.coordination.decision import (
     TimerKey,
 )
 from tidelog.coordination.partitioning import java_string_hash, partition_for
-from tidelog.coordination.runtime import Append, CoordinatorRuntime, Loading, ShardState
+from tidelog.coordination.runtime import Append, Batching, CoordinatorRuntime, Loading, ShardState
 from tidelog.coordination.shard import Shard
 
 __all__ = [
     "NOTHING",
     "Answer",
     "Append",
+    "Batching",
     "CancelTimer",
     "CoordinatorRuntime",
     "Decision",

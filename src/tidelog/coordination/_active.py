@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from tidelog.coordination.decision import Decision, Respond, SetTimer, TimerChange, TimerKey
+from tidelog.records.batch import HEADER_BYTES
+from tidelog.records.builder import BatchBuilder
+from tidelog.records.compression import Codec
 from tidelog.timing import TimerTask
 from tidelog.wire.errors import ErrorCode
 
@@ -23,6 +26,18 @@ class Pending:
         self.then = then
         self.outcome: ErrorCode | None = None
         self.is_replayed = False
+
+
+class OpenBatch:
+    """The batch that decisions of one turn share, until the turn ends or it is full."""
+
+    __slots__ = ("builder", "bytes_left", "pending")
+
+    def __init__(self, codec: Codec, bytes_max: int) -> None:
+        self.builder = BatchBuilder(codec=codec)
+        self.bytes_left = bytes_max - HEADER_BYTES
+        self.pending = Pending(None)
+        self.pending.is_replayed = True
 
 
 class TimerOwner(Protocol):
@@ -52,7 +67,7 @@ class ShardTimer(TimerTask):
 class ActiveShard(Generic[ShardT]):
     """A shard that serves."""
 
-    __slots__ = ("is_closed", "partition", "pending", "shard", "timers")
+    __slots__ = ("is_closed", "open_batch", "partition", "pending", "shard", "timers")
 
     def __init__(self, partition: int, shard: ShardT) -> None:
         self.partition = partition
@@ -60,6 +75,8 @@ class ActiveShard(Generic[ShardT]):
         self.pending: deque[Pending] = deque()
         self.timers: dict[TimerKey, ShardTimer] = {}
         self.is_closed = False
+        self.open_batch: OpenBatch | None = None
+        """Records that were replayed and not appended yet; what waits for them is the last of `pending`."""
 
     def change_timers(self, changes: tuple[TimerChange, ...], owner: TimerOwner) -> None:
         for change in changes:
@@ -80,6 +97,7 @@ class ActiveShard(Generic[ShardT]):
     def close(self) -> list[Respond]:
         """Forget the timers. Returns what waited for a commit that will not be heard of here."""
         self.is_closed = True
+        self.open_batch = None
         for task in self.timers.values():
             task.cancel()
         self.timers.clear()

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from tidelog.coordination._active import ActiveShard, Pending
+from tidelog.coordination._active import ActiveShard, OpenBatch, Pending
 from tidelog.coordination._batches import build_record_batch, replay_batches
 from tidelog.coordination.decision import Decision, ProducerEpoch, Respond, TimerKey
 from tidelog.coordination.shard import Shard
-from tidelog.records.builder import build_end_transaction_marker
+from tidelog.records.builder import RECORD_OVERHEAD_BYTES_MAX, build_end_transaction_marker
 from tidelog.records.compression import Codec
 from tidelog.timing import Clock, Timer
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -33,6 +33,18 @@ ShardT = TypeVar("ShardT", bound=Shard)
 
 Append = Callable[[int, bytearray, Callable[[ErrorCode, int], None]], int]
 """`(partition, batch, on_committed(error, first offset)) -> first offset`; raises ApiError when the log refuses."""
+
+
+class Batching(NamedTuple):
+    """What lets decisions share batches."""
+
+    bytes_max: Callable[[int], int]
+    """The largest batch that the log of a partition takes; raises ApiError if it takes none."""
+    before_write: Callable[[Callable[[], None]], None]
+    """Calls back when the turn ends, before its records are written."""
+    reload: Callable[[int], None]
+    """Loads a partition again."""
+
 
 REFUSALS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -88,6 +100,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         timer: Timer,
         *,
         codec: Codec = Codec.NONE,
+        batching: Batching | None = None,
         refusals: dict[ErrorCode, ErrorCode] | None = None,
         on_lost: Callable[[int], None] | None = None,
     ) -> None:
@@ -97,6 +110,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._clock = clock
         self._timer = timer
         self._codec = codec
+        self._batching = batching
+        self._with_open_batch: list[ActiveShard[ShardT]] = []
         self._refusals = {**REFUSALS, **(refusals or {})}
         self._on_lost = on_lost
         self._loading: dict[int, tuple[Loading[ShardT], ShardT]] = {}
@@ -196,6 +211,9 @@ class CoordinatorRuntime(Generic[ShardT]):
         )
         pending = Pending(None)
         pending.answers.append((respond, None))
+        if active.open_batch is not None and not self._append_open(active):
+            self._answer(respond, ApiError(ErrorCode.NOT_COORDINATOR))
+            return
         if self._stage(active, pending, bytearray(marker)):
             try:
                 active.shard.replay_end_transaction(producer_id, producer_epoch, is_commit)
@@ -218,6 +236,12 @@ class CoordinatorRuntime(Generic[ShardT]):
             # Also when the log refuses: what the shard has noted without a record still has its time.
             active.change_timers(timers, self)
         if records:
+            if self._batching is not None and then is None and producer is None:
+                if self._add(active, decision, respond, self._batching):
+                    return
+            elif active.open_batch is not None and not self._append_open(active):
+                self._refuse(active, decision, respond, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                return
             pending = Pending(then)
             if respond is not None and reply is not None:
                 pending.answers.append((respond, reply))
@@ -246,6 +270,74 @@ class CoordinatorRuntime(Generic[ShardT]):
         for later, its_reply in answers:
             self._answer(later, its_reply)
 
+    # --- batches that decisions share ---
+
+    def _add(
+        self, active: ActiveShard[ShardT], decision: Decision[Any], respond: Respond | None, batching: Batching
+    ) -> bool:
+        """Replay records and add them to the open batch; False if they do not fit into any batch with others."""
+        reply, records, _, other_answers, _, _ = decision
+        size = 0
+        for key, value in records:
+            size += RECORD_OVERHEAD_BYTES_MAX + len(key) + (0 if value is None else len(value))
+        batch = active.open_batch
+        if batch is not None and batch.bytes_left < size:
+            if not self._append_open(active):
+                self._refuse(active, decision, respond, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                return True
+            batch = None
+        if batch is None:
+            try:
+                batch = OpenBatch(self._codec, batching.bytes_max(active.partition))
+            except ApiError as error:
+                self._refuse(active, decision, respond, error.code)
+                return True
+            if batch.bytes_left < size:
+                return False
+            active.open_batch = batch
+            active.pending.append(batch.pending)
+            if not self._with_open_batch:
+                batching.before_write(self._append_all_open)
+            self._with_open_batch.append(active)
+        batch.bytes_left -= size
+        answers = batch.pending.answers
+        first_answer = len(answers)
+        if respond is not None and reply is not None:
+            answers.append((respond, reply))
+        answers += other_answers
+        now_ms = self._clock.wall_ms()
+        append, replay = batch.builder.append, active.shard.replay
+        for key, value in records:
+            append(now_ms, key, value)
+        try:
+            for key, value in records:
+                replay(key, value, -1, -1)
+        except Exception as cause:
+            self._not_replayed(active, batch.pending, cause, first_answer)
+        return True
+
+    def _append_all_open(self) -> None:
+        """The turn ends: append what its decisions have added up to."""
+        shards, self._with_open_batch = self._with_open_batch, []
+        for active in shards:
+            if active.open_batch is not None:
+                self._append_open(active)
+
+    def _append_open(self, active: ActiveShard[ShardT]) -> bool:
+        """Append the open batch; False when the log refused it, and with it the shard is gone."""
+        batch = active.open_batch
+        assert batch is not None, "there is an open batch to append"
+        assert active.pending[-1] is batch.pending, "nothing was staged behind the open batch"
+        active.open_batch = None
+        active.pending.pop()
+        if self._stage(active, batch.pending, bytearray(batch.builder.build())):
+            return True
+        if not active.is_closed and self._batching is not None:
+            # Its records were replayed, but they are not in the log and never will be.
+            self.unload(active.partition, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            self._batching.reload(active.partition)
+        return False
+
     def _answer(self, respond: Respond, reply: Any) -> None:
         """Answer one request. Should that fail, the shard goes on with the others."""
         try:
@@ -269,10 +361,12 @@ class CoordinatorRuntime(Generic[ShardT]):
         active.pending.append(pending)
         return True
 
-    def _not_replayed(self, active: ActiveShard[ShardT], pending: Pending, cause: Exception) -> None:
+    def _not_replayed(
+        self, active: ActiveShard[ShardT], pending: Pending, cause: Exception, first_answer: int = 0
+    ) -> None:
         """A mistake of ours in a shard: its requests fail, and what comes after them must not wait for ever."""
         error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        pending.answers = [(respond, error) for respond, _ in pending.answers]
+        pending.answers[first_answer:] = [(respond, error) for respond, _ in pending.answers[first_answer:]]
         self._timer.report(active.shard, cause)
 
     def _staged(self, active: ActiveShard[ShardT], pending: Pending) -> None:
@@ -301,6 +395,16 @@ class CoordinatorRuntime(Generic[ShardT]):
             self._carry_out(active, then(code, self._clock.wall_ms()), None)
         except Exception as cause:
             self._timer.report(active.shard, cause)
+
+    def _refuse(
+        self, active: ActiveShard[ShardT], decision: Decision[Any], respond: Respond | None, code: ErrorCode
+    ) -> None:
+        """The log does not take the records of a decision, which were not replayed."""
+        pending = Pending(decision.then)
+        if respond is not None and decision.reply is not None:
+            pending.answers.append((respond, decision.reply))
+        pending.answers += decision.answers
+        self._refused(active, pending, code)
 
     def _refused(self, active: ActiveShard[ShardT], pending: Pending, code: ErrorCode) -> None:
         error = ApiError(self._refusals.get(code, ErrorCode.UNKNOWN_SERVER_ERROR))

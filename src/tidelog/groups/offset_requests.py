@@ -30,6 +30,7 @@ from tidelog.groups.settings import GroupSettings
 from tidelog.wire.errors import ApiError, ErrorCode
 
 NO_GENERATION = -1
+_new = tuple.__new__
 TIMESTAMP_MS_MAX = 2**63 - 1
 """The latest time that a record can say: a retention of 2^63-1 ms ends there, and so never."""
 
@@ -37,17 +38,21 @@ TIMESTAMP_MS_MAX = 2**63 - 1
 class CommittedPartition(Protocol):
     """A partition of OffsetCommit or of TxnOffsetCommit."""
 
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    committed_metadata: str | None
+    @property
+    def partition_index(self) -> int: ...
+    @property
+    def committed_offset(self) -> int: ...
+    @property
+    def committed_leader_epoch(self) -> int: ...
+    @property
+    def committed_metadata(self) -> str | None: ...
 
 
 class CommittedTopic(Protocol):
     """A topic of either."""
 
-    name: str
-
+    @property
+    def name(self) -> str: ...
     @property
     def partitions(self) -> Sequence[CommittedPartition]: ...
 
@@ -154,7 +159,7 @@ def commit(
                 expire_timestamp,
             )
             records.append((prefix + partition_key(name, index), value))
-    return Decision(codes, tuple(records), timers, producer=producer if records else None)
+    return _new(Decision, (codes, tuple(records), timers, (), None, producer if records else None))
 
 
 def fetch(

@@ -17,6 +17,7 @@ from tidelog.storage.verification import VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
 
 NO_LEADER: Final = -1
+ACKS_ALL: Final = -1
 READ_COMMITTED: Final = 1
 """The isolation level of a reader that sees no record of an open or aborted transaction."""
 
@@ -82,11 +83,9 @@ class Partition:
         guard: VerificationGuard | None = None,
     ) -> LogAppendInfo:
         """Stage records on the leader's log; raises ApiError for what the producer must be told."""
-        if not self.is_leader:
-            raise self.absence()
         log = self.log
-        if acks == -1 and len(self.isr) < log.config.min_insync_replicas:
-            self._check_in_sync_replicas()
+        if not self.is_leader or (acks == ACKS_ALL and len(self.isr) < log.config.min_insync_replicas):
+            self.check_appendable(acks)
         return log.append_as_leader(records, self.leader_epoch, now_ms, origin, guard)
 
     def append_prepared(
@@ -97,18 +96,18 @@ class Partition:
         guard: VerificationGuard | None = None,
     ) -> LogAppendInfo:
         """The same for a client's records that a worker thread prepared, or for the error that it met."""
-        if not self.is_leader:
-            raise self.absence()
-        if acks == -1:
-            self._check_in_sync_replicas()
+        self.check_appendable(acks)
         if isinstance(prepared, Exception):
             raise prepared
         return self.log.append_prepared(prepared, self.leader_epoch, now_ms, AppendOrigin.CLIENT, guard)
 
-    def _check_in_sync_replicas(self) -> None:
+    def check_appendable(self, acks: int) -> None:
+        """Raise unless this broker leads and, for acks=all, enough replicas are in sync."""
+        if not self.is_leader:
+            raise self.absence()
         # More than there are replicas cannot be asked for: a topic with one replica is written to all the same.
         needed = min(self.log.config.min_insync_replicas, len(self.replicas))
-        if len(self.isr) < needed:
+        if acks == ACKS_ALL and len(self.isr) < needed:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic}-{self.index} has {len(self.isr)} in-sync replicas, min.insync.replicas is {needed}",
@@ -117,7 +116,7 @@ class Partition:
     def is_acknowledged(self, end_offset: int, acks: int) -> bool:
         """Whether records below `end_offset` are as safe as `acks` asks for: written (1), or committed (-1)."""
         log = self.log
-        return (log.high_watermark if acks == -1 else log.durable_end_offset) >= end_offset
+        return (log.high_watermark if acks == ACKS_ALL else log.durable_end_offset) >= end_offset
 
     def advance_high_watermark(self) -> bool:
         """Move the high watermark to what every in-sync replica has; True when it moved."""

@@ -64,6 +64,7 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._by_wire_name: dict[tuple[bytes, int], Partition] = {}
         self._without_log: set[tuple[str, int]] = set()
+        self._before_write: list[Callable[[], None]] = []
         self._dirty: list[Partition] = []
         self._advanced: list[Partition] = []
         self._pending: list[PendingProduce] = []
@@ -162,11 +163,23 @@ class ReplicaManager:
         """Answer a produce at the end of this turn, or later if it has to wait."""
         self._pending.append(pending)
 
+    def before_write(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, before staged records are written: it stages what it has gathered in this turn."""
+        self._before_write.append(callback)
+        self._wake()
+
     def write_staged(self) -> None:
         """Write what was staged so far and move high watermarks, so that whoever reads next sees it.
 
         What waits for that is answered at the end of the turn, as ever.
         """
+        if self._before_write:
+            callbacks, self._before_write = self._before_write, []
+            for callback in callbacks:
+                try:
+                    callback()
+                except Exception as cause:
+                    self._timer.report(callback, cause)
         dirty = self._dirty
         if dirty:
             self._dirty = []
@@ -174,7 +187,7 @@ class ReplicaManager:
 
     def end_turn(self) -> None:
         """Write what was staged, then answer what waited for it."""
-        if self._dirty:
+        if self._dirty or self._before_write:
             self.write_staged()
         pending = self._pending
         if pending:

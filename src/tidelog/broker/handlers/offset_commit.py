@@ -5,7 +5,7 @@ Version 0, which wrote to ZooKeeper, is kept here like the others: as a commit f
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.handlers._groups import committed_in_parts
@@ -18,11 +18,17 @@ from tidelog.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from tidelog.wire.offset_commit import decode_request, encode_response
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.coordination import Decision
+    from tidelog.groups import CommittedTopic, GroupShard
+    from tidelog.network.connection import Slot
 
 _EPOCHS_FROM: Final = 9
+_UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def handle(
@@ -43,26 +49,16 @@ def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespo
         knows_epochs=context.api_version >= _EPOCHS_FROM,
     )
 
-    def code_of(name: str, index: int, outcome: Codes | ApiError) -> ErrorCode:
-        if not isinstance(outcome, ApiError):
-            return outcome[name, index]
-        return outcome.code if 0 <= index < partition_count(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
     def shape(outcome: Codes | ApiError) -> OffsetCommitResponse:
         return OffsetCommitResponse(
             topics=[
                 OffsetCommitResponseTopic(
-                    name=topic.name,
+                    name=name,
                     partitions=[
-                        OffsetCommitResponsePartition(
-                            partition_index=partition.partition_index,
-                            error_code=code_of(topic.name, partition.partition_index, outcome),
-                        )
-                        for partition in topic.partitions
+                        OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in codes
                     ],
                 )
-                for topic in request.topics
-                if topic.partitions
+                for name, codes in _codes(request.topics, outcome, partition_count)
             ]
         )
 
@@ -73,3 +69,43 @@ def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespo
         ),
         shape,
     )
+
+
+def handle_bytes(
+    node: Node, slot: Slot, data: bytearray, position: int, stop: int, version: int, correlation_id: int
+) -> None:
+    """The same for a small request, from its bytes to those of its reply."""
+    group_id, generation, member_id, instance_id, retention_ms, topics = decode_request(data, position, stop, version)
+    committer = Committer(generation, member_id, instance_id, version >= _EPOCHS_FROM)
+    partition_count = node.image.partition_count
+
+    def commit(shard: GroupShard, now_ms: int) -> Decision[Codes]:
+        return shard.commit_offsets(group_id, committer, topics, partition_count, now_ms, retention_ms=retention_ms)
+
+    def respond(outcome: Codes | ApiError) -> None:
+        try:
+            slot.fill(encode_response(correlation_id, version, _codes(topics, outcome, partition_count)))
+        except Exception as cause:
+            slot.fail("OffsetCommit", cause)
+
+    node.groups.execute(group_id, commit, respond)
+
+
+def _codes(
+    topics: Sequence[CommittedTopic], outcome: Codes | ApiError, partition_count: Callable[[str], int]
+) -> list[tuple[str, list[tuple[int, ErrorCode]]]]:
+    """The error code of each partition; topics without any are left out."""
+    found = []
+    for topic in topics:
+        name = topic.name
+        if isinstance(outcome, ApiError):
+            count = partition_count(name)
+            indexes = [partition.partition_index for partition in topic.partitions]
+            codes = [(index, outcome.code if 0 <= index < count else _UNKNOWN_PARTITION) for index in indexes]
+        else:
+            codes = [
+                (partition.partition_index, outcome[name, partition.partition_index]) for partition in topic.partitions
+            ]
+        if codes:
+            found.append((name, codes))
+    return found

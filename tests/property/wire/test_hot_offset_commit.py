@@ -1,0 +1,131 @@
+"""The hand-written codec of OffsetCommit says the same as the declared messages, in every version."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.wire import offset_commit as hot
+from tidelog.wire.errors import WireError
+from tidelog.wire.messages import OffsetCommitRequest, OffsetCommitResponse
+from tidelog.wire.messages.offset_commit import (
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+VERSIONS = range(10)
+texts = st.text(max_size=8) | st.text(alphabet="aä", min_size=120, max_size=140)
+int16s = st.integers(-(2**15), 2**15 - 1)
+int32s = st.integers(-(2**31), 2**31 - 1)
+int64s = st.integers(-(2**63), 2**63 - 1)
+
+partitions = st.builds(
+    OffsetCommitRequestPartition,
+    partition_index=int32s,
+    committed_offset=int64s,
+    committed_leader_epoch=int32s,
+    commit_timestamp=int64s,
+    committed_metadata=st.none() | texts,
+)
+requests = st.builds(
+    OffsetCommitRequest,
+    group_id=texts,
+    generation_id_or_member_epoch=int32s,
+    member_id=texts,
+    group_instance_id=st.none() | texts,
+    retention_time_ms=int64s,
+    topics=st.lists(
+        st.builds(OffsetCommitRequestTopic, name=texts, partitions=st.lists(partitions, max_size=3)), max_size=3
+    ),
+)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(request=requests, before=st.binary(max_size=9), after=st.binary(max_size=9))
+@settings(max_examples=25, deadline=None)
+def test_a_commit_is_read_as_its_message_says(
+    version: int, request: OffsetCommitRequest, before: bytes, after: bytes
+) -> None:
+    body = request.encode(version)
+    spans = hot.decode_request(bytearray(before + body + after), len(before), len(before) + len(body), version)
+    plain = OffsetCommitRequest.decode(body, version)
+    assert spans == (
+        plain.group_id,
+        plain.generation_id_or_member_epoch,
+        plain.member_id,
+        plain.group_instance_id,
+        plain.retention_time_ms,
+        [
+            (
+                topic.name,
+                [
+                    (
+                        partition.partition_index,
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.committed_metadata,
+                        partition.commit_timestamp,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in plain.topics
+        ],
+    )
+
+
+def _read(body: bytes, version: int) -> object:
+    try:
+        return OffsetCommitRequest.decode(body, version).group_id
+    except WireError:
+        return None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(request=requests, place=st.integers(0, 80), byte=st.integers(0, 255), cut=st.integers(0, 2))
+@settings(max_examples=25, deadline=None)
+def test_a_damaged_commit_is_refused_or_read_as_its_message_says(
+    version: int, request: OffsetCommitRequest, place: int, byte: int, cut: int
+) -> None:
+    body = bytearray(request.encode(version))
+    body[place % len(body)] = byte
+    whole = bytes(body[: len(body) - cut])
+    with contextlib.suppress(WireError):
+        assert hot.decode_request(bytearray(whole), 0, len(whole), version).group_id == _read(whole, version)
+
+
+@given(data=st.binary(max_size=80), version=st.sampled_from(VERSIONS))
+@settings(max_examples=300, deadline=None)
+def test_hostile_bytes_raise_wire_error_and_nothing_else(data: bytes, version: int) -> None:
+    with contextlib.suppress(WireError):
+        hot.decode_request(bytearray(data), 0, len(data), version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(
+    topics=st.lists(st.tuples(texts, st.lists(st.tuples(int32s, int16s), max_size=3)), max_size=3),
+    correlation_id=int32s,
+)
+@settings(max_examples=25, deadline=None)
+def test_a_response_is_written_as_its_message_says(
+    version: int, topics: list[tuple[str, list[tuple[int, int]]]], correlation_id: int
+) -> None:
+    message = OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=name,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in codes
+                ],
+            )
+            for name, codes in topics
+        ]
+    )
+    header = correlation_id.to_bytes(4, "big", signed=True) + (b"\0" if version >= hot.FLEXIBLE_FROM else b"")
+    frame = header + message.encode(version)
+    assert hot.encode_response(correlation_id, version, topics) == len(frame).to_bytes(4, "big") + frame
