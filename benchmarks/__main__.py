@@ -90,6 +90,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--output", type=Path, help="where the page goes (default benchmarks/RESULTS.md after a whole run)"
     )
+    parser.add_argument(
+        "--merge", action="store_true", help="put the rows of these cases into RESULTS.md and leave the others"
+    )
     options = parser.parse_args()
     if options.profile:
         options.case, options.no_kafka = [options.profile], True
@@ -152,6 +155,11 @@ def kafka_factory(zookeeper: ZooKeeper) -> BrokerFactory:
 def conclude(options: argparse.Namespace, cases: list[Case], report: Report) -> None:
     """Print the page; write it where asked, or as RESULTS.md when everything was measured in full."""
     print(report.text())
+    if options.merge:
+        page = options.output or HERE / "RESULTS.md"
+        report.merged_into(page, list(CASES.values())).write(page)
+        print(f"merged into {page}: {', '.join(case.name for case in cases)}", file=sys.stderr)
+        return
     is_whole = len(cases) == len(CASES) and not (options.quick or options.no_kafka or options.only_kafka)
     page = options.output or (HERE / "RESULTS.md" if is_whole else None)
     if page is not None:

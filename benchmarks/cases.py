@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks import frames, load
 from benchmarks.frames import FetchLimits
-from benchmarks.lab import Bench, reply_size
+from benchmarks.lab import Bench, Topic, reply_size
 
 SMALL_RECORD = b"x" * 100
 RECORD_BYTES = 1024
@@ -25,6 +25,9 @@ FETCH_LOG_BYTES = 64 << 20
 SLICE_BYTES = 256 << 20
 SLICES_MAX = 4
 ACKS_ALL, ACKS_LEADER = -1, 1
+PRODUCE_NEWEST, FETCH_NEWEST = frames.VERSIONS[frames.PRODUCE], frames.VERSIONS[frames.FETCH]
+OLDER_PRODUCES = {7: "aiokafka, kafkajs, sarama", 8: "kafka-python"}
+OLDER_FETCHES = {4: "sarama's default", 11: "kafka-python, aiokafka, kafkajs"}
 
 Figures = Mapping[str, float]
 
@@ -86,12 +89,12 @@ class Case:
     is_tidelog_only: bool = False
 
 
-def single_records(acks: int) -> Callable[[Bench], Figures]:
+def single_records(acks: int, version: int = PRODUCE_NEWEST) -> Callable[[Bench], Figures]:
     """One record a request, the next only after the answer."""
 
     def run(bench: Bench) -> Figures:
         with bench.topic() as topic, bench.connections(1) as (sock,):
-            frame = frames.produce(topic.name, 0, frames.batch([SMALL_RECORD]), acks)
+            frame = frames.produce(topic.name, 0, frames.batch([SMALL_RECORD]), acks, version)
             reply_bytes = reply_size(sock, frame)
             sample, sent = bench.measure(lambda seconds: load.one_at_a_time(sock, [frame], reply_bytes, seconds))
             topic.require_records(sent + 1)
@@ -145,7 +148,7 @@ def batches(batch_bytes: int) -> Callable[[Bench], Figures]:
     return run
 
 
-def fetches(fetch_bytes: int) -> Callable[[Bench], Figures]:
+def fetches(fetch_bytes: int, version: int = FETCH_NEWEST) -> Callable[[Bench], Figures]:
     """Read a 64 MB log from the page cache in turns of `fetch_bytes`."""
 
     def run(bench: Bench) -> Figures:
@@ -157,10 +160,7 @@ def fetches(fetch_bytes: int) -> Callable[[Bench], Figures]:
                 topic.admin.produce(topic.name, 0, records)
             limits = FetchLimits(bytes_max=fetch_bytes)
             step = fetch_bytes // FETCH_BATCH_BYTES
-            requests = [
-                frames.fetch(topic.topic_id, [(0, number * per_batch)], limits)
-                for number in range(0, batch_count, step)
-            ]
+            requests = [_fetch(topic, number * per_batch, limits, version) for number in range(0, batch_count, step)]
             sample, _ = bench.measure(
                 lambda seconds: load.fetch_in_turn(sock, requests, fetch_bytes + FETCH_BATCH_BYTES, seconds)
             )
@@ -172,13 +172,42 @@ def fetches(fetch_bytes: int) -> Callable[[Bench], Figures]:
     return run
 
 
-def connections(count: int, partitions: int) -> Callable[[Bench], Figures]:
+def _fetch(topic: Topic, offset: int, limits: FetchLimits, version: int) -> bytes:
+    """A fetch of the topic's first partition."""
+    if version < frames.FETCH_TOPIC_IDS_FROM:
+        return frames.fetch_by_name(topic.name, 0, offset, limits, version)
+    return frames.fetch(topic.topic_id, [(0, offset)], limits)
+
+
+def fetching_connections(count: int, version: int = FETCH_NEWEST) -> Callable[[Bench], Figures]:
+    """`count` consumers, each with one fetch of a small record on its way."""
+
+    def run(bench: Bench) -> Figures:
+        with bench.topic() as topic, bench.connections(count) as socks:
+            records = frames.batch([SMALL_RECORD])
+            for _ in range(count):
+                topic.admin.produce(topic.name, 0, records)
+            limits = FetchLimits(bytes_max=len(records))
+            requests = [_fetch(topic, offset, limits, version) for offset in range(count)]
+            sizes = {reply_size(sock, request) for sock, request in zip(socks, requests, strict=True)}
+            (reply_bytes,) = sizes
+            if reply_bytes < len(records):
+                raise RuntimeError(f"a fetch brought {reply_bytes} bytes, less than the {len(records)} of its record")
+            sample, _ = bench.measure(lambda seconds: load.many_connections(socks, requests, reply_bytes, seconds))
+        return {"rate": sample.requests_per_second}
+
+    return run
+
+
+def connections(count: int, partitions: int, version: int = PRODUCE_NEWEST) -> Callable[[Bench], Figures]:
     """`count` producers, each with one record on its way."""
 
     def run(bench: Bench) -> Figures:
         with bench.topic(partitions) as topic, bench.connections(count) as socks:
             records = frames.batch([SMALL_RECORD])
-            by_partition = [frames.produce(topic.name, partition, records) for partition in range(partitions)]
+            by_partition = [
+                frames.produce(topic.name, partition, records, version=version) for partition in range(partitions)
+            ]
             reply_bytes = reply_size(socks[0], by_partition[0])
             requests = [by_partition[number % partitions] for number in range(count)]
             sample, sent = bench.measure(lambda seconds: load.many_connections(socks, requests, reply_bytes, seconds))
@@ -256,6 +285,38 @@ LOAD_CASES: Final = (
         "connections-200-partitions-16",
         connections(200, 16),
         _rate("200 connections, one in flight each, 16 partitions", times_kafka(1)),
+    ),
+    *(
+        Case(
+            f"single-v{version}",
+            single_records(ACKS_ALL, version),
+            _rate(f"single 100 B record, one at a time, Produce {version} ({clients})", times_kafka(1)),
+        )
+        for version, clients in OLDER_PRODUCES.items()
+    ),
+    *(
+        Case(
+            f"connections-200-v{version}",
+            connections(200, 1, version),
+            _rate(f"200 connections, one in flight each, Produce {version}", times_kafka(1)),
+        )
+        for version in OLDER_PRODUCES
+    ),
+    *(
+        Case(
+            f"fetch-64k-v{version}",
+            fetches(64 << 10, version),
+            _throughput(f"fetch 64 KB, Fetch {version} ({clients})", times_kafka(1)),
+        )
+        for version, clients in OLDER_FETCHES.items()
+    ),
+    *(
+        Case(
+            f"fetches-200{suffix}",
+            fetching_connections(200, version),
+            _rate(f"200 connections fetch a small record each, Fetch {version}", times_kafka(1)),
+        )
+        for version, suffix in ((FETCH_NEWEST, ""), *((version, f"-v{version}") for version in OLDER_FETCHES))
     ),
     Case("end-to-end", end_to_end, _latencies("end-to-end latency", times_kafka(1))),
 )

@@ -1,8 +1,8 @@
 """Request frames, written by hand, and the few response fields a case looks at.
 
-The loops in `load` send these bytes again and again, so they are built once. Only flexible versions that every 3.9
-broker serves are used, see `VERSIONS`. Written apart from `tidelog.wire`, so that a mistake in the broker's codec
-cannot hide in the load.
+The loops in `load` send these bytes again and again, so they are built once. Versions are the newest that a 3.9 broker
+serves, see `VERSIONS`; Produce and Fetch also have older ones, as clients of other languages send them. Written apart
+from `tidelog.wire`, so that a mistake in the broker's codec cannot hide in the load.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ LATEST, EARLIEST = -1, -2
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 19, 20
 VERSIONS: Mapping[int, int] = {
     PRODUCE: 11,
-    FETCH: 16,
+    FETCH: 17,
     LIST_OFFSETS: 7,
     METADATA: 12,
     CREATE_TOPICS: 7,
     DELETE_TOPICS: 6,
 }
+PRODUCE_FLEXIBLE_FROM = 9
+FETCH_LOG_STARTS_FROM, FETCH_SESSIONS_FROM, FETCH_LEADER_EPOCHS_FROM, FETCH_RACKS_FROM = 5, 7, 9, 11
+FETCH_TOPIC_IDS_FROM = 13
 
 
 def uvarint(value: int) -> bytes:
@@ -51,6 +54,12 @@ def text(value: str) -> bytes:
     return uvarint(len(raw) + 1) + raw
 
 
+def _short_text(value: str) -> bytes:
+    """A string of the versions before the flexible ones."""
+    raw = value.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
 def array(items: Sequence[bytes]) -> bytes:
     """A compact array of encoded items."""
     return uvarint(len(items) + 1) + b"".join(items)
@@ -58,8 +67,13 @@ def array(items: Sequence[bytes]) -> bytes:
 
 def request(api_key: int, body: bytes, correlation_id: int = 1) -> bytes:
     """A whole frame: length, header version 2, body."""
-    header = struct.pack(">hhih", api_key, VERSIONS[api_key], correlation_id, len(CLIENT_ID)) + CLIENT_ID + NO_TAGS
-    return struct.pack(">i", len(header) + len(body)) + header + body
+    return _frame(api_key, VERSIONS[api_key], NO_TAGS + body, correlation_id)
+
+
+def _frame(api_key: int, version: int, rest: bytes, correlation_id: int = 1) -> bytes:
+    """A whole frame whose header is of version 1 but for what `rest` begins with."""
+    header = struct.pack(">hhih", api_key, version, correlation_id, len(CLIENT_ID)) + CLIENT_ID
+    return struct.pack(">i", len(header) + len(rest)) + header + rest
 
 
 def record(offset_delta: int, value: bytes) -> bytes:
@@ -86,11 +100,15 @@ def batch_of_bytes(batch_bytes: int, record_bytes: int) -> bytes:
     return batch([value[: each - overhead]] * count)
 
 
-def produce(topic: str, partition: int, records: bytes, acks: int = -1) -> bytes:
-    """Produce one batch to one partition."""
+def produce(topic: str, partition: int, records: bytes, acks: int = -1, version: int = VERSIONS[PRODUCE]) -> bytes:
+    """Produce one batch to one partition, in version 3 or newer."""
+    if version < PRODUCE_FLEXIBLE_FROM:
+        head = struct.pack(">hhii", -1, acks, 30_000, 1) + _short_text(topic)
+        return _frame(PRODUCE, version, head + struct.pack(">iii", 1, partition, len(records)) + records)
     data = struct.pack(">i", partition) + uvarint(len(records) + 1) + records + NO_TAGS
     topic_data = text(topic) + array([data]) + NO_TAGS
-    return request(PRODUCE, uvarint(0) + struct.pack(">hi", acks, 30_000) + array([topic_data]) + NO_TAGS)
+    body = uvarint(0) + struct.pack(">hi", acks, 30_000) + array([topic_data]) + NO_TAGS
+    return _frame(PRODUCE, version, NO_TAGS + body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +134,25 @@ def fetch(
     topics = [topic_id + array(partitions) + NO_TAGS] if partitions else []
     head = struct.pack(">iiibii", limits.wait_ms_max, limits.bytes_min, limits.bytes_max, 0, *session)
     return request(FETCH, head + array(topics) + array([]) + text("") + NO_TAGS)
+
+
+def fetch_by_name(topic: str, partition: int, offset: int, limits: FetchLimits, version: int) -> bytes:
+    """Fetch one partition without a session, in a version from 4 to 11."""
+    parts = [struct.pack(">iiiib", -1, limits.wait_ms_max, limits.bytes_min, limits.bytes_max, 0)]
+    if version >= FETCH_SESSIONS_FROM:
+        parts.append(struct.pack(">ii", 0, -1))
+    parts += [struct.pack(">i", 1), _short_text(topic), struct.pack(">ii", 1, partition)]
+    if version >= FETCH_LEADER_EPOCHS_FROM:
+        parts.append(struct.pack(">i", -1))
+    parts.append(struct.pack(">q", offset))
+    if version >= FETCH_LOG_STARTS_FROM:
+        parts.append(struct.pack(">q", -1))
+    parts.append(struct.pack(">i", limits.bytes_max))
+    if version >= FETCH_SESSIONS_FROM:
+        parts.append(struct.pack(">i", 0))
+    if version >= FETCH_RACKS_FROM:
+        parts.append(_short_text(""))
+    return _frame(FETCH, version, b"".join(parts))
 
 
 def metadata(topics: Sequence[str], auto_create: bool = False) -> bytes:

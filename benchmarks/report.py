@@ -29,6 +29,27 @@ class Report:
     failures: Sequence[str]
     notes: Sequence[str]
     plan: Plan
+    facts: Sequence[str] = ()
+    """The machine and the time; those of now if there are none."""
+
+    def merged_into(self, page: Path, all_cases: Sequence[Case]) -> Report:
+        """The report that the page was written from, with the cases of this one in place of its own."""
+        raw = raw_of(page)
+        measured = {case.name for case in self.cases}
+        kept = [Measurement(**entry) for entry in raw.get("measurements", ()) if entry["case"] not in measured]
+        measurements = [*kept, *self.measurements]
+        found = {measurement.case for measurement in measurements}
+        own = f"measured by itself, {machine()[0]}, {self.plan.rounds} rounds of {self.plan.seconds:g} s"
+        notes = [note for note in raw.get("notes", ()) if not measured.issuperset(_named_in(note))]
+        return Report(
+            cases=[case for case in all_cases if case.name in found],
+            measurements=measurements,
+            ceilings=[Ceiling(**entry) for entry in raw.get("load_alone", ())],
+            failures=self.failures,
+            notes=[*notes, f"{own}: {', '.join(sorted(measured))}"],
+            plan=Plan(**raw["plan"]) if "plan" in raw else self.plan,
+            facts=raw.get("machine", ()),
+        )
 
     def write(self, page: Path) -> None:
         """The page, and the single measurements as JSON beside it. What others have said there stays."""
@@ -36,7 +57,8 @@ class Report:
         page.write_text(self.text() + "".join(others))
         raw = {
             **{name: part for name, part in raw_of(page).items() if name == "spark"},
-            "machine": machine(),
+            "machine": list(self.facts) or machine(),
+            "notes": list(self.notes),
             "plan": asdict(self.plan),
             "measurements": [asdict(measurement) for measurement in self.measurements],
             "load_alone": [asdict(ceiling) for ceiling in self.ceilings],
@@ -50,7 +72,7 @@ class Report:
                 "",
                 "Written by `python -m benchmarks`; see `benchmarks/README.md` for how it measures.",
                 "",
-                *(f"- {fact}" for fact in machine()),
+                *(f"- {fact}" for fact in self.facts or machine()),
                 f"- {self.plan.rounds} rounds of {self.plan.seconds:g} s a case, brokers in turn within each round",
                 *(f"- {note}" for note in self.notes),
                 "",
@@ -121,6 +143,11 @@ class Report:
             for measurement in self.measurements
             if measurement.case == case.name and measurement.broker == broker
         }
+
+
+def _named_in(note: str) -> list[str]:
+    """The cases that a note on a merged run lists."""
+    return note.rpartition(": ")[2].split(", ") if note.startswith("measured by itself") else [note]
 
 
 def ratios_of(figure: Figure, ours: dict[int, float], theirs: dict[int, float]) -> list[float]:

@@ -1,10 +1,12 @@
 """The hand-written frames say what they mean: an independent decoder reads them."""
 
 import struct
+from importlib import import_module
 
+import pytest
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
-from kio.schema.fetch.v16.request import FetchRequest
+from kio.schema.fetch.v17.request import FetchRequest
 from kio.schema.list_offsets.v7.request import ListOffsetsRequest
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.produce.v11.request import ProduceRequest
@@ -19,9 +21,10 @@ TOPIC_ID = bytes(range(16))
 
 def decoded(frame: bytes, message: type) -> object:
     """The body of a frame, read to its last byte by kio."""
-    (length,) = struct.unpack(">i", frame[:4])
+    length, api_key, version = struct.unpack_from(">ihh", frame)
     assert length == len(frame) - 4
-    body = frame[4 + 10 + len(frames.CLIENT_ID) + 1 :]
+    assert (api_key, version) == (message.__api_key__, message.__version__)
+    body = frame[4 + 10 + len(frames.CLIENT_ID) + message.__flexible__ :]
     found, read = entity_reader(message)(memoryview(body), 0)
     assert read == len(body)
     return found
@@ -42,6 +45,27 @@ def test_fetch_names_each_position_and_the_session() -> None:
     assert topic.topic_id.bytes == TOPIC_ID
     assert [(part.partition, part.fetch_offset) for part in topic.partitions] == [(0, 7), (2, 9)]
     assert (request.session_id, request.session_epoch, request.max_bytes) == (42, 3, 5_000)
+
+
+@pytest.mark.parametrize("version", [3, 7, 8, 9])
+def test_produce_has_older_versions(version: int) -> None:
+    records = frames.batch([b"a", b"b"])
+    message = import_module(f"kio.schema.produce.v{version}.request").ProduceRequest
+    request = decoded(frames.produce("events", 3, records, acks=1, version=version), message)
+    (topic,) = request.topic_data
+    (partition,) = topic.partition_data
+    assert (request.transactional_id, request.acks) == (None, 1)
+    assert (topic.name, partition.index, bytes(partition.records)) == ("events", 3, records)
+
+
+@pytest.mark.parametrize("version", [4, 5, 7, 9, 11])
+def test_fetch_has_older_versions(version: int) -> None:
+    message = import_module(f"kio.schema.fetch.v{version}.request").FetchRequest
+    request = decoded(frames.fetch_by_name("events", 3, 9, FetchLimits(100, 1, 5_000), version), message)
+    (topic,) = request.topics
+    (partition,) = topic.partitions
+    assert (topic.topic, partition.partition, partition.fetch_offset) == ("events", 3, 9)
+    assert (request.max_bytes, partition.partition_max_bytes) == (5_000, 5_000)
 
 
 def test_an_incremental_fetch_names_nothing() -> None:

@@ -1,5 +1,7 @@
 """Ratios, spreads and verdicts of the results page."""
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.cases import Aim, Better, Case, Figure, at_least, below, times_kafka
@@ -64,3 +66,25 @@ def test_the_page_shows_figures_aims_and_failures() -> None:
 def test_percentiles_are_requests_that_happened() -> None:
     sample = Sample(latencies_ns=[number * 1000 for number in range(1000, 0, -1)])
     assert (sample.latency_us(50), sample.latency_us(99), sample.latency_us(99.9)) == (501, 991, 1000)
+
+
+def test_a_case_that_is_measured_again_takes_the_place_of_its_row_alone(tmp_path: Path) -> None:
+    """The rows of the other cases, and what other programs wrote into the page, stay."""
+    page = tmp_path / "RESULTS.md"
+    first, second = (Case(name, lambda _: {}, (RATE,)) for name in ("first", "second"))
+    both = [
+        Measurement(case.name, broker, 0, {"rate": 100.0}, 0.2, 40.0, 10.0)
+        for case in (first, second)
+        for broker in (OURS, THEIRS)
+    ]
+    Report([first, second], both, [], [], ["a note"], FULL).write(page)
+    page.write_text(page.read_text() + "# Clients: ours beside those for Python\n\nfast\n")
+    for rate in (200.0, 300.0):
+        again = [Measurement("second", OURS, 0, {"rate": rate}, 0.2, 40.0, 10.0), both[3]]
+        Report([second], again, [], [], ["another note"], FULL).merged_into(page, [first, second]).write(page)
+    text = page.read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| records")]
+    assert ["1.00×" in rows[0], "3.00×" in rows[1], len(rows)] == [True, True, 2]
+    assert text.count("measured by itself") == 1
+    assert "a note" in text
+    assert text.endswith("fast\n")
