@@ -7,7 +7,7 @@ generation -1, as long as nobody has joined.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.coordination import Decision, ProducerEpoch, SetTimer, StateRecord
 from tidelog.groups.classic.effects import SESSION
@@ -30,6 +30,7 @@ from tidelog.groups.settings import GroupSettings
 from tidelog.wire.errors import ApiError, ErrorCode
 
 NO_GENERATION = -1
+_NONE: Final = ErrorCode.NONE
 _new = tuple.__new__
 TIMESTAMP_MS_MAX = 2**63 - 1
 """The latest time that a record can say: a retention of 2^63-1 ms ends there, and so never."""
@@ -149,7 +150,7 @@ def commit(
             if len(metadata) > settings.offset_metadata_max_bytes:
                 codes[name, index] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
-            codes[name, index] = ErrorCode.NONE
+            codes[name, index] = _NONE
             timestamp = getattr(partition, "commit_timestamp", NO_TIMESTAMP)  # only OffsetCommit 1 has one
             value = offset_value(
                 partition.committed_offset,

@@ -140,20 +140,23 @@ class BatchBuilder:
             | (CONTROL_BIT if is_control else 0)
             | (0 if self._delete_horizon_ms is None else DELETE_HORIZON_BIT)
         )
-        header = BatchHeader(
-            base_offset,
-            HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload),
-            partition_leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            self._last_offset_delta if last_offset is None else last_offset - base_offset,
-            self._base_timestamp,
-            log_append_time if is_log_append_time else self._max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            self.record_count,
+        header: BatchHeader = tuple.__new__(
+            BatchHeader,
+            (
+                base_offset,
+                HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload),
+                partition_leader_epoch,
+                MAGIC,
+                0,
+                attributes,
+                self._last_offset_delta if last_offset is None else last_offset - base_offset,
+                self._base_timestamp,
+                log_append_time if is_log_append_time else self._max_timestamp,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                self.record_count,
+            ),
         )
         return assemble_batch(header, payload)
 

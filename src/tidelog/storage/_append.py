@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _EXPANDED_BYTES_MAX: Final = 64 << 20
 _EXPANSION_MAX: Final = 8
 """How far a batch may expand: producers limit it before compression, too, bombs do not."""
+_new = tuple.__new__
 _SEQUENCE_MASK: Final = 0x7FFF_FFFF
 _OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
 _REFUSALS: Final = (CorruptRecordError, RecordTooLargeError, RecordBatchTooLargeError, UnsupportedCompressionError)
@@ -160,26 +161,31 @@ def append_own(log: "Log", records: memoryview, leader_epoch: int, now_ms: int, 
     ):
         return append_checked(log, records, leader_epoch, now_ms, origin)
     first_offset = log.log_end_offset
-    header = BatchHeader(first_offset, built.batch_length, leader_epoch, *built[3:])
+    header: BatchHeader = _new(BatchHeader, (first_offset, built.batch_length, leader_epoch, *built[3:]))
+    max_timestamp = header.max_timestamp
+    last_offset = first_offset + header.last_offset_delta
+    marker = None
     if header.producer_id >= 0:
         check_producer(log, header, origin, None)
-    marker = _marker_of(log, header, records, origin)
-    last_offset = first_offset + header.last_offset_delta
-    log.roll_if_due(header.max_timestamp, last_offset, size, now_ms)
+        marker = _marker_of(log, header, records, origin)
+    log.roll_if_due(max_timestamp, last_offset, size, now_ms)
     if leader_epoch != log.leader_epochs.latest_epoch:
         log.leader_epochs.assign(leader_epoch, first_offset)
     _OFFSET_LENGTH_EPOCH.pack_into(records, 0, first_offset, header.batch_length, leader_epoch)
     _account(log, header, marker, now_ms)
     log.stage(records, last_offset + 1)
-    return LogAppendInfo(
-        first_offset,
-        last_offset,
-        header.max_timestamp,
-        NO_TIMESTAMP,
-        log.log_start_offset,
-        header.record_count,
-        size,
-        False,
+    return _new(
+        LogAppendInfo,
+        (
+            first_offset,
+            last_offset,
+            max_timestamp,
+            NO_TIMESTAMP,
+            log.log_start_offset,
+            header.record_count,
+            size,
+            False,
+        ),
     )
 
 

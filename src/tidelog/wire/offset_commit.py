@@ -31,6 +31,8 @@ _INSTANCE_IDS_FROM: Final = 7
 _unpack_short = Struct(">h").unpack_from
 _unpack_int = Struct(">i").unpack_from
 _unpack_long = Struct(">q").unpack_from
+_unpack_generation = Struct(">ih").unpack_from
+"""A number and the length of the string behind it."""
 _unpack_offset = Struct(">iq").unpack_from
 """Partition and offset."""
 _unpack_offset_and_epoch = Struct(">iqi").unpack_from
@@ -68,6 +70,9 @@ class CommitSpans(NamedTuple):
 def decode_request(data: Buffer, position: int, end: int, version: int) -> CommitSpans:
     """The request whose body is `data[position:end]`."""
     try:
+        single = _single(data, position, end, version)
+        if single is not None:
+            return single
         if version >= FLEXIBLE_FROM:
             spans, position = _decode_flexible(data, position, end)
         else:
@@ -77,6 +82,117 @@ def decode_request(data: Buffer, position: int, end: int, version: int) -> Commi
     if position > end:
         raise WireError(f"OffsetCommit v{version}: fields reach {position - end} bytes beyond the request")
     return spans
+
+
+# --- requests for one partition --------------------------------------------------------------------------------------
+
+
+def _single(data: Buffer, position: int, end: int, version: int) -> CommitSpans | None:
+    """A short request for one partition, as consumers send them; None for any other, and for broken ones."""
+    if end - position > _SINGLE_BYTES_MAX or version < _RETENTION_UNTIL + 1:
+        return None
+    try:
+        if version >= FLEXIBLE_FROM:
+            return _single_flexible(data, position, end)
+        return _single_classic(data, position, end, version)
+    except (error, IndexError, UnicodeDecodeError):
+        return None
+
+
+_SINGLE_BYTES_MAX: Final = 512
+
+
+def _single_flexible(data: Buffer, position: int, end: int) -> CommitSpans | None:
+    """With lengths of one byte and without tags, only three lengths decide where each field lies."""
+    group_end = position + data[position]
+    (generation_id,) = _unpack_int(data, group_end)
+    member = group_end + 4
+    member_end = member + data[member]
+    instance_id = None
+    topics = member_end + 1
+    if data[member_end]:
+        topics = member_end + data[member_end]
+        instance_id = str(data[member_end + 1 : topics], "utf-8")
+    topic = topics + 1
+    topic_end = topic + data[topic]
+    if data[topics] != 2 or data[topic_end] != 2:
+        return None
+    index, offset, leader_epoch = _unpack_offset_and_epoch(data, topic_end + 1)
+    metadata = topic_end + 17
+    size = data[metadata]
+    rest = metadata + (size or 1)
+    # No tags follow the partition, the topic and the request: three zeros.
+    if (
+        rest + 3 != end
+        or data[rest]
+        or data[rest + 1]
+        or data[rest + 2]
+        or not _are_short(data, position, member, topic)
+    ):
+        return None
+    if size >= 0x80 or data[member_end] >= 0x80:
+        return None
+    text = str(data[metadata + 1 : rest], "utf-8") if size else None
+    return _spans(
+        str(data[position + 1 : group_end], "utf-8"),
+        generation_id,
+        str(data[member + 1 : member_end], "utf-8"),
+        instance_id,
+        str(data[topic + 1 : topic_end], "utf-8"),
+        (index, offset, leader_epoch, text, -1),
+    )
+
+
+def _are_short(data: Buffer, first: int, second: int, third: int) -> bool:
+    """Whether these are lengths of strings that are not null, in one byte each."""
+    return 0 < data[first] < 0x80 and 0 < data[second] < 0x80 and 0 < data[third] < 0x80
+
+
+def _single_classic(data: Buffer, position: int, end: int, version: int) -> CommitSpans | None:
+    """The versions 5 to 7."""
+    group_end = position + 2 + _unpack_short(data, position)[0]
+    generation_id, member_size = _unpack_generation(data, group_end)
+    member_end = group_end + 6 + member_size
+    instance_id, topics = (None, member_end) if version < _INSTANCE_IDS_FROM else _classic_nullable(data, member_end)
+    topic_count, topic_size = _unpack_generation(data, topics)
+    topic_end = topics + 6 + topic_size
+    if (
+        topic_count != 1
+        or _unpack_int(data, topic_end)[0] != 1
+        or min(group_end - position - 2, member_size, topic_size) < 0
+    ):
+        return None
+    if version >= _LEADER_EPOCHS_FROM:
+        index, offset, leader_epoch = _unpack_offset_and_epoch(data, topic_end + 4)
+        text, after = _classic_nullable(data, topic_end + 20)
+    else:
+        (index, offset), leader_epoch = _unpack_offset(data, topic_end + 4), -1
+        text, after = _classic_nullable(data, topic_end + 16)
+    if after != end:
+        return None
+    return _spans(
+        str(data[position + 2 : group_end], "utf-8"),
+        generation_id,
+        str(data[group_end + 6 : member_end], "utf-8"),
+        instance_id,
+        str(data[topics + 6 : topic_end], "utf-8"),
+        (index, offset, leader_epoch, text, -1),
+    )
+
+
+def _spans(
+    group_id: str,
+    generation_id: int,
+    member_id: str,
+    instance_id: str | None,
+    name: str,
+    partition: tuple[int, int, int, str | None, int],
+) -> CommitSpans:
+    topics = [_new(CommittedTopic, (name, [_new(CommittedPartition, partition)]))]
+    return _new(CommitSpans, (group_id, generation_id, member_id, instance_id, -1, topics))
+
+
+# --- requests of any shape -------------------------------------------------------------------------------------------
 
 
 def _decode_classic(data: Buffer, position: int, end: int, version: int) -> tuple[CommitSpans, int]:

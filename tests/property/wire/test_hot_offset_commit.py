@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 
 import pytest
 from hypothesis import given, settings
@@ -79,24 +80,52 @@ def test_a_commit_is_read_as_its_message_says(
     )
 
 
-def _read(body: bytes, version: int) -> object:
+usual_requests = st.builds(
+    OffsetCommitRequest,
+    group_id=texts,
+    generation_id_or_member_epoch=int32s,
+    member_id=texts,
+    group_instance_id=st.none() | texts,
+    topics=st.tuples(st.builds(OffsetCommitRequestTopic, name=texts, partitions=st.tuples(partitions))),
+)
+
+
+def _read_by_field(body: bytearray, end: int, version: int) -> object:
+    """What the general codec reads, or that it cannot."""
     try:
-        return OffsetCommitRequest.decode(body, version).group_id
-    except WireError:
-        return None
+        if version >= hot.FLEXIBLE_FROM:
+            spans, position = hot._decode_flexible(body, 0, end)
+        else:
+            spans, position = hot._decode_classic(body, 0, end, version)
+    except (WireError, struct.error, IndexError, UnicodeDecodeError):
+        return "refused"
+    return spans if position <= end else "refused"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@given(request=requests, place=st.integers(0, 80), byte=st.integers(0, 255), cut=st.integers(0, 2))
-@settings(max_examples=25, deadline=None)
-def test_a_damaged_commit_is_refused_or_read_as_its_message_says(
-    version: int, request: OffsetCommitRequest, place: int, byte: int, cut: int
+@given(request=usual_requests | requests, tail=st.binary(max_size=4), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_one_partition_is_read_at_once_as_it_is_read_field_by_field(
+    version: int, request: OffsetCommitRequest, tail: bytes, data: st.DataObject
 ) -> None:
-    body = bytearray(request.encode(version))
-    body[place % len(body)] = byte
-    whole = bytes(body[: len(body) - cut])
-    with contextlib.suppress(WireError):
-        assert hot.decode_request(bytearray(whole), 0, len(whole), version).group_id == _read(whole, version)
+    """Whole, cut off, and with a byte changed: the two ways of reading agree, or the first leaves it to the second."""
+    body = bytearray(request.encode(version) + tail)
+    end = len(body) - len(tail) - data.draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
+    if data.draw(st.booleans()):
+        body[data.draw(st.integers(0, min(len(body), 100) - 1))] = data.draw(st.integers(0, 255))
+    at_once = hot._single(body, 0, end, version)
+    assert at_once is None or at_once == _read_by_field(body, end, version)
+
+
+@pytest.mark.parametrize("version", range(5, 10))
+@pytest.mark.parametrize("member_id", ["", "member-1"])
+@pytest.mark.parametrize("metadata", ["", "text"])
+def test_one_partition_is_read_at_once(version: int, member_id: str, metadata: str) -> None:
+    partition = OffsetCommitRequestPartition(partition_index=1, committed_offset=2, committed_metadata=metadata)
+    topics = [OffsetCommitRequestTopic(name="topic", partitions=[partition])]
+    body = bytearray(OffsetCommitRequest(group_id="group", member_id=member_id, topics=topics).encode(version))
+    spans = hot._single(body, 0, len(body), version)
+    assert spans == ("group", -1, member_id, None, -1, [("topic", [(1, 2, -1, metadata, -1)])])
 
 
 @given(data=st.binary(max_size=80), version=st.sampled_from(VERSIONS))
