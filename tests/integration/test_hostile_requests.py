@@ -12,7 +12,7 @@ import pytest
 from benchmarks.hostile.measuring import Memory, send
 from benchmarks.hostile.rendering import Target
 from benchmarks.hostile.requests import HostileRequest, generated, named
-from tests.integration.raw_client import RawClient, batch_of, describe_topic, produce_request
+from tests.integration.raw_client import RawClient, batch_of, describe_topic, fetch_request, produce_request
 from tests.integration.siege import CALM_TOPIC, Bystander
 from tidelog.broker.handlers._answers import REPEATS_MAX
 from tidelog.testing import Broker
@@ -196,4 +196,11 @@ def test_a_produce_of_more_partitions_than_a_request_may_have_is_refused(broker:
     for version in (7, 9):
         with RawClient(broker.port) as client:
             client.send(produce_request(VICTIM, batches), version)
+            assert client.is_closed_by_peer()
+
+
+def test_a_fetch_of_more_partitions_than_a_request_may_have_is_refused(broker: Broker) -> None:
+    for version in (4, 11, 12):
+        with RawClient(broker.port) as client:
+            client.send(fetch_request(VICTIM, dict.fromkeys(range(20_001), 0)), version)
             assert client.is_closed_by_peer()

@@ -23,11 +23,14 @@ from tidelog.wire.primitives import (
     decode_uvarint,
     encode_compact_string,
     encode_uvarint,
+    room_after,
     skip_tagged_fields,
 )
 
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
+PARTITIONS_MAX: Final = 20_000
+"""Topics and partitions that one request may name to read, and as many to forget. Brokers have a few thousand."""
 _ISOLATION_FROM: Final = 4
 
 _unpack_short = Struct(">h").unpack_from
@@ -292,9 +295,11 @@ def _decode_topics(
     is_flexible = version >= FLEXIBLE_FROM
     count, position = _count(data, position, end, is_flexible)
     topics: list[tuple[TopicKey, list[FetchPartition]]] = []
+    room = PARTITIONS_MAX
     for _ in range(count):
         key, position = _topic_key(data, position, version)
         partition_count, position = _count(data, position, end, is_flexible)
+        room = room_after(room, partition_count)
         partitions: list[FetchPartition] = []
         for _ in range(partition_count):
             if is_flexible:
@@ -328,9 +333,11 @@ def _decode_forgotten(
     is_flexible = version >= FLEXIBLE_FROM
     count, position = _count(data, position, end, is_flexible)
     forgotten: list[tuple[TopicKey, list[int]]] = []
+    room = PARTITIONS_MAX
     for _ in range(count):
         key, position = _topic_key(data, position, version)
         partition_count, position = _count(data, position, end, is_flexible)
+        room = room_after(room, partition_count)
         indexes = list(Struct(f">{partition_count}i").unpack_from(data, position))
         position += 4 * partition_count
         if is_flexible:

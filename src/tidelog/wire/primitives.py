@@ -77,6 +77,14 @@ def checked_count(count: int, remaining_bytes: int) -> int:
     return max(count, 0)
 
 
+def room_after(room: int, partition_count: int) -> int:
+    """How many more topics and partitions a request may have after a topic with so many."""
+    room -= 1 + partition_count
+    if room < 0:
+        raise WireError("a request has more topics and partitions than it may have")
+    return room
+
+
 def checked_string_bytes(size: int) -> int:
     """The size of a string whose length field could say more than a string may have."""
     if size > STRING_BYTES_MAX:

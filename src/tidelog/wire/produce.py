@@ -26,6 +26,7 @@ from tidelog.wire.primitives import (
     decode_uvarint,
     encode_compact_string,
     encode_uvarint,
+    room_after,
     skip_tagged_fields,
 )
 
@@ -194,7 +195,7 @@ def _decode_classic(data: Buffer, position: int, end: int, version: int) -> Prod
         topic = _name(data, position - length, position)
         (partition_count,) = _unpack_int(data, position)
         position += 4
-        room = _room_after(room, partition_count)
+        room = room_after(room, partition_count)
         for _ in range(checked_count(partition_count, end - position)):
             index, size = _unpack_two_ints(data, position)
             position += 8
@@ -225,7 +226,7 @@ def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
         position += checked_string_bytes(length - 1)
         topic = _name(data, position - length + 1, position)
         partition_count, position = decode_uvarint(data, position)
-        room = _room_after(room, partition_count - 1)
+        room = room_after(room, partition_count - 1)
         for _ in range(checked_count(partition_count - 1, end - position)):
             (index,) = _unpack_int(data, position)
             size, position = decode_uvarint(data, position + 4)
@@ -240,14 +241,6 @@ def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
     if position > end:
         raise WireError(f"Produce: fields reach {position - end} bytes beyond the request")
     return ProduceSpans(transactional_id, acks, timeout_ms, partitions)
-
-
-def _room_after(room: int, partition_count: int) -> int:
-    """For how many more topics and partitions there is room after a topic with so many."""
-    room -= 1 + partition_count
-    if room < 0:
-        raise WireError(f"Produce: more than {PARTITIONS_MAX} topics and partitions in one request")
-    return room
 
 
 # --- responses -------------------------------------------------------------------------------------------------------
