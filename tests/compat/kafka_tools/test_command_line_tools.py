@@ -23,6 +23,8 @@ GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
 API_VERSIONS = "kafka.admin.BrokerApiVersionsCommand"
+LEADER_ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+REASSIGN_PARTITIONS = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 CLUSTER = "org.apache.kafka.tools.ClusterTool"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
@@ -164,3 +166,13 @@ def test_every_api_that_we_claim_is_usable_by_kafkas_own_client(broker: BrokerPr
 def test_cluster_tool_tells_the_cluster_id(broker: BrokerProcess) -> None:
     printed = run_tool(CLUSTER, "cluster-id", "--bootstrap-server", broker.bootstrap_servers)
     assert printed.startswith("Cluster ID: ")
+
+
+@pytest.mark.long
+def test_elections_reassignments_and_quotas_are_answered(broker: BrokerProcess, admin: Admin) -> None:
+    """On one broker nothing has to be elected or moved, and no quota is set."""
+    admin.create("settled")
+    printed = tool(broker, LEADER_ELECTION, "--election-type", "preferred", "--topic", "settled", "--partition", "0")
+    assert "Valid replica already elected for partitions settled-0" in printed
+    assert "No partition reassignments found." in tool(broker, REASSIGN_PARTITIONS, "--list")
+    assert tool(broker, CONFIGS, "--describe", "--entity-type", "users").strip() == ""
