@@ -25,24 +25,24 @@ def kafka_directory(tmp_path: Path) -> Path:
 
 
 def overrides(inside: Inside, topic: str) -> dict[str, str]:
-    return inside.on_loop(lambda: inside.node.topics.overrides_of(topic))
+    return inside.on_loop(lambda: dict(inside.node.image.overrides(topic)))
 
 
 def test_settings_that_are_given_hold_from_the_first_start(
     kafka_directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    words = ["--topic-config", "plain:retention.ms=5000", "--topic-config", "small-seg:cleanup.policy=compact"]
-    done = run("adopt", str(kafka_directory), *words)
+    given = ("plain:retention.ms=5000", "small-seg:cleanup.policy=compact", "with.dots_and-dashes-7:retention.ms=-1")
+    done = run("adopt", str(kafka_directory), *(word for each in given for word in ("--topic-config", each)))
     assert done.code == 0, done.err
-    assert "2 topics keep every record" in done.out
+    assert "1 topics keep every record" in done.out
     with caplog.at_level(logging.WARNING), Inside(kafka_directory) as inside:
         assert overrides(inside, "plain") == {**KEPT, "retention.ms": "5000"}
         assert overrides(inside, "small-seg") == {**KEPT, "cleanup.policy": "compact"}
-        assert overrides(inside, "txn-topic") == KEPT
+        assert overrides(inside, "txn-topic") == overrides(inside, "with.dots_and-dashes-7") == KEPT
         assert overrides(inside, "__consumer_offsets")["cleanup.policy"] == "compact"
     (line,) = [text for text in caplog.messages if "keep every record" in text]
+    assert line.startswith("1 adopted topics keep")
     assert "txn-topic" in line
-    assert "plain" not in line
 
 
 def test_settings_can_be_given_after_the_first_start_too(
@@ -134,9 +134,9 @@ def test_what_cannot_be_used_is_refused(kafka_directory: Path, words: list[str],
 
 
 def test_a_directory_in_use_or_without_partitions_is_refused(tmp_path: Path) -> None:
-    with Inside(tmp_path) as inside:
+    with Broker(data_dir=tmp_path) as broker:
         done = run("adopt", str(tmp_path))
         assert (done.code, "there are no partitions" in done.err) == (1, True)
-        inside.on_loop(lambda: inside.node.topics.create("orders", 1, 1, None, {}))
+        broker.create_topic("orders")
         done = run("adopt", str(tmp_path), "--topic-config", "orders:retention.ms=1")
         assert (done.code, "in use by another process" in done.err) == (1, True)

@@ -123,10 +123,9 @@ class Adoption:
             by_topic.setdefault(log.topic, []).append(log)
         known = {name: node.image.topic(name) for name in by_topic}
         new = [self._plan_topic(name, by_topic[name]) for name, topic in known.items() if topic is None]
-        # Noted first: a topic that keeps everything must not be forgotten by the warning about it.
-        unsettled = sorted(
-            {*self._state.unsettled_topics, *(plan.name for plan in new if is_unsettled(plan.overrides))}
-        )
+        # Noted first: the warning must not miss a topic that keeps everything.
+        unknown = [plan.name for plan in new if plan.name not in INTERNAL_TOPICS and not self._has_settings(plan.name)]
+        unsettled = sorted({*self._state.unsettled_topics, *unknown})
         self._state = self._state._replace(unsettled_topics=tuple(unsettled), are_producer_ids_checked=False)
         write_adoption(self._store, self._state)
         topic_plans.write_topics(self._store, new)
