@@ -102,7 +102,7 @@ class Dispatcher:
             slot.fill(encode_response(api_key, 0, correlation_id, body))
             return
         logger.warning("closing %s: it asked for API %d in version %d", connection.address, api_key, version)
-        connection.close()
+        slot.close_connection()
 
     def _handle_message(self, route: Route, slot: Slot, data: bytearray, start: int, stop: int, version: int) -> None:
         if stop - start > route.request_bytes_max:
@@ -269,9 +269,9 @@ def _fail(slot: Slot, api: str, cause: Exception) -> None:
     connection = slot.connection
     if isinstance(cause, (WireError, error, IndexError)):
         logger.warning("closing %s: it sent a request that cannot be read: %s", connection.address, cause)
-        connection.close()
+        slot.close_connection()
     elif isinstance(cause, ApiError):
         logger.warning("closing %s: its answer has no place for an error: %s", connection.address, cause)
-        connection.close()
+        slot.close_connection()
     else:
         slot.fail(api, cause)

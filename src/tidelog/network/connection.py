@@ -8,6 +8,8 @@ Theory of operation
   when all before it have left.
 - Turns. Filling a slot sends nothing yet: the `SocketServer` flushes all connections once at the end of the event
   loop's turn, after the logs were written. A reply therefore never runs ahead of its write.
+- Closing. A request that cannot be answered closes the connection at the end of its turn. Replies before it that are
+  there by then leave first; requests before it that still wait are given up.
 - Muting. While a request has not taken effect, no further frame of its connection is handed over. Reading goes on until
   there is one, so that a peer that leaves is noticed.
 - Back-pressure. A connection is not read from while its own replies are stuck, while it has too many unanswered
@@ -57,6 +59,8 @@ IS_MUTED: Final = 16
 
 
 Reply = bytes | list[Chunk]
+_CLOSE: Final[list[Chunk]] = []
+"""In place of a reply: the connection ends here."""
 Dispatch = Callable[["Connection", "Slot", bytearray, int, int], None]
 
 
@@ -85,7 +89,17 @@ class Slot:
 
     def fail(self, api: str, cause: Exception) -> None:
         """No reply can be made. The connection is closed, so that its client asks again; no other is affected."""
-        self.connection.fail(f"its {api} request failed", cause)
+        logger.error("closing %s: its %s request failed", self.connection.address, api, exc_info=cause)
+        self.close_connection()
+
+    def close_connection(self) -> None:
+        """Close instead of a reply, after the replies that this turn has for the requests before it."""
+        connection = self.connection
+        if self in connection.slots:
+            connection.end()
+            self.fill(_CLOSE)
+        else:
+            connection.close()
 
     def park(self, abandon: Callable[[], object] = _nothing) -> None:
         """The request waits in purgatory and holds no buffer any more: it stops counting as queued.
@@ -104,6 +118,7 @@ class Connection:
         "_buffer",
         "_filled",
         "_held_bytes",
+        "_is_ending",
         "_is_muted",
         "_must_stop",
         "_out",
@@ -146,6 +161,8 @@ class Connection:
         # Set while frames are being handed over, when no more of them may be: closed, or enough to say for now.
         self._must_stop = False
         self._is_muted = False
+        # A slot closes the connection when this turn ends; replies before it that are there by then leave first.
+        self._is_ending = False
         self._held_bytes = 0
 
     # --- in ---
@@ -221,8 +238,8 @@ class Connection:
         while filled - position >= 4:
             (size,) = _unpack_size(buffer, position)
             if not 0 <= size <= server.request_bytes_max:
-                server.log_refused_frame(self, size)
-                self.close()
+                self._position = position
+                self._refuse(size)
                 return
             stop = position + 4 + size
             if stop > filled:
@@ -245,6 +262,15 @@ class Connection:
                 return
         self._position = position
         self._keep_rest(buffer, position, filled)
+
+    def _refuse(self, size: int) -> None:
+        """A frame of this size is not read, nor is anything behind it."""
+        self.server.log_refused_frame(self, size)
+        slot = Slot(self, 0)
+        self.slots.append(slot)
+        self.server.channel.queued_requests += 1
+        slot.close_connection()
+        self._pause(IS_MUTED)
 
     def _stops_at(self, position: int) -> bool:
         """Whether the frames from `position` on have to wait."""
@@ -303,30 +329,41 @@ class Connection:
         self.is_scheduled = False
         if self.is_closed:
             return
-        slots, out, server = self.slots, self._out.chunks, self.server
+        slots, out = self.slots, self._out.chunks
         if not out and not self._paused and len(slots) == 1 and self._send_only_reply():
             return
-        while slots:
-            slot = slots[0]
-            reply = slot.reply
-            if reply is None:
-                break
-            slots.popleft()
-            if slot.abandon is None:
-                server.release_request(slot.request_bytes)
-            if reply.__class__ is bytes:
-                if reply:
-                    out.append(reply)
-            else:
-                out.extend(reply)  # type: ignore[arg-type]
+        self._take_replies()
         if out and not self._paused & OUTPUT_IS_STUCK:
             self._send_out()
+        if self._is_ending:
+            if not out:
+                self.close()
+            return
         if slots:
             self._wait_in_line()
         if self._paused & PIPELINE_IS_FULL and len(slots) < SLOTS_MAX // 2:
             self._resume(PIPELINE_IS_FULL)
         if self._held_bytes:
             self._release_held()
+
+    def _take_replies(self) -> None:
+        """Move the replies whose turn it is to what is to be sent, up to one that closes the connection."""
+        slots, out, server = self.slots, self._out.chunks, self.server
+        while slots:
+            slot = slots[0]
+            reply = slot.reply
+            if reply is None:
+                return
+            slots.popleft()
+            if slot.abandon is None:
+                server.release_request(slot.request_bytes)
+            if reply.__class__ is bytes:
+                if reply:
+                    out.append(reply)
+            elif reply is _CLOSE:
+                return
+            else:
+                out.extend(reply)  # type: ignore[arg-type]
 
     def _wait_in_line(self) -> None:
         """The next reply is not there yet. Those behind it are, and their requests are over, though not yet told."""
@@ -367,9 +404,23 @@ class Connection:
         self._is_muted = self._must_stop = True
 
     def unmute(self) -> None:
-        """It has taken effect. Nothing happens if the connection is not muted."""
-        self._is_muted = False
-        self._resume(IS_MUTED)
+        """It has taken effect: the next request begins when this turn has ended. Nothing happens if it is not muted.
+
+        Not at once, because this is called while another request is carried out, and after this turn's logs were
+        written: what the next one stages belongs to the next turn.
+        """
+        if self._is_muted and not self.is_closed:
+            self.server.hand_over_later(self)
+
+    def hand_over(self) -> None:
+        """Called by the server when the turn has ended in which the connection was unmuted."""
+        if not self._is_ending:
+            self._is_muted = False
+            self._resume(IS_MUTED)
+
+    def end(self) -> None:
+        """Hand over no further frame; for a slot that closes the connection when the turn ends."""
+        self._is_ending = self._is_muted = self._must_stop = True
 
     def hold(self, size: int) -> None:
         """A reply of so many bytes is made: a client that asks much and reads nothing must not fill the memory."""
@@ -396,6 +447,8 @@ class Connection:
             return
         if out.chunks:
             self._pause(OUTPUT_IS_STUCK)
+        elif self._is_ending:
+            self.close()
         elif self._paused & OUTPUT_IS_STUCK:
             self._resume(OUTPUT_IS_STUCK)
             if self._held_bytes:

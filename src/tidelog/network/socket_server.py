@@ -76,6 +76,7 @@ class SocketServer:
         self._endpoints: list[Endpoint] = []
         self._to_flush: list[Connection] = []
         self._to_look_at: list[Connection] = []
+        self._to_hand_over: list[Connection] = []
         self._waiting_for_room: deque[Connection] = deque()
         self._is_turn_scheduled = False
         self._is_turn_ending = False
@@ -254,6 +255,12 @@ class SocketServer:
         self._to_look_at.append(connection)
         self.wake()
 
+    def hand_over_later(self, connection: Connection) -> None:
+        """A connection is no longer muted; its next frames belong to the next turn."""
+        self._to_hand_over.append(connection)
+        if not self._is_turn_ending:
+            self.wake()
+
     def wake(self) -> None:
         """Make sure that a turn ends soon: something was staged or completed."""
         if not self._is_turn_scheduled:
@@ -275,11 +282,12 @@ class SocketServer:
         if self._to_look_at:
             to_look_at, self._to_look_at = self._to_look_at, []
             for connection in to_look_at:
-                try:
-                    connection.look_again()
-                except Exception as cause:
-                    connection.fail("reading its requests failed", cause)
+                _read_on(connection, connection.look_again)
         self.buffers.end_turn()
+        if self._to_hand_over:
+            to_hand_over, self._to_hand_over = self._to_hand_over, []
+            for connection in to_hand_over:
+                _read_on(connection, connection.hand_over)
         if self._waiting_for_room:
             self._let_in_waiting()
 
@@ -299,12 +307,8 @@ class SocketServer:
             if self.channel.is_full:
                 return
             connection = waiting.popleft()
-            if connection.is_closed:
-                continue
-            try:
-                connection.channel_has_room()
-            except Exception as cause:
-                connection.fail("reading its requests failed", cause)
+            if not connection.is_closed:
+                _read_on(connection, connection.channel_has_room)
 
     # --- housekeeping ---
 
@@ -349,3 +353,11 @@ class SocketServer:
             endpoint.socket.close()
         for connection in list(self.connections.values()):
             connection.close()
+
+
+def _read_on(connection: Connection, take: Callable[[], None]) -> None:
+    """Have a connection hand over more frames; should that fail, the others of the turn go on."""
+    try:
+        take()
+    except Exception as cause:
+        connection.fail("reading its requests failed", cause)

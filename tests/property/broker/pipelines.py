@@ -21,6 +21,8 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.schema import Field, Message, Struct
 
 TIMESTAMP_MS = 1_700_000_000_000
+CLOSED = "closed"
+"""The last of the answers, if the broker closed the connection; a produce without acks that fails has no other."""
 
 
 class Scope(NamedTuple):
@@ -261,22 +263,30 @@ def begin(client: RawClient, name: str) -> Scope:
 
 
 def in_turn(client: RawClient, scope: Scope, pipeline: list[Operation]) -> list[Any]:
-    """Send one request after the other, each when the one before is answered."""
+    """Send one request after the other, each when the one before is answered or the connection is closed."""
     answers = []
     for operation in pipeline:
         client.send(operation.request(scope), operation.version)
-        if operation.has_answer:
-            answers.append(client.answer(operation.request_class, operation.version))
-        else:
-            client.call(messages.ApiVersionsRequest(), 0)  # it says nothing, and comes when the produce is over
+        try:
+            if operation.has_answer:
+                answers.append(client.answer(operation.request_class, operation.version))
+            else:
+                client.call(messages.ApiVersionsRequest(), 0)  # it says nothing, and comes when the produce is over
+        except ConnectionError:
+            return [*(comparable(answer, scope) for answer in answers), CLOSED]
     return [comparable(answer, scope) for answer in answers]
 
 
 def ahead(client: RawClient, scope: Scope, pipeline: list[Operation]) -> list[Any]:
-    """Send all requests in one write."""
+    """Send all requests in one write, and one that shows that all are over."""
     frames = [frame_of(operation.request(scope), operation.version) for operation in pipeline]
-    client.socket.sendall(b"".join(frames))
-    answers = [
-        client.answer(operation.request_class, operation.version) for operation in pipeline if operation.has_answer
-    ]
+    client.socket.sendall(b"".join([*frames, frame_of(messages.ApiVersionsRequest(), 0)]))
+    answers = []
+    try:
+        for operation in pipeline:
+            if operation.has_answer:
+                answers.append(client.answer(operation.request_class, operation.version))
+        client.answer(messages.ApiVersionsRequest, 0)
+    except ConnectionError:
+        return [*(comparable(answer, scope) for answer in answers), CLOSED]
     return [comparable(answer, scope) for answer in answers]

@@ -68,6 +68,7 @@ class Peers:
         self.waiting: list[tuple[Slot, bytes]] = []
         self.seen: list[bytes] = []
         self.held: list[tuple[memoryview, bytes]] = []
+        self.answers_at_once = False
         self.mutes: set[bytes] = set()
         """Requests that mute their connection until the test says otherwise."""
         self.server = SocketServer(self.loop, limits, self._dispatch, lambda: None, lambda: 0)  # type: ignore[arg-type]
@@ -91,6 +92,8 @@ class Peers:
         self.waiting.append((slot, request))
         if request in self.mutes:
             connection.mute()
+        if self.answers_at_once:
+            slot.fill(framed(request))
 
     def check_held(self) -> None:
         """Nobody may have written over a request that is still looked at."""
@@ -292,6 +295,7 @@ class TestMuting:
                 peers.loop.turn()
             assert peers.seen == [b"one"]
             peers.connection.unmute()
+            peers.loop.turn()
             assert peers.seen == [b"one", b"two", b"three"]
             for slot, request in peers.waiting:
                 slot.fill(framed(request))
@@ -311,7 +315,8 @@ class TestMuting:
             peers.connection.unmute()
             if not is_whole:
                 peers.send(framed(b"two")[3:])
-            peers.loop.turn()
+            for _ in range(2):
+                peers.loop.turn()
             assert peers.seen == [b"one", b"two"]
 
     def test_a_muted_connection_buffers_little_of_what_is_sent(self) -> None:
@@ -340,6 +345,75 @@ class TestMuting:
             peers.send(framed(b"one") + framed(b"two") + framed(b"three"))
             peers.loop.turn()
             peers.connection.unmute()
+            peers.loop.turn()
             assert peers.seen == [b"one", b"two"]
             peers.connection.unmute()
+            peers.loop.turn()
             assert peers.seen == [b"one", b"two", b"three"]
+
+
+class TestClosingInTurn:
+    """A request that cannot be answered closes the connection when its turn ends."""
+
+    def test_replies_before_it_leave_first_and_nothing_behind_it_is_handed_over(self) -> None:
+        with closing(Peers(NetworkLimits())) as peers:
+            peers.send(framed(b"one") + framed(b"two"))
+            peers.loop.turn()
+            (first, _), (second, _) = peers.waiting
+            second.close_connection()
+            first.fill(framed(b"reply"))
+            peers.send(framed(b"three"))
+            peers.loop.turn()
+            assert peers.connection.is_closed
+            peers.receive()
+            assert bytes(peers.received) == framed(b"reply")
+            assert peers.seen == [b"one", b"two"]
+            assert peers.server.channel.queued_requests == peers.server.channel.queued_bytes == 0
+
+    def test_a_request_before_it_that_still_waits_is_given_up(self) -> None:
+        """It may wait for ever, and whether its client is still there could not be seen."""
+        abandoned: list[bool] = []
+        with closing(Peers(NetworkLimits())) as peers:
+            peers.send(framed(b"one") + framed(b"two"))
+            peers.loop.turn()
+            (first, _), (second, _) = peers.waiting
+            first.park(lambda: abandoned.append(True))
+            second.close_connection()
+            peers.loop.turn()
+            assert peers.connection.is_closed
+            assert abandoned == [True]
+
+    def test_a_reply_that_the_socket_does_not_take_at_once_leaves_whole(self) -> None:
+        reply = framed(bytes(2 << 20))
+        with closing(Peers(NetworkLimits())) as peers:
+            peers.send(framed(b"one") + framed(b"two"))
+            peers.loop.turn()
+            (first, _), (second, _) = peers.waiting
+            first.fill(reply)
+            second.close_connection()
+            for _ in range(1000):
+                peers.loop.turn()
+                peers.receive()
+                if peers.connection.is_closed:
+                    break
+            peers.receive()
+            assert bytes(peers.received) == reply
+
+    def test_a_frame_that_is_too_large_does_not_take_earlier_replies_with_it(self) -> None:
+        with closing(Peers(NetworkLimits(request_bytes_max=100))) as peers:
+            peers.answers_at_once = True
+            peers.send(framed(b"one") + struct.pack(">i", 101) + b"more")
+            peers.loop.turn()
+            assert peers.connection.is_closed
+            peers.receive()
+            assert bytes(peers.received) == framed(b"one")
+            assert peers.server.channel.queued_requests == 0
+
+    def test_a_request_that_is_answered_and_then_fails_closes_at_once(self) -> None:
+        with closing(Peers(NetworkLimits())) as peers:
+            peers.send(framed(b"one"))
+            peers.loop.turn()
+            peers.waiting[0][0].fill(framed(b"reply"))
+            peers.loop.turn()
+            peers.waiting[0][0].close_connection()
+            assert peers.connection.is_closed

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 
 from tests.integration.inside import Inside
 from tests.integration.raw_client import RawClient
-from tests.property.broker.pipelines import Operation, ahead, begin, in_turn, operations
+from tests.property.broker.pipelines import Operation, Scope, ahead, begin, in_turn, operations
 from tidelog.broker.handlers import handlers
 
+CarryOut = Callable[[RawClient, Scope, list[Operation]], list[Any]]
 OPERATIONS = list(operations())
 OBSERVED = [
     operation
@@ -37,11 +39,17 @@ class World:
     def check(self, pipeline: list[Operation]) -> None:
         """Carry the pipeline out in both ways, in scopes of the same state, and compare all that can be seen."""
         number = next(self._numbers)
-        with RawClient(self._broker.port) as client:
-            one_by_one, at_once = (begin(client, f"scope-{number}-{side}") for side in "ab")
-            expected = in_turn(client, one_by_one, pipeline), in_turn(client, one_by_one, OBSERVED)
-            found = ahead(client, at_once, pipeline), in_turn(client, at_once, OBSERVED)
+        expected, found = (
+            self._outcome(f"scope-{number}-{side}", carry_out, pipeline)
+            for side, carry_out in (("a", in_turn), ("b", ahead))
+        )
         assert found == expected, [operation.label for operation in pipeline]
+
+    def _outcome(self, name: str, carry_out: CarryOut, pipeline: list[Operation]) -> tuple[list[Any], list[Any]]:
+        with RawClient(self._broker.port) as observer:
+            scope = begin(observer, name)
+            with RawClient(self._broker.port) as client:
+                return carry_out(client, scope, pipeline), in_turn(observer, scope, OBSERVED)
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ class RecordingSlot:
     def __init__(self) -> None:
         self.reply: bytes | None = None
         self.is_closed = False
-        self.connection = SimpleNamespace(close=self._close, address="nowhere")
+        self.connection = SimpleNamespace(address="nowhere")
 
     def fill(self, reply: bytes) -> None:
         self.reply = reply
@@ -82,7 +82,7 @@ class RecordingSlot:
     def fail(self, _api: str, cause: Exception) -> None:
         raise cause
 
-    def _close(self) -> None:
+    def close_connection(self) -> None:
         self.is_closed = True
 
 

@@ -61,6 +61,9 @@ class FakeSlot:
         self.failure = cause
         self.connection.close()
 
+    def close_connection(self) -> None:
+        self.connection.close()
+
     def park(self) -> None:
         self.is_parked = True
 

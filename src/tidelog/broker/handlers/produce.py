@@ -237,6 +237,6 @@ def _staged_reply(index: int, info: LogAppendInfo, error: ApiError | None) -> Pa
 def _answer_nothing(slot: Slot, outcomes: Sequence[Outcome]) -> None:
     """acks=0: no answer, not even an error; on an error the connection is closed, as the only sign there is."""
     if any(type(result) is PartitionReply and result.error_code for _, _, result in outcomes):
-        slot.connection.close()
+        slot.close_connection()
     else:
         slot.fill(b"")
