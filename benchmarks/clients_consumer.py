@@ -227,13 +227,13 @@ def run_job(job: Job) -> Rates:
 
 def fill(servers: str, topic: str, records: int, *, is_varied: bool) -> None:
     """Write the topic that all read."""
-    from tidelog.client import ClusterClient, RecordWriter
+    from tidelog.client import Producer
 
     draw = random.Random(1)
-    with ClusterClient(servers) as cluster, RecordWriter(cluster, topic) as writer:
+    with Producer(bootstrap_servers=servers, linger_ms=100) as producer:
         for number in range(records):
             size = draw.randrange(20, 180) if is_varied else VALUE_BYTES
-            writer.add(bytes(size), b"key-%d" % number if is_varied else None)
+            producer.send(topic, bytes(size), b"key-%d" % number if is_varied else None)
 
 
 def main() -> int:

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tidelog.client import AsyncConsumer, ClusterClient, ConsumerRecord, RebalanceListener, RecordWriter, TopicPartition
-from tidelog.client.topics import NewTopic, create_topic
+from tidelog.client import Admin, AsyncConsumer, ConsumerRecord, NewTopic, Producer, RebalanceListener, TopicPartition
 from tidelog.records.compression import Codec
 
 PATIENCE_S = 20.0
@@ -27,10 +26,9 @@ class Cluster:
     def topic(self, partitions: int = 1, *, prefix: str = "t", **configs: str) -> str:
         """A new topic of its own name."""
         name = f"{prefix}{time.time_ns() % 10**9}-{next(_numbers)}"
-        with ClusterClient(self.bootstrap_servers) as cluster:
-            create_topic(
-                cluster, NewTopic(name, partitions, 1, {each.replace("_", "."): configs[each] for each in configs})
-            )
+        settings = {each.replace("_", "."): configs[each] for each in configs}
+        with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name, partitions, 1, settings)])
         return name
 
     def group(self) -> str:
@@ -47,14 +45,19 @@ class Cluster:
         timestamp_ms: int | None = None,
     ) -> None:
         """Records with these values; with `partition` none they are spread by value."""
-        with (
-            ClusterClient(self.bootstrap_servers) as cluster,
-            RecordWriter(cluster, topic, codec=codec, batch_bytes=4096) as writer,
-        ):
+        settings = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "compression.type": codec.name.lower(),
+            "batch.size": 4096,
+            "linger.ms": 1000,
+        }
+        with Producer(settings) as producer:
             for value in values:
                 data = value if isinstance(value, bytes) else str(value).encode()
                 key = data if partition is None else None
-                writer.add(data, key, partition=partition, timestamp_ms=timestamp_ms)
+                producer.send(topic, data, key, partition=partition, timestamp_ms=timestamp_ms)
+            producer.flush(PATIENCE_S)
+            assert not producer.metrics().records_failed
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """Settings of a consumer that begins at the beginning."""

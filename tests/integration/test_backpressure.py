@@ -24,8 +24,7 @@ from tests.integration.raw_client import (
 )
 from tests.integration.siege import CALM_TOPIC, siege
 from tests.integration.writers import wait_until
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.topics import NewTopic, create_topic
+from tidelog.client import Admin, NewTopic
 from tidelog.storage import _flush
 from tidelog.testing import Broker
 from tidelog.wire import messages
@@ -159,8 +158,8 @@ def counts(inside: Inside) -> dict[str, int]:
 
 
 def make_topic(inside: Inside, name: str, **configs: str) -> None:
-    with ClusterClient(f"127.0.0.1:{inside.port}") as cluster:
-        create_topic(cluster, NewTopic(name, 1, 1, {key.replace("_", "."): value for key, value in configs.items()}))
+    with Admin(bootstrap_servers=f"127.0.0.1:{inside.port}") as admin:
+        admin.create_topics([NewTopic(name, 1, 1, {key.replace("_", "."): value for key, value in configs.items()})])
 
 
 def test_nothing_of_a_client_stays_when_it_is_gone(tmp_path: Path) -> None:

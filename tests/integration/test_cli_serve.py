@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.integration.cli_support import SOURCE, run
-from tidelog.client import Connection
+from tidelog.client import Admin
 
 SERVE = [sys.executable, "-m", "tidelog", "serve"]
 
@@ -32,9 +32,8 @@ def test_it_announces_its_address_and_stops_in_order(tmp_path, number):
     with serve(*settings(tmp_path)) as process:
         word, ready, address = process.stdout.readline().decode().split()
         assert (word, ready) == ("tidelog", "ready")
-        host, port = address.split(":")
-        with Connection(host, int(port), timeout_s=10.0) as connection:
-            assert connection.served
+        with Admin(bootstrap_servers=address) as admin:
+            assert admin.list_topics() == []
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (0, b"")

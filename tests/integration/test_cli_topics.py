@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from tests.integration.cli_support import run
-from tidelog.client import ClusterClient, RecordWriter
+from tidelog.client import Producer
 from tidelog.testing import Broker
 
 
@@ -178,9 +178,9 @@ def test_the_reference_page_needs_no_broker():
 
 
 def test_offsets_are_found_by_end_and_by_time(tidelog, broker, topic):
-    with ClusterClient(broker.bootstrap_servers) as cluster, RecordWriter(cluster, topic) as writer:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for number in range(10):
-            writer.add(b"x", timestamp_ms=1_700_000_000_000 + number * 1000, partition=1)
+            producer.send(topic, b"x", timestamp_ms=1_700_000_000_000 + number * 1000, partition=1)
     assert tidelog("offsets", topic).out.splitlines() == [
         "PARTITION  EARLIEST  LATEST  OFFSETS",
         "        0         0       0        0",
@@ -201,9 +201,9 @@ def test_offsets_are_found_by_end_and_by_time(tidelog, broker, topic):
 
 
 def test_records_are_deleted_up_to_an_offset(tidelog, broker, topic):
-    with ClusterClient(broker.bootstrap_servers) as cluster, RecordWriter(cluster, topic) as writer:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for _ in range(10):
-            writer.add(b"x", partition=0)
+            producer.send(topic, b"x", partition=0)
     deleted = tidelog("delete-records", topic, "--partition", "0", "--before", "4", "--format", "json")
     assert deleted.document == [{"partition": 0, "earliest": 4}]
     assert tidelog("offsets", topic, "--format", "json").document[0] == {"partition": 0, "earliest": 4, "latest": 10}

@@ -10,12 +10,11 @@ import psutil
 import pytest
 
 from tests.integration.cli_support import run
-from tidelog.client import ClusterClient
-from tidelog.client.compaction import compact_topic
-from tidelog.client.offsets import LATEST, list_offsets
-from tidelog.client.reader import RecordReader
+from tests.integration.raw_client import RawClient
+from tidelog.client import Admin, Consumer, TopicPartition
 from tidelog.storage.checkpoints import CLEANER_OFFSET_FILE, OffsetCheckpointFile
 from tidelog.testing import Broker
+from tidelog.wire.messages import ApiVersionsRequest
 
 confluent = pytest.importorskip("confluent_kafka")
 
@@ -104,11 +103,14 @@ def read_all(broker: Broker, topic: str, until: int | None = None) -> list[tuple
 
 
 def read_all_with_our_client(broker: Broker, topic: str) -> list[tuple[int, bytes, bytes]]:
-    """The same through the client that the command line uses."""
-    with ClusterClient(broker.bootstrap_servers) as cluster:
-        ends = {0: list_offsets(cluster, topic, {0: LATEST})[0].offset}
-        reader = RecordReader(cluster, topic, {0: 0})
-        found = [fetched.record for fetched in reader.read_until(ends)]
+    """The same through our own client."""
+    at = TopicPartition(topic, 0)
+    with Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([at])
+        end = consumer.end_offsets(at)[at]
+        found = []
+        while consumer.position(at) < end:
+            found += consumer.poll(1)
     return [(record.offset, record.key or b"", record.value or b"") for record in found]
 
 
@@ -201,16 +203,13 @@ def test_offset_commits_are_compacted_like_any_other_topic(broker: Broker) -> No
             consumer.commit(offsets=[position], asynchronous=False)
     finally:
         consumer.close()
-    with ClusterClient(broker.bootstrap_servers) as cluster:
-        partitions = cluster.partitions("__consumer_offsets")
-        compact_topic(cluster, "__consumer_offsets", partitions)
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.compact_topic("__consumer_offsets")
         wait_until(
-            lambda: all(
-                state.is_over for state in compact_topic(cluster, "__consumer_offsets", partitions, only_status=True)
-            ),
+            lambda: all(state.is_over for state in admin.compact_topic("__consumer_offsets", only_status=True)),
             "the offsets are compacted",
         )
-        states = compact_topic(cluster, "__consumer_offsets", partitions, only_status=True)
+        states = admin.compact_topic("__consumer_offsets", only_status=True)
     assert {state.state for state in states} == {"done"}
     assert sum(state.bytes_after for state in states) < sum(state.bytes_before for state in states) / 10
     broker.restart()
@@ -253,9 +252,9 @@ def test_the_command_says_why_it_cannot(broker: Broker) -> None:
 
 
 def test_the_api_of_our_own_is_not_claimed(broker: Broker) -> None:
-    with ClusterClient(broker.bootstrap_servers) as cluster:
-        (node,) = cluster.nodes()
-        assert max(cluster.connection_to(node).served) < 100
+    with RawClient(broker.port) as client:
+        served = client.call(ApiVersionsRequest(), 0).api_keys
+    assert max(api.api_key for api in served) < 100
 
 
 def test_a_disabled_cleaner_compacts_nothing_and_says_so() -> None:

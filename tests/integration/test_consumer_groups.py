@@ -18,7 +18,7 @@ from tests.integration.consumer_support import (
     read,
     values,
 )
-from tidelog.client import AsyncConsumer, Consumer, OffsetAndMetadata, TopicPartition
+from tidelog.client import Admin, AsyncConsumer, Consumer, OffsetAndMetadata, TopicPartition
 from tidelog.client.aio.consumer.errors import CommitFailed
 from tidelog.testing import Broker
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -91,14 +91,11 @@ class TestSharing:
         asyncio.run(main())
 
     def test_new_partitions_are_shared_out(self, cluster: Cluster) -> None:
-        from tidelog.client import ClusterClient
-        from tidelog.client.topics import add_partitions
-
         topic = cluster.topic(1)
 
         def widen() -> None:
-            with ClusterClient(cluster.bootstrap_servers) as client:
-                add_partitions(client, topic, 3)
+            with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+                admin.create_partitions({topic: 3})
 
         async def main() -> None:
             async with cluster.consumer(group_id=cluster.group(), metadata_max_age_ms=100) as consumer:

@@ -14,7 +14,7 @@ import confluent_kafka
 import pytest
 
 from tests.integration.consumer_support import Cluster, at, read, values
-from tidelog.client import AsyncConsumer, ClusterClient, Consumer, OffsetAndMetadata
+from tidelog.client import Admin, AsyncConsumer, Consumer, OffsetAndMetadata
 from tidelog.client.aio.consumer.errors import (
     ConcurrentAccess,
     DeserializationFailed,
@@ -24,7 +24,6 @@ from tidelog.client.aio.consumer.errors import (
     Woken,
 )
 from tidelog.client.errors import ClientClosed, DeadlinePassed, IllegalState
-from tidelog.client.offsets import delete_records
 from tidelog.records.batch import iterate_batches
 from tidelog.records.compression import Codec
 from tidelog.testing import Broker
@@ -239,8 +238,8 @@ class TestResets:
     def test_records_deleted_under_us_make_the_policy_decide(self, cluster: Cluster) -> None:
         topic = cluster.topic()
         cluster.write(topic, range(100))
-        with ClusterClient(cluster.bootstrap_servers) as client:
-            delete_records(client, topic, {0: 40})
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.delete_records({at(topic): 40})
         with Consumer(**cluster.settings()) as consumer:
             consumer.assign([at(topic)])
             consumer.seek(at(topic), 10)

@@ -28,8 +28,7 @@ from tests.integration.raw_client import (
     produce_request,
 )
 from tests.integration.writers import wait_until
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.topics import NewTopic, create_topic
+from tidelog.client import Admin, NewTopic
 from tidelog.storage._files import LogFile
 from tidelog.testing import Broker, BrokerFailed
 from tidelog.wire import messages
@@ -313,8 +312,8 @@ def test_a_disk_that_cannot_be_read_goes_offline(tmp_path: Path, monkeypatch: py
     """Reading is how a dying disk is often noticed first."""
     first, second = tmp_path / "disk-1", tmp_path / "disk-2"
     with Inside(first, {"log.dirs": [first, second]}) as broker, RawClient(broker.port) as client:
-        with ClusterClient(f"127.0.0.1:{broker.port}") as cluster:
-            create_topic(cluster, NewTopic(TOPIC, 2, 1, {}))
+        with Admin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
+            admin.create_topics([NewTopic(TOPIC, 2, 1, {})])
         failing = 0 if (second / f"{TOPIC}-0").exists() else 1
         for index in (0, 1):
             for _ in range(3):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tidelog.client import ClusterClient
-from tidelog.client.offsets import LATEST, list_offsets
+from tidelog.client import LATEST, Admin, TopicPartition
 from tidelog.spark.examples.__main__ import EXAMPLES, main
 from tidelog.testing import Broker
 
@@ -16,12 +15,12 @@ def test_the_topics_of_an_example_are_made_and_filled(
         monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
         assert main(["fill", name, "--records", "50"]) == 0
         sent = int(capsys.readouterr().out.split()[0].replace(",", ""))
-        with ClusterClient(broker.bootstrap_servers) as cluster:
-            stored = [
-                each.offset
-                for topic in EXAMPLES[name].topics
-                for each in list_offsets(cluster, topic, dict.fromkeys(cluster.partitions(topic), LATEST)).values()
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            topics = admin.describe_topics(list(EXAMPLES[name].topics))
+            partitions = [
+                TopicPartition(topic.name, each.partition) for topic in topics.values() for each in topic.partitions
             ]
+            stored = [each.offset for each in admin.list_offsets(dict.fromkeys(partitions, LATEST)).values()]
     assert sent > 0
     assert sum(stored) == sent
 

@@ -14,8 +14,7 @@ import pytest
 from tests.integration.inside import Inside
 from tests.integration.raw_client import RawClient, batch_of, end_offset, fetch_records, produce, produce_request
 from tests.integration.writers import wait_until
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.topics import NewTopic, create_topic
+from tidelog.client import Admin, NewTopic
 from tidelog.storage import _flush
 from tidelog.storage.checkpoints import parse_offset_checkpoint
 from tidelog.wire import messages
@@ -68,8 +67,8 @@ def broker(tmp_path: Path, syncs: Syncs) -> Iterator[Inside]:
 
 
 def make_topic(broker: Inside, name: str, configs: dict[str, str]) -> None:
-    with ClusterClient(f"127.0.0.1:{broker.port}") as cluster:
-        create_topic(cluster, NewTopic(name, 1, 1, configs))
+    with Admin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
+        admin.create_topics([NewTopic(name, 1, 1, configs)])
 
 
 def test_with_flush_messages_1_an_acknowledged_record_is_on_disk(broker: Inside, syncs: Syncs, tmp_path: Path) -> None:

@@ -8,26 +8,32 @@ import threading
 
 import pytest
 
-from tidelog.client import BrokerUnavailable, ClusterClient, Connection, ConnectionLost, RecordReader, RecordWriter
-from tidelog.client.offsets import LATEST, list_offsets
+from tidelog.client import Admin, BrokerUnavailable, Consumer, DeadlinePassed, Producer, TopicPartition
 from tidelog.testing import Broker, BrokerFailed
-from tidelog.wire.messages import MetadataRequest, MetadataResponse
 
 PROCESS = pytest.mark.parametrize("process", [False, True], ids=["in-process", "subprocess"])
 
 
 def write(broker, topic, values):
-    with ClusterClient(broker.bootstrap_servers) as cluster, RecordWriter(cluster, topic) as writer:
-        for value in values:
-            writer.add(value)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for delivery in [producer.send(topic, value) for value in values]:
+            delivery.result(20)
 
 
 def read(broker, topic):
-    with ClusterClient(broker.bootstrap_servers) as cluster:
-        partitions = cluster.partitions(topic)
-        ends = {part: at.offset for part, at in list_offsets(cluster, topic, dict.fromkeys(partitions, LATEST)).items()}
-        reader = RecordReader(cluster, topic, dict.fromkeys(partitions, 0))
-        return [fetched.record.value for fetched in reader.read_until(ends)]
+    at = TopicPartition(topic, 0)
+    with Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([at])
+        end = consumer.end_offsets(at)[at]
+        found = []
+        while consumer.position(at) < end:
+            found += [record.value for record in consumer.poll(1)]
+    return found
+
+
+def reach(broker):
+    with Admin(bootstrap_servers=broker.bootstrap_servers, bootstrap_timeout_ms=0) as admin:
+        return admin.list_topics()
 
 
 @PROCESS
@@ -42,7 +48,7 @@ def test_a_broker_serves_and_leaves_nothing_behind(process):
     assert not os.path.exists(directory)
     assert not broker.is_running
     with pytest.raises(BrokerUnavailable):
-        Connection(broker.host, broker.port, timeout_s=5.0).open()
+        reach(broker)
     assert broker.bootstrap_servers == address
 
 
@@ -62,8 +68,8 @@ def test_a_restart_keeps_port_and_records(process):
 def test_settings_reach_the_broker(process):
     with Broker({"num.partitions": 4, "auto.create.topics.enable": True}, process=process) as broker:
         write(broker, "made-by-writing", [b"x"])
-        with ClusterClient(broker.bootstrap_servers) as cluster:
-            assert cluster.partitions("made-by-writing") == [0, 1, 2, 3]
+        (topic,) = reach(broker)
+        assert (topic.name, topic.partition_count) == ("made-by-writing", 4)
 
 
 @PROCESS
@@ -86,8 +92,7 @@ def test_several_brokers_live_in_one_process():
     with Broker() as first, Broker() as second:
         assert first.port != second.port
         first.create_topic("t")
-        with ClusterClient(second.bootstrap_servers) as cluster:
-            assert cluster.metadata().topics == []
+        assert reach(second) == []
 
 
 def test_no_thread_outlives_a_stopped_broker():
@@ -110,21 +115,22 @@ def test_records_survive_kill_dash_nine():
         broker.kill()
         assert not broker.is_running
         with pytest.raises(BrokerUnavailable):
-            Connection(broker.host, broker.port, timeout_s=5.0).open()
+            reach(broker)
         broker.start()
         assert broker.pid != pid
         assert read(broker, "t") == [b"%d" % number for number in range(100)]
 
 
 def test_a_paused_broker_answers_nobody_until_it_is_resumed():
-    with Broker(process=True) as broker, Connection(broker.host, broker.port, timeout_s=0.2) as connection:
-        connection.send(MetadataRequest(), MetadataResponse)
+    with (
+        Broker(process=True) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers, default_api_timeout_ms=200) as admin,
+    ):
         broker.pause()
-        with pytest.raises(ConnectionLost, match="timed out"):
-            connection.send(MetadataRequest(), MetadataResponse)
+        with pytest.raises(DeadlinePassed):
+            admin.list_topics()
         broker.resume()
-        with Connection(broker.host, broker.port, timeout_s=10.0) as again:
-            again.send(MetadataRequest(), MetadataResponse)
+        assert reach(broker) == []
 
 
 def test_a_paused_broker_can_be_stopped():
@@ -151,7 +157,7 @@ def test_the_fixture_gives_each_test_a_broker_of_its_own(tmp_path):
     (tmp_path / "test_users.py").write_text(
         """
 import pytest
-from tidelog.client import ClusterClient
+from tidelog.client import Admin, Producer
 
 @pytest.fixture
 def tidelog_broker_config():
@@ -159,9 +165,10 @@ def tidelog_broker_config():
 
 @pytest.mark.parametrize("run", [1, 2])
 def test_users(tidelog_broker, run):
-    with ClusterClient(tidelog_broker.bootstrap_servers) as cluster:
-        assert cluster.metadata().topics == []
-        assert len(cluster.partitions("t", may_create=True)) == 5
+    with Admin(bootstrap_servers=tidelog_broker.bootstrap_servers) as admin:
+        assert admin.list_topics() == []
+    with Producer(bootstrap_servers=tidelog_broker.bootstrap_servers) as producer:
+        assert producer.partitions_for("t") == 5
 """,
         encoding="utf-8",
     )

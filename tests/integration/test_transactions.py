@@ -10,9 +10,7 @@ import pytest
 
 from tests.compat.transactions.protocol import READ_COMMITTED, Producer, Rpc, until
 from tests.integration.raw_client import records_of
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.configs import Resource, ResourceType, describe_configs
-from tidelog.client.topics import delete_topic
+from tidelog.client import Admin, ConfigResource, ConfigSource, ResourceType
 from tidelog.records.builder import build_batch
 from tidelog.testing import Broker
 from tidelog.wire import messages
@@ -53,15 +51,16 @@ def test_the_state_topic_is_made_at_its_first_use_with_kafkas_settings() -> None
     with (
         Broker({"transaction.state.log.num.partitions": 50}) as broker,
         Rpc(broker.port) as rpc,
-        ClusterClient(broker.bootstrap_servers) as cluster,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
     ):
         every_topic = messages.MetadataRequest(topics=None)
         assert rpc.client.call(every_topic, 9).topics == []
         rpc.start("id")
         (topic,) = rpc.client.call(every_topic, 9).topics
         assert (topic.name, len(topic.partitions), topic.is_internal) == ("__transaction_state", 50, True)
-        found = describe_configs(cluster, Resource(ResourceType.TOPIC, topic.name))
-        settings = {entry.name: entry.value for entry in found if entry.config_source == 1}
+        resource = ConfigResource(ResourceType.TOPIC, topic.name)
+        found = admin.describe_configs([resource])[resource].values()
+        settings = {entry.name: entry.value for entry in found if entry.source == ConfigSource.DYNAMIC_TOPIC}
     assert settings == {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
@@ -112,8 +111,8 @@ def test_a_topic_that_is_deleted_meanwhile_does_not_keep_its_transaction_from_en
     rpc.begin(producer, ("t", 0), ("doomed", 0))
     rpc.write("t", 0, [b"x"], producer)
     rpc.write("doomed", 0, [b"x"], producer)
-    with ClusterClient(broker.bootstrap_servers) as cluster:
-        delete_topic(cluster, "doomed")
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics(["doomed"])
     rpc.finish(producer, True)
     assert rpc.read("t") == [b"x"]
 

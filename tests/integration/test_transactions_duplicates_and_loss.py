@@ -13,8 +13,7 @@ import pytest
 
 from tests.compat.transactions.protocol import Producer, Rpc, until
 from tests.integration.raw_client import RawClient, batch_of, produce_request
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.configs import Change, Operation, Resource, ResourceType, alter_configs
+from tidelog.client import Admin, ConfigChange, ConfigResource, ResourceType
 from tidelog.testing import Broker
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
@@ -52,9 +51,9 @@ def send(rpc: Rpc, batch: bytes, acks: int = -1) -> ErrorCode:
 
 def let_appends_fail(broker: Broker, *, is_failing: bool) -> None:
     """For a while the broker refuses what is sent, as it does when replicas are missing or a disk is full."""
-    with ClusterClient(broker.bootstrap_servers) as cluster:
-        change = Change("max.message.bytes", Operation.SET, "1" if is_failing else "1000000")
-        alter_configs(cluster, Resource(ResourceType.TOPIC, TOPIC), [change])
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        change = ConfigChange("max.message.bytes", "1" if is_failing else "1000000")
+        admin.incremental_alter_configs({ConfigResource(ResourceType.TOPIC, TOPIC): [change]})
 
 
 # --- from the producer to the broker: doubled ---

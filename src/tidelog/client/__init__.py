@@ -341,7 +341,6 @@ _HOMES = {
     "RecordMetadata": "aio.producer.batch",
     "RecordReader": "reader",
     "RecordTooLarge": "errors",
-    "RecordWriter": "writer",
     "ReplicaOnDisk": "aio.admin.types",
     "RequestMetrics": "metrics",
     "ResourceType": "aio.admin.types",

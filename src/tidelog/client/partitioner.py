@@ -1,11 +1,8 @@
 """Which partition a record goes to: as Kafka's Java client chooses, so that keys land where other clients put them.
 
-Records with a key go by Kafka's variant of murmur2; records without one stick to a random partition until a batch is
-full (KIP-480). `RecordWriter` and the producer are the callers.
+Records with a key go by Kafka's variant of murmur2.
 """
 
-import random
-from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 
@@ -41,26 +38,3 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
     Most topics see the same keys over and over, and looking one up costs a tenth of hashing it.
     """
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
-
-
-class StickyPartition:
-    """The partition of records without a key: one at a time, changed by `next_batch`."""
-
-    __slots__ = ("_choose", "_current")
-
-    def __init__(self, choose: Callable[[int], int] = random.randrange) -> None:
-        self._choose = choose
-        self._current = -1
-
-    def current(self, partition_count: int) -> int:
-        """Where the next record without a key goes."""
-        if not 0 <= self._current < partition_count:
-            self._current = self._choose(partition_count)
-        return self._current
-
-    def next_batch(self, partition_count: int) -> None:
-        """A batch went out: choose another partition, if there is one."""
-        previous = self._current
-        if partition_count > 1:
-            step = 1 + self._choose(partition_count - 1)
-            self._current = (max(previous, 0) + step) % partition_count

@@ -8,8 +8,7 @@ import pytest
 from benchmarks import apache_kafka
 from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
 from tests.integration.consumer_support import Cluster, at, values
-from tidelog.client import ClusterClient, Consumer
-from tidelog.client.topics import NewTopic, create_topic
+from tidelog.client import Admin, Consumer, NewTopic
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -37,8 +36,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KafkaBrok
 
 def test_a_consumer_reads_in_its_rack_and_from_the_leader_when_that_is_gone(brokers: list[KafkaBroker]) -> None:
     cluster = Cluster(",".join(broker.bootstrap_servers for broker in brokers))
-    with ClusterClient(cluster.bootstrap_servers) as client:
-        create_topic(client, NewTopic("t", assignment=[[0, 1]]))
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("t", assignment=[[0, 1]])])
     cluster.write("t", range(100))
     with Consumer(**cluster.settings(client_rack="west", metadata_max_age_ms=2000)) as consumer:
         consumer.assign([at("t")])

@@ -10,8 +10,7 @@ from benchmarks import apache_kafka
 from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
 from tests.compat.groups.raw import Transcript, Wire
 from tests.compat.groups.scenarios import OTHER_TOPIC, SCENARIOS, TOPIC, Connect
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.topics import NewTopic, create_topic
+from tidelog.client import Admin, NewTopic
 from tidelog.testing import Broker
 from tidelog.wire.messages import FindCoordinatorRequest, OffsetFetchRequest
 from tidelog.wire.messages.offset_fetch import OffsetFetchRequestGroup
@@ -45,9 +44,8 @@ def ours() -> Iterator[Broker]:
 
 def prepare(host: str, port: int) -> None:
     """Make the topics, and wait until groups are served."""
-    with ClusterClient(f"{host}:{port}") as cluster:
-        for name in (TOPIC, OTHER_TOPIC):
-            create_topic(cluster, NewTopic(name, 2, 1, {}))
+    with Admin(bootstrap_servers=f"{host}:{port}") as admin:
+        admin.create_topics([NewTopic(name, 2, 1) for name in (TOPIC, OTHER_TOPIC)])
     wire = Wire(host, port)
     while wire.ask(FindCoordinatorRequest(key="some-group"), 0).error_code in NOT_YET:
         pass

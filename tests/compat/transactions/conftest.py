@@ -7,8 +7,7 @@ import pytest
 
 from tests.compat.kafka_tools.brokers import new_kafka, tests_are_under_test
 from tests.compat.transactions.protocol import Rpc
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.topics import NewTopic, create_topic
+from tidelog.client import Admin, NewTopic
 from tidelog.testing import Broker
 
 SETTINGS = {
@@ -55,8 +54,8 @@ def make_topic(servers: str) -> MakeTopic:
 
     def make(partitions: int = 1) -> str:
         name = f"topic-{next(_numbers)}"
-        with ClusterClient(servers) as cluster:
-            create_topic(cluster, NewTopic(name, partitions))
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic(name, partitions)])
         return name
 
     return make

@@ -68,12 +68,11 @@ def end_with_record(rpc: Rpc, producer: Producer, topic: str, batch: bytes, is_c
 
 @pytest.fixture
 def shared_topic(make_topic: MakeTopic, servers: str) -> str:
-    from tidelog.client.cluster import ClusterClient
-    from tidelog.client.topics import NewTopic, create_topic
+    from tidelog.client import Admin, NewTopic
 
     topic = make_topic(WRITERS)
-    with ClusterClient(servers) as cluster:
-        create_topic(cluster, NewTopic(f"{topic}-state", 1))
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(f"{topic}-state", 1)])
     return topic
 
 

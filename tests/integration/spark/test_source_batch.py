@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from tests.integration.spark.source_support import START_MS, make_topic, reading, send, values, wait_until
+from tidelog.client import Admin
 from tidelog.client import Producer as TidelogProducer
 from tidelog.client.cluster import ClusterClient
-from tidelog.client.compaction import compact_topic
 from tidelog.client.offsets import delete_records
 from tidelog.spark.source.columns import full_schema
 
@@ -107,11 +107,9 @@ def test_aborted_transactions_are_hidden_and_open_ones_end_the_batch(spark, serv
 def test_gaps_of_compaction_are_no_loss(spark, servers):
     topic = make_topic(servers, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01")
     send(servers, topic, range(300), key=lambda number: b"k%d" % (number % 7))
-    with ClusterClient(servers) as cluster:
-        compact_topic(cluster, topic, [0])
-        wait_until(
-            lambda: all(each.is_over for each in compact_topic(cluster, topic, [0], only_status=True)), "compaction"
-        )
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.compact_topic(topic)
+        wait_until(lambda: all(each.is_over for each in admin.compact_topic(topic, only_status=True)), "compaction")
     rows = reading(spark, servers, subscribe=topic, maxRecordsPerPartition="50").collect()
     latest = {bytes(row.key): int(row.value) for row in sorted(rows, key=lambda row: row.offset)}
     assert latest == {b"k%d" % (number % 7): number for number in range(293, 300)}

@@ -10,7 +10,7 @@ from tidelog.cli.perf import consume, produce
 from tidelog.cli.perf._figures import Figures, Latencies, report, summarize
 from tidelog.cli.perf._wire import RawSocket, check_error
 from tidelog.cli.produce import Compression
-from tidelog.client.cluster import Node
+from tidelog.client import BrokerNode
 from tidelog.records.batch import Record, iterate_records, read_header
 from tidelog.records.builder import build_batch
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -108,7 +108,7 @@ def test_replies_of_any_size_come_whole_and_in_order():
 
         thread = threading.Thread(target=serve)
         thread.start()
-        raw = RawSocket(Node(0, *listener.getsockname()), timeout_s=5.0)
+        raw = RawSocket(BrokerNode(0, *listener.getsockname()), timeout_s=5.0)
         try:
             for number, size in enumerate(sizes):
                 assert raw.receive() == bytes([number]) * size

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.client.partitioner import StickyPartition, murmur2, partition_for_key
+from tidelog.client.partitioner import murmur2, partition_for_key
 
 # From the tests of Apache Kafka's Java client, signed there.
 KNOWN = {
@@ -29,26 +29,3 @@ def test_murmur2_agrees_with_another_client_for_every_length():
 
 def test_a_negative_hash_loses_its_sign_bit_and_is_not_negated():
     assert partition_for_key(b"foobar", 1000) == (-790332482 & 0x7FFFFFFF) % 1000
-
-
-def test_records_without_key_stick_until_a_batch_goes_out():
-    choices = iter([2, 0])
-    sticky = StickyPartition(choose=lambda count: next(choices))
-    assert [sticky.current(3) for _ in range(4)] == [2, 2, 2, 2]
-    sticky.next_batch(3)
-    assert sticky.current(3) == 0
-
-
-def test_the_next_batch_never_goes_to_the_same_partition():
-    sticky = StickyPartition()
-    for _ in range(100):
-        before = sticky.current(4)
-        sticky.next_batch(4)
-        assert sticky.current(4) != before
-
-
-def test_a_single_partition_is_always_chosen():
-    sticky = StickyPartition()
-    assert sticky.current(1) == 0
-    sticky.next_batch(1)
-    assert sticky.current(1) == 0
