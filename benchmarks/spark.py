@@ -59,7 +59,7 @@ def run(
     from tidelog.spark import spark_session
 
     settings = {**SESSION_SETTINGS, **({"spark.jars": spark_connector.spark_jars()} if has_theirs else {})}
-    spark = spark_session("benchmarks", master="local[2]", settings=settings)
+    spark = spark_session("benchmarks", master="local[2]", settings=settings, local_checkpoints=True)
     try:
         with TidelogBroker(scratch / "broker", SETTINGS) as broker:
             lab = SparkLab(spark, broker, scratch, QUICK if options.quick else FULL)

@@ -216,7 +216,7 @@ def _session(directory: str) -> "Iterator[SparkSession]":
     }
     try:
         with _waiting("starting Spark"):
-            spark = spark_session("tidelog-demo", master="local[2]", settings=settings)
+            spark = spark_session("tidelog-demo", master="local[2]", settings=settings, local_checkpoints=True)
             compiling.join()
         yield spark
     finally:

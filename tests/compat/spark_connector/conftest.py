@@ -57,7 +57,7 @@ def spark() -> Iterator[SparkSession]:
     }
     # Other tests of this process may have a session. Jars added to it are not found by the thread that reads errors.
     end_java()
-    yield spark_session("tests", master="local[2]", settings=settings)
+    yield spark_session("tests", master="local[2]", settings=settings, local_checkpoints=True)
     end_java()
 
 

@@ -22,7 +22,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "ERROR",
     }
-    yield spark_session("tests", master="local[2]", settings=settings)
+    yield spark_session("tests", master="local[2]", settings=settings, local_checkpoints=True)
     end_java()
 
 

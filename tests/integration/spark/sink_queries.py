@@ -121,7 +121,7 @@ def main() -> None:
         "spark.sql.codegen.wholeStage": "false",
         **plan["settings"],
     }
-    spark = spark_session("faults", master=plan["master"], settings=settings)
+    spark = spark_session("faults", master=plan["master"], settings=settings, local_checkpoints=True)
     from tests.integration.spark.sink_faults import FaultyDataSource
 
     spark.dataSource.register(FaultyDataSource)

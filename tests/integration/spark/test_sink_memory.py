@@ -3,12 +3,13 @@
 import itertools
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from tests.integration.spark.sink_checks import read_messages
 from tidelog.client import Admin, TopicPartition
-from tidelog.client.cluster import ClusterClient
+from tidelog.client.cluster import ClusterClient, Node
 from tidelog.client.configs import Resource, ResourceType, describe_configs
 from tidelog.client.offsets import LATEST, list_offsets
 from tidelog.spark.sink import memory as module
@@ -64,6 +65,7 @@ class Driver:
 @pytest.fixture(autouse=True)
 def a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_KNOWN", {})
+    monkeypatch.setattr(module, "_HOMES", {})
 
 
 def test_only_what_was_committed_is_remembered(cluster: ClusterClient, topic: str) -> None:
@@ -147,8 +149,8 @@ class TestTheSameQueryUnderAnotherTransactionalId:
         asked: list[str] = []
         look_up = after.memory._look_up
 
-        def look_up_and_end() -> object:
-            found = look_up()
+        def look_up_and_end(partition: int) -> object:
+            found = look_up(partition)
             if not asked:
                 before.coordinator.end(transaction.handle, is_commit=True)
             asked.append("")
@@ -176,6 +178,34 @@ class TestTheTopic:
         assert settings["cleanup.policy"] == "compact"
         assert settings["segment.bytes"] == str(1024 * 1024)
         assert len(cluster.partitions(name)) == module.PARTITIONS
+
+    def test_remembers_when_partitions_are_added(self, broker: Broker, cluster: ClusterClient) -> None:
+        """The hash of most queries then says another partition."""
+        name = f"memory-{next(_numbers)}"
+        broker.create_topic(name, 1, config={"cleanup.policy": "compact"})
+        for query in ("a", "b", "c", "d"):
+            Driver(cluster, name, query).run(5)
+        with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+            admin.create_partitions({name: 7})
+        cluster.forget()
+        module._HOMES.clear()
+        module._KNOWN.clear()
+
+        for query in ("a", "b", "c", "d"):
+            driver = Driver(cluster, name, query)
+            assert driver.last() == 5
+            driver.run(6)
+            assert Driver(cluster, name, query).last() == 6
+
+    @pytest.mark.parametrize(("brokers", "default", "copies"), [(1, 1, 1), (2, 1, 2), (5, 1, 3), (5, 4, 4)])
+    def test_has_three_copies_where_there_are_brokers(
+        self, cluster: ClusterClient, monkeypatch: pytest.MonkeyPatch, brokers: int, default: int, copies: int
+    ) -> None:
+        nodes = [Node(number, "b", 1) for number in range(brokers)]
+        configs = [SimpleNamespace(value=str(default))]
+        monkeypatch.setattr(cluster, "nodes", lambda: nodes)
+        monkeypatch.setattr(module, "describe_configs", lambda *_: configs)
+        assert Driver(cluster, "topic", "q").memory._replication_factor() == copies
 
     def test_that_forgets_by_age_is_refused(self, broker: Broker, cluster: ClusterClient) -> None:
         name = f"memory-{next(_numbers)}"

@@ -139,14 +139,14 @@ class TestAStream:
 
 class TestForeachBatch:
     def test_writes_updates_exactly_once(self, broker: Broker, topic: str, numbers: DataFrame, tmp_path: Path) -> None:
-        """The second run gets batch 1 again, whose rows are there already."""
+        """With keys, in two tasks, and as the documentation has it. The second run gets batch 1 again."""
         counts = numbers.groupBy("key").count().selectExpr("key", "cast(count as string) value")
         options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic}
         write = write_each_batch(**options)
 
         def start(*, fails_after: int | None) -> StreamingQuery:
             def write_and_fail(rows: DataFrame, batch_id: int) -> None:
-                write(place_rows(rows, topic=topic, bootstrap_servers=broker.bootstrap_servers), batch_id)
+                write(rows, batch_id)
                 if batch_id == fails_after:
                     raise RuntimeError("after the write")
 

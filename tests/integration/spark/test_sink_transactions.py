@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -17,7 +18,7 @@ from tidelog.spark.sink import clients
 from tidelog.spark.sink.errors import SinkError
 from tidelog.spark.sink.messages import TaskFacts
 from tidelog.spark.sink.settings import default_transactional_id
-from tidelog.spark.sink.transaction import Coordinator
+from tidelog.spark.sink.transaction import Coordinator, OpenTransaction
 from tidelog.testing import Broker
 
 _numbers = itertools.count()
@@ -181,6 +182,15 @@ class TestABatch:
         assert values(broker, other) == [b"2"]
 
 
+class TestTheTimeout:
+    def test_is_what_the_brokers_allow_unless_it_is_set(self, broker: Broker, topic: str) -> None:
+        """A long first batch would fail and be planned again unchanged with the producer's usual minute."""
+        query = Query(broker.bootstrap_servers, topic, checkpoint=topic)
+        assert pickle.loads(query.plan())._delivery._transaction.timeout_ms == 15 * 60 * 1000
+        query = Query(broker.bootstrap_servers, topic, checkpoint=topic, kafka__transaction__timeout__ms="7000")
+        assert pickle.loads(query.plan())._delivery._transaction.timeout_ms == 7000
+
+
 class TestTwoWriters:
     def test_one_after_the_other_are_found_out_by_the_second(self, broker: Broker, topic: str) -> None:
         """As when Spark runs a stage again, whose tasks it counts from attempt 0."""
@@ -191,6 +201,29 @@ class TestTwoWriters:
         with pytest.raises(SinkError, match=f"partition 3 of topic '{topic}' is written by another task.*place_rows"):
             query.run_task(planned, 0, 1, task(3, 4, partition=3))
         assert values(broker, topic) == []
+
+    def test_are_told_before_the_transaction_ends(
+        self, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its end fails the other tasks, and Spark shows the error that comes first: theirs would blame another run."""
+        told, ended = Event(), Event()
+        fence = Coordinator.fence
+
+        def wait_and_fence(self: Coordinator, transaction: OpenTransaction) -> None:
+            told.wait(30)
+            fence(self, transaction)
+            ended.set()
+
+        monkeypatch.setattr(Coordinator, "fence", wait_and_fence)
+        query = Query(broker.bootstrap_servers, topic, checkpoint=topic, columns=PLACED)
+        planned = query.plan()
+        query.run_task(planned, 0, 0, task(1, 2, partition=3))
+        with pytest.raises(SinkError, match="is written by another task"):
+            query.run_task(planned, 0, 1, task(3, 4, partition=3))
+        assert not ended.is_set()
+        told.set()
+        assert ended.wait(30)
+        assert open_transactions(broker) == []
 
     def test_at_the_same_time_are_found_out_by_the_driver(
         self, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch

@@ -62,6 +62,13 @@ def test_a_new_session_is_local_and_speaks_utc() -> None:
     assert started == [made], "the memory of a driver, for one, is chosen when its JVM starts"
 
 
+def test_checkpoints_are_written_the_quick_way_only_where_all_of_them_are_local() -> None:
+    """An object store cannot rename atomically; only the caller knows where checkpoints will be."""
+    manager = "spark.sql.streaming.checkpointFileManagerClass"
+    assert manager not in asked()
+    assert "FileSystemBased" in asked(local_checkpoints=True)[manager]
+
+
 def test_a_session_that_runs_gets_no_more_than_the_caller_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another time zone would change what its other queries say."""
     monkeypatch.setattr(session, "_is_running", lambda: True)

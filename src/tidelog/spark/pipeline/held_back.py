@@ -28,9 +28,9 @@ class HeldBackView:
         self._parked_topic = parked_topic
         self._now_ms = now_ms
 
-    def partitions(self) -> list[TopicPartition]:
+    def partitions(self, known: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
         """The partitions to read now. The parked topic is read by offsets, even if a pattern names it."""
-        return [each for each in self._view.partitions() if each.topic != self._parked_topic]
+        return [each for each in self._view.partitions(known) if each.topic != self._parked_topic]
 
     def topic_ids(self) -> Mapping[str, bytes]:
         """The ids of the topics, as they were when `partitions` was asked last."""

@@ -19,13 +19,14 @@ from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client.cluster import ClusterClient
+from tidelog.spark.pipeline.checkpoints import is_local
 from tidelog.spark.pipeline.checks import check
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.durations import milliseconds
 from tidelog.spark.pipeline.endpoints import Topic, texts, with_room
 from tidelog.spark.pipeline.loading import MODULE_PREFIX
 from tidelog.spark.pipeline.routing import Ladder, ladder_of
-from tidelog.spark.session import spark_session
+from tidelog.spark.session import LOCAL_CHECKPOINTS, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,7 +109,13 @@ def session_settings(pipeline: Pipeline, master: str | None) -> dict[str, str]:
     """The pipeline's settings of Spark. On one machine a shuffle has as many parts as there are cores, not 200."""
     chosen = master or os.environ.get("SPARK_MASTER") or "local[*]"
     local = {"spark.sql.shuffle.partitions": str(_cores(chosen))} if chosen.startswith("local") else {}
-    return {**local, **texts(pipeline.settings)}
+    files = LOCAL_CHECKPOINTS if chosen.startswith("local") and _is_on_disk(pipeline.checkpoint_path) else {}
+    return {**local, **files, **texts(pipeline.settings)}
+
+
+def _is_on_disk(checkpoint: str) -> bool:
+    """Whether a checkpoint is on a local disk whatever Spark's default file system is."""
+    return checkpoint.startswith("file:") or (is_local(checkpoint) and not os.environ.get("HADOOP_CONF_DIR"))
 
 
 def _cores(master: str) -> int:

@@ -10,7 +10,7 @@ from tidelog.spark.pipeline.delta_tables import delta_writer
 from tidelog.spark.pipeline.endpoints import Delta, EachBatch, Files, Sink, Topic
 from tidelog.spark.pipeline.steps import ERROR, RECORD
 from tidelog.spark.sink.each_batch import write_each_batch
-from tidelog.spark.sink.placement import place_rows
+from tidelog.spark.sink.placement import mark_placed, place_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,7 +54,7 @@ def routed_batches(sink: Topic, servers: str) -> "Callable[[DataFrame, int], Non
     def write_routed(rows: "DataFrame", batch_id: int) -> None:
         placed = place_rows(rows, bootstrap_servers=servers)
         if AGE in placed.columns:
-            placed = placed.sortWithinPartitions(AGE).drop(AGE)
+            placed = mark_placed(placed.sortWithinPartitions(AGE).drop(AGE))
         write(placed, batch_id)
 
     return write_routed
@@ -84,9 +84,9 @@ def _topic_stream(
     topic = topic_of(sink)
     if topic is not None:
         options["topic"] = topic
-    placed = place_rows(rows, topic=topic, bootstrap_servers=servers)
     if output_mode == "update":
-        return placed.writeStream.outputMode("update").foreachBatch(write_each_batch(**options))
+        return rows.writeStream.outputMode("update").foreachBatch(write_each_batch(**options))
+    placed = place_rows(rows, topic=topic, bootstrap_servers=servers)
     return _native(placed, options, checkpoint).outputMode(output_mode)
 
 

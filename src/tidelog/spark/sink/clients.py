@@ -94,11 +94,15 @@ atexit.register(PRODUCERS.close_all)
 def cluster_of(settings: SinkSettings) -> ClusterClient:
     """A connection for the conversation with coordinators, and for the memory."""
     kafka = settings.producer_settings()
+    name = (settings.bootstrap_servers, kafka.client_id, kafka.request_timeout_ms)
+    return CLUSTERS.get(name, lambda: new_cluster(settings))
+
+
+def new_cluster(settings: SinkSettings) -> ClusterClient:
+    """The same, to be closed by the caller."""
+    kafka = settings.producer_settings()
     timeout_s = kafka.request_timeout_ms / 1000
-    name = (settings.bootstrap_servers, kafka.client_id, timeout_s)
-    return CLUSTERS.get(
-        name, lambda: ClusterClient(settings.bootstrap_servers, client_id=kafka.client_id, timeout_s=timeout_s)
-    )
+    return ClusterClient(settings.bootstrap_servers, client_id=kafka.client_id, timeout_s=timeout_s)
 
 
 def producer_of(settings: SinkSettings, joining: TransactionHandle | None) -> Producer:

@@ -76,7 +76,7 @@ class ExactlyOnce:
         assert self._transaction is not None, "the write was planned"
         task = current_task()
         party = Party(self._settings, self._transaction)
-        with party.explaining():
+        with party.explaining(is_task=True):
             if task.attempt > 0:
                 raise attempt_refused(task.attempt, task.partition_id)
             # Only batches of queries are compared with what was committed before.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.spark.options import OptionError, Options
 from tidelog.spark.sink.checkpoint import plan_in_jvm
+from tidelog.spark.sink.placement import is_placed, place_rows
 from tidelog.spark.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, PLAN_OPTION, default_transactional_id
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 def write_each_batch(**options: Any) -> Callable[["DataFrame", int], None]:
     """A function for `foreachBatch` that writes each batch exactly once, whatever the output mode.
 
-    `options` are those of the sink. A function that writes to several topics can call several of these; two that write
-    to the same topic need a `transactionalId` each.
+    `options` are those of the sink. Rows are moved to the tasks that own their partitions, as `place_rows` does, unless
+    they come from it. A function that writes to several topics can call several of these; two that write to the same
+    topic need a `transactionalId` each.
     """
     texts = {name: _text(value) for name, value in options.items()}
     given = Options(texts)
@@ -38,9 +40,18 @@ def write_each_batch(**options: Any) -> Callable[["DataFrame", int], None]:
             plan = plan_in_jvm(rows, query_id, batch_id)
             if plan is not None:
                 chosen[PLAN_OPTION] = plan
+        if delivery == EXACTLY_ONCE and not is_placed(rows):
+            rows = place_rows(rows, topic=given.text("topic"), **_for_placing(texts))
         rows.write.format("tidelog").options(**chosen).mode("append").save()
 
     return write
+
+
+def _for_placing(texts: dict[str, str]) -> dict[str, Any]:
+    """The options that `place_rows` takes."""
+    kafka = {name: value for name, value in texts.items() if name.lower().startswith("kafka.")}
+    servers = next(value for name, value in kafka.items() if name.lower() == "kafka.bootstrap.servers")
+    return {**kafka, "bootstrap_servers": servers}
 
 
 def _text(value: Any) -> str:

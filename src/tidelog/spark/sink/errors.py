@@ -40,9 +40,13 @@ def attempt_refused(attempt: int, partition_id: int) -> SinkError:
     )
 
 
-def partition_taken(topic: str, partition: int, by: str) -> SinkError:
+class PartitionTaken(SinkError):  # noqa: N818 - says what is wrong
+    """Two tasks write to one partition."""
+
+
+def partition_taken(topic: str, partition: int, by: str) -> PartitionTaken:
     """For a partition with two writers."""
-    return SinkError(
+    return PartitionTaken(
         f"partition {partition} of topic {topic!r} is written by {by}, but only one task may write to a partition "
         f"within a transaction. {PLACE_ROWS}"
     )
@@ -96,14 +100,17 @@ def _fenced(transactional_id: str, timeout_ms: int, open_ms: int) -> str:
     if open_ms >= timeout_ms:
         return (
             f"the brokers have aborted the transaction of this batch: it was open for {open_ms} ms, and "
-            f"kafka.transaction.timeout.ms is {timeout_ms}. Set it higher, or make batches smaller "
-            "(maxOffsetsPerTrigger)."
+            f"kafka.transaction.timeout.ms is {timeout_ms}. Set it higher (the brokers allow their "
+            "transaction.max.timeout.ms), or make batches smaller (maxOffsetsPerTrigger). The next start repeats this "
+            "batch as it was planned. To have it planned smaller, delete its file, the last one in the directory "
+            "'offsets' of the checkpoint, before: nothing of the batch was committed."
         )
     return (
-        f"the transaction of this batch is no longer ours: another run has taken over the transactional id "
-        f"{transactional_id!r}. Either a second driver runs on the same checkpoint and one of them must be stopped, or "
-        "two queries share the option transactionalId and each needs its own, or this is a task of a batch that was "
-        "given up."
+        "the transaction of this batch is no longer ours. If another task of the batch has failed, that task ended "
+        "it, and its error says why; often rows of one partition are in two tasks, and place_rows is missing. If none "
+        f"has, another run has taken over the transactional id {transactional_id!r}: either a second driver runs on "
+        "the same checkpoint and one of them must be stopped, or two queries share the option transactionalId and each "
+        "needs its own."
     )
 
 

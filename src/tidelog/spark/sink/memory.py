@@ -13,12 +13,14 @@ query are marked. Only a transaction of the same query under another transaction
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
 from tidelog.client.aio.admin.types import NewTopic
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.configs import Resource, ResourceType, describe_configs
+from tidelog.client.errors import ClientError
 from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.client.partitioner import partition_for_key
 from tidelog.client.reader import FETCH_BY_NAME, RecordReader
@@ -39,6 +41,9 @@ Result = TypeVar("Result")
 
 PARTITIONS: Final = 8
 """Queries share partitions; more of them would only mean fewer readers of each record."""
+
+REPLICAS: Final = 3
+"""What it holds is needed as long as the query lives; a lost copy must not lose it."""
 
 _TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
@@ -74,6 +79,8 @@ class _Known:
 
 _KNOWN: Final[dict[tuple[str, str, int], _Known]] = {}
 _CHECKED: Final[set[tuple[str, str]]] = set()
+_HOMES: Final[dict[tuple[str, str, bytes], int]] = {}
+"""The partitions that queries are remembered in, as far as this process has found them."""
 
 
 class Memory:
@@ -91,9 +98,27 @@ class Memory:
     def where(self) -> TopicPartition:
         """The partition that remembers this query; the topic is made if it is not there."""
         if self._where is None:
-            count = self._patiently(self._partition_count)
-            self._where = TopicPartition(self._topic, partition_for_key(self._key, count))
+            self._where = TopicPartition(self._topic, self._home())
         return self._where
+
+    def _home(self) -> int:
+        """The partition where this query is remembered already, whatever its hash says; else the one by its hash.
+
+        Partitions may have been added since it was first remembered. All of them are read once in a process.
+        """
+        name = (self._cluster_name, self._topic, self._key)
+        count = self._patiently(self._partition_count)
+        if _HOMES.get(name, count) >= count:
+            found: dict[int, int] = {}
+            for partition in range(count):
+                remembered, doubtful = self._patiently(lambda here=partition: self._look_up(here))  # type: ignore[misc]
+                numbers = [each.batch_id for each in (remembered, *doubtful) if each is not None]
+                if numbers:
+                    found[partition] = max(numbers)
+            if not found:
+                return partition_for_key(self._key, count)
+            _HOMES[name] = max(found, key=found.__getitem__)
+        return _HOMES[name]
 
     def last_batch(self, timeout_ms: int) -> Remembered | None:
         """The last batch of this query that was committed.
@@ -102,7 +127,7 @@ class Memory:
         """
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
-            remembered, doubtful = self._patiently(self._look_up)
+            remembered, doubtful = self._patiently(lambda: self._look_up(self.where.partition))
             if not doubtful:
                 return remembered
             if time.monotonic() > deadline:
@@ -134,25 +159,25 @@ class Memory:
 
     # Reading.
 
-    def _look_up(self) -> tuple[Remembered | None, list[Remembered]]:
-        known = _KNOWN.setdefault((self._cluster_name, *self.where), _Known())
-        ends = {"log": self._offset(LATEST), "stable": self._offset(LATEST, read_committed=True)}
-        if not 0 <= known.position <= ends["log"]:
+    def _look_up(self, partition: int) -> tuple[Remembered | None, list[Remembered]]:
+        known = _KNOWN.setdefault((self._cluster_name, self._topic, partition), _Known())
+        log_end = self._offset(partition, LATEST)
+        stable_end = self._offset(partition, LATEST, read_committed=True)
+        if not 0 <= known.position <= log_end:
             known.last.clear()
-            known.position = self._offset(EARLIEST)
-        self._read_committed(known, min(ends.values()))
+            known.position = self._offset(partition, EARLIEST)
+        self._read_committed(partition, known, min(log_end, stable_end))
         committed = known.last.get(self._key)
-        if known.position >= ends["log"]:
+        if known.position >= log_end:
             return _parsed(committed), []
-        return self._read_unstable(known.position, ends["log"], committed)
+        return self._read_unstable(partition, known.position, log_end, committed)
 
-    def _offset(self, time: int, *, read_committed: bool = False) -> int:
-        topic, partition = self.where
-        return list_offsets(self._cluster, topic, {partition: time}, read_committed=read_committed)[partition].offset
+    def _offset(self, partition: int, time: int, *, read_committed: bool = False) -> int:
+        found = list_offsets(self._cluster, self._topic, {partition: time}, read_committed=read_committed)
+        return found[partition].offset
 
-    def _read_committed(self, known: _Known, end: int) -> None:
-        topic, partition = self.where
-        reader = RecordReader(self._cluster, topic, {partition: known.position}, read_committed=True)
+    def _read_committed(self, partition: int, known: _Known, end: int) -> None:
+        reader = RecordReader(self._cluster, self._topic, {partition: known.position}, read_committed=True)
         while known.position < end:
             for fetched in reader.poll(_WAIT_MS):
                 if fetched.record.key is not None:
@@ -160,17 +185,17 @@ class Memory:
             known.position = _moved(known.position, reader.positions[partition], end)
 
     def _read_unstable(
-        self, position: int, end: int, committed: Record | None
+        self, partition: int, position: int, end: int, committed: Record | None
     ) -> tuple[Remembered | None, list[Remembered]]:
         """From the first open transaction to the end of the log."""
         tail = LogTail(self._key, committed)
         while position < end:
-            position = _moved(position, tail.read(self._fetch(position), position), end)
+            position = _moved(position, tail.read(self._fetch(partition, position), position), end)
         doubtful = [_parsed(record) for record in tail.in_doubt]
         return _parsed(tail.committed), [each for each in doubtful if each is not None]
 
-    def _fetch(self, offset: int) -> bytes:
-        topic, partition = self.where
+    def _fetch(self, partition: int, offset: int) -> bytes:
+        topic = self._topic
         request = FetchRequest(
             replica_id=-1,
             max_wait_ms=_WAIT_MS,
@@ -226,10 +251,25 @@ class Memory:
 
     def _create(self) -> None:
         try:
-            create_topic(self._cluster, NewTopic(self._topic, PARTITIONS, configs=_TOPIC_CONFIGS))
+            create_topic(
+                self._cluster, NewTopic(self._topic, PARTITIONS, self._replication_factor(), configs=_TOPIC_CONFIGS)
+            )
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
+
+    def _replication_factor(self) -> int:
+        """As Kafka keeps its own transaction log: three copies, fewer only where there are fewer brokers.
+
+        The brokers' default, which is one copy unless they are told otherwise, counts if it is more.
+        """
+        nodes = self._cluster.nodes()
+        default = 1
+        with suppress(ApiError, ClientError, ValueError):
+            broker = Resource(ResourceType.BROKER, str(nodes[0].node_id))
+            for config in describe_configs(self._cluster, broker, ["default.replication.factor"]):
+                default = int(config.value or default)
+        return max(default, min(REPLICAS, len(nodes)))
 
     def _check_compacted(self) -> None:
         """A topic that forgets by age would let a batch be written twice."""

@@ -3,17 +3,18 @@
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from threading import Thread
 from typing import Final
 
 from tidelog.client.errors import ClientError
 from tidelog.client.types import TopicPartition
-from tidelog.spark.sink.clients import CLUSTERS, cluster_of
-from tidelog.spark.sink.errors import SinkError, checkpoint_is_another, explained, rows_are_others
+from tidelog.spark.sink.clients import CLUSTERS, cluster_of, new_cluster
+from tidelog.spark.sink.errors import PartitionTaken, SinkError, checkpoint_is_another, explained, rows_are_others
 from tidelog.spark.sink.memory import Memory, Remembered
 from tidelog.spark.sink.messages import TaskFacts
 from tidelog.spark.sink.row_fingerprint import RowFingerprint
 from tidelog.spark.sink.settings import SinkSettings
-from tidelog.spark.sink.transaction import Coordinator, OpenTransaction
+from tidelog.spark.sink.transaction import Coordinator, OpenTransaction, longest_timeout_ms
 from tidelog.wire.errors import ApiError
 
 _GIVE_UP_MS: Final = 5000
@@ -42,7 +43,7 @@ class Party:
 
     def begin(self) -> OpenTransaction:
         """Open it."""
-        timeout_ms = self._kafka.transaction_timeout_ms
+        timeout_ms = self._timeout_ms()
         try:
             self._transaction = self.coordinator.begin(timeout_ms)
         except (ApiError, ClientError) as error:
@@ -50,12 +51,23 @@ class Party:
             raise explained(error, self._transactional_id, timeout_ms, 0) from error
         return self._transaction
 
+    def _timeout_ms(self) -> int:
+        """How long the transaction may stay open: as long as the brokers allow, unless the options say otherwise."""
+        if self._settings.has_timeout:
+            return self._kafka.transaction_timeout_ms
+        return longest_timeout_ms(self._cluster, self._settings.bootstrap_servers, self._kafka.transaction_timeout_ms)
+
     @contextmanager
-    def explaining(self) -> Iterator[None]:
+    def explaining(self, *, is_task: bool = False) -> Iterator[None]:
         """What fails in this block ends the transaction, and is told in terms of Spark."""
         try:
             yield
         except Exception as error:
+            if is_task and isinstance(error, PartitionTaken):
+                # Raised first, ended then: what ends the transaction makes the other tasks fail, and the error that
+                # Spark shows would be theirs, which does not tell what is wrong.
+                Thread(target=_fence_quietly, args=(self._settings, self.transaction), daemon=True).start()
+                raise
             open_ms = self.transaction.open_ms()
             with suppress(Exception):
                 self.give_up()
@@ -146,3 +158,9 @@ class Party:
             f"{task.query_id}/{name}" if name else task.query_id,
             patience_ms=self._kafka.max_block_ms,
         )
+
+
+def _fence_quietly(settings: SinkSettings, transaction: OpenTransaction) -> None:
+    """In a thread, with connections of its own."""
+    with suppress(Exception), new_cluster(settings) as cluster:
+        Coordinator(cluster, transaction.handle.transactional_id, patience_ms=_GIVE_UP_MS).fence(transaction)

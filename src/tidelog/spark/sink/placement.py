@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _PARTITION: Final = "partition"
+_MARK: Final = "_tidelog_is_placed"
 _NOT_HERE: Final = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
 _STICKY_BYTES: Final = 1024
 """Rows without key change partitions this often; since only keys are seen here, a row counts for a few bytes."""
@@ -44,7 +45,8 @@ def place_rows(
 
     Rows with a partition keep it, rows with a key get the one that Kafka's producers choose, all others are spread.
     `topic` is where the rows will go; without it the column `topic` tells. `tasks` is how many tasks will write, by
-    default one for each core but never more than partitions. With one, nothing is shuffled and the sink itself chooses
+    default as many as a shuffle has (`spark.sql.shuffle.partitions`), on one machine at most one for each core, and
+    never more than partitions. With one, nothing is shuffled and the sink itself chooses
     partitions: where two or three cores do all the work, that is quicker. `options` are `kafka.…` settings, as for the
     sink. Within a task of `df`, rows of the same key keep their order.
 
@@ -63,7 +65,7 @@ def place_rows(
     if chosen_tasks == 1 or ("key" not in names and _PARTITION not in names):
         # One task owns everything. Several that are free to choose are kept apart by the sink, if there are not more of
         # them than partitions. Either way the sink chooses, and keys need not come to Python twice.
-        return df.withColumn(_PARTITION, given).coalesce(chosen_tasks)
+        return mark_placed(df.withColumn(_PARTITION, given).coalesce(chosen_tasks))
     chosen = None if count is None else partitions_in_jvm(df, names, settings, count)
     if chosen is None:
         key = functions.col("key") if "key" in names else functions.lit(None).cast("binary")
@@ -73,7 +75,18 @@ def place_rows(
     owner: Column = functions.col(_PARTITION)
     if topic is None:
         owner = functions.pmod(functions.crc32(functions.col("topic").cast("binary")) + owner, functions.lit(1 << 30))
-    return placed.repartitionById(chosen_tasks, owner.cast("int"))
+    return mark_placed(placed.repartitionById(chosen_tasks, owner.cast("int")))
+
+
+def is_placed(df: "DataFrame") -> bool:
+    """Whether `df` is what `place_rows` returned. What was made of that may have moved rows since."""
+    return getattr(df, _MARK, False) is True
+
+
+def mark_placed(df: "DataFrame") -> "DataFrame":
+    """Mark a frame that was made of placed rows and did not move any."""
+    setattr(df, _MARK, True)
+    return df
 
 
 def _columns(df: "DataFrame") -> list[str]:
@@ -105,11 +118,16 @@ def _task_count(df: "DataFrame", wanted: int | None, partition_count: int | None
 
 
 def _parallelism(df: "DataFrame") -> int:
-    """How many tasks run at once, where that can be known, else how many a shuffle has."""
+    """How many tasks a shuffle has; on one machine not more than it has cores, where that can be known.
+
+    On a cluster the cores of this moment say little: a query that is defined before its executors have come, or that
+    gets more of them later, would be bound to a few tasks for all its life.
+    """
+    shuffled = int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     context = getattr(df.sparkSession, "_sc", None)
-    if context is not None:
-        return int(context.defaultParallelism)
-    return int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    if context is not None and str(context.master).startswith("local"):
+        return min(int(context.defaultParallelism), shuffled)
+    return shuffled
 
 
 def _chooser(settings: SinkSettings, topic: str | None, count: int | None) -> Any:

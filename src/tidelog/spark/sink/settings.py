@@ -71,6 +71,11 @@ class SinkSettings:
         """The settings of the producer, typed."""
         return load_producer_settings(dict(self.kafka), None)
 
+    @property
+    def has_timeout(self) -> bool:
+        """Whether the options say how long a transaction may stay open."""
+        return "transaction.timeout.ms" in dict(self.kafka)
+
     def batch_plan(self, batch_id: int) -> str | None:
         """The fingerprint of what Spark noted for a batch; None where that cannot be read."""
         return self.plan or plan_of(self.checkpoint, batch_id)

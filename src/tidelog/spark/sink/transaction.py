@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.cluster import ClusterClient, Node
-from tidelog.client.errors import BrokerUnavailable, DeadlinePassed
+from tidelog.client.configs import Resource, ResourceType, describe_configs
+from tidelog.client.errors import BrokerUnavailable, ClientError, DeadlinePassed
 from tidelog.client.refusals import raise_if_refused
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -177,6 +178,30 @@ class Coordinator:
 
     def _forget(self) -> None:
         self._nodes.pop(self._transactional_id, None)
+
+
+_LONGEST_MS: Final[dict[str, int]] = {}
+
+
+def longest_timeout_ms(cluster: ClusterClient, cluster_name: str, otherwise_ms: int) -> int:
+    """The brokers' `transaction.max.timeout.ms`; `otherwise_ms` if they do not tell.
+
+    Asked for once in a process. The least of all brokers counts, because the coordinator may move to any of them.
+    """
+    if cluster_name not in _LONGEST_MS:
+        try:
+            found = [
+                int(config.value)
+                for node in cluster.nodes()
+                for config in describe_configs(
+                    cluster, Resource(ResourceType.BROKER, str(node.node_id)), ["transaction.max.timeout.ms"]
+                )
+                if config.value
+            ]
+        except (ApiError, ClientError, ValueError):
+            return otherwise_ms
+        _LONGEST_MS[cluster_name] = min(found, default=otherwise_ms)
+    return _LONGEST_MS[cluster_name]
 
 
 def patiently(attempt: Callable[[], Result], patience_ms: int, forget: Callable[[], object]) -> Result:

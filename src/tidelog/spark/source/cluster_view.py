@@ -20,14 +20,16 @@ from tidelog.spark.source.settings import SourceSettings
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 from tidelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from tidelog.wire.primitives import NO_UUID
 
 Result = TypeVar("Result")
 
 _FIRST_CONTACT_S: Final = 10.0
 _BACKOFF_FIRST_S: Final = 0.02
 _BACKOFF_MOST_S: Final = 0.5
-_SECOND_LOOKS: Final = 12
-_SECOND_LOOK_S: Final = 0.25
+_LOOKS: Final = 10
+_LOOK_FIRST_S: Final = 0.25
+_LOOK_MOST_S: Final = 2.0
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -43,8 +45,8 @@ class Topic:
 class View(Protocol):
     """What the readers need to know of a cluster; tests have one without a cluster."""
 
-    def partitions(self) -> list[TopicPartition]:
-        """The partitions to read now."""
+    def partitions(self, known: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
+        """The partitions to read now. Those `known` count as gone only when the cluster has said so several times."""
 
     def missing(self) -> list[str]:
         """What the options name and the cluster did not have when `partitions` was asked last."""
@@ -97,9 +99,9 @@ class ClusterView:
         """Close the connections."""
         self._cluster.close()
 
-    def partitions(self) -> list[TopicPartition]:
+    def partitions(self, known: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
         if self._monotonic() >= self._topics_until:
-            self._topics = self._confirmed_topics()
+            self._topics = self._confirmed_topics(self._expected(known))
             ttl_ms = self._settings.metadata_ttl_ms
             self._topics_until = self._monotonic() + ttl_ms / 1000 if ttl_ms > 0 else float("-inf")
         return self._settings.strategy.choose(self._topics)
@@ -150,25 +152,42 @@ class ClusterView:
             self._sleep(backoff_s)
             backoff_s = min(backoff_s * 2, _BACKOFF_MOST_S)
 
-    def _confirmed_topics(self) -> dict[str, Topic]:
-        """The topics, and for one that is gone a second look: brokers that have just started know little."""
-        topics = self.asking(self._describe)
-        for _ in range(_SECOND_LOOKS):
-            if self._topics.keys() <= topics.keys():
-                break
-            self._sleep(_SECOND_LOOK_S)
-            topics = self.asking(self._describe)
+    def _expected(self, known: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """What was there before, or is in the checkpoint, and is still named by the options."""
+        topics = {name: set(topic.partitions) for name, topic in self._topics.items()}
+        for name, partition in known:
+            topics.setdefault(name, set()).add(partition)
+        named = {name: Topic(NO_UUID, False, tuple(sorted(indexes))) for name, indexes in topics.items()}
+        return set(self._settings.strategy.choose(named))
+
+    def _confirmed_topics(self, expected: set[TopicPartition]) -> dict[str, Topic]:
+        """The topics. If one of those expected is missing, the cluster is asked again, over some fifteen seconds.
+
+        Brokers that have just started know little. So only answers count that name a controller, and another broker is
+        asked each time, if there is one.
+        """
+        topics, _ = self.asking(self._describe)
+        looks, pause_s = 0, _LOOK_FIRST_S
+        deadline = self._monotonic() + self._client_settings.api_timeout_ms / 1000
+        while not _has_all(topics, expected) and looks < _LOOKS and self._monotonic() < deadline:
+            self._sleep(pause_s)
+            pause_s = min(2 * pause_s, _LOOK_MOST_S)
+            self._cluster.forget()
+            topics, has_controller = self.asking(self._describe)
+            looks += has_controller
         return topics
 
-    def _describe(self) -> dict[str, Topic]:
+    def _describe(self) -> tuple[dict[str, Topic], bool]:
+        """The topics as a broker describes them, and whether it knows of a controller."""
         topics: dict[str, Topic] = {}
-        for found in self._cluster.metadata(self._settings.strategy.topics).topics:
+        answer = self._cluster.metadata(self._settings.strategy.topics)
+        for found in answer.topics:
             if found.name is None or found.error_code in _GONE:
                 continue
             raise_if_refused(f"topic {found.name!r}", found.error_code)
             indexes = tuple(sorted(each.partition_index for each in found.partitions))
             topics[found.name] = Topic(found.topic_id, found.is_internal, indexes)
-        return topics
+        return topics, answer.controller_id >= 0
 
     def _offsets(self, times: Mapping[TopicPartition, int]) -> Offsets:
         """Asks all leaders, and again those whose partitions were refused, so that one that moves holds up no other.
@@ -226,3 +245,7 @@ class ClusterView:
         return ListOffsetsRequest(
             replica_id=-1, isolation_level=int(self._client_settings.read_committed), topics=list(topics.values())
         )
+
+
+def _has_all(topics: Mapping[str, Topic], expected: Iterable[TopicPartition]) -> bool:
+    return all(name in topics and partition in topics[name].partitions for name, partition in expected)

@@ -18,7 +18,7 @@ TRUNCATED: Final = (
 )
 DELETED: Final = "the topic or the partition was deleted"
 VANISHED: Final = f"{DELETED}, or the options do not name it any more"
-RECREATED: Final = "the topic was deleted and made anew under its name while the query ran"
+RECREATED: Final = "the topic was deleted and made anew under its name"
 
 _ADVICE: Final = (
     "To go on without these records set the option failOnDataLoss=false, or start anew with another checkpoint and "

@@ -7,20 +7,27 @@ and -2 for the earliest. Pure; the settings, the stream reader and the progress 
 
 Where a query began is part of its first offsets, under a name that no topic can have (`ORIGIN`). Spark does not keep
 the initial offset and asks for it again when the first micro-batch has to be repeated; by then "latest" has moved.
+
+The ids of topics are part of all offsets, each in the name of an entry without partitions (`$id:<topic>:<id>`): a topic
+that was deleted and made again under its name has another id. The official connector, which may go on from our
+checkpoint, reads such an entry as a topic without partitions.
 """
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from tidelog.client.types import TopicPartition
 from tidelog.spark.options import OptionError
+from tidelog.wire.primitives import NO_UUID
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 OFFSET_MAX: Final = 2**63 - 1
 PARTITION_MAX: Final = 2**31 - 1
 ORIGIN: Final = "$from"
+_TOPIC_ID: Final = "$id:"
 
 Offsets = dict[TopicPartition, int]
 
@@ -56,6 +63,23 @@ def to_json(offsets: Mapping[TopicPartition, int], origin: Mapping[TopicPartitio
     if origin is not None:
         shown[ORIGIN] = to_json(origin)
     return shown
+
+
+def with_topic_ids(shown: Mapping[str, Any], topic_ids: Mapping[str, bytes]) -> dict[str, Any]:
+    """Offsets with the ids of their topics, where they are known."""
+    known = {name: topic_ids[name] for name in shown if name in topic_ids and topic_ids[name] != NO_UUID}
+    return {**shown, **{f"{_TOPIC_ID}{name}:{topic_id.hex()}": {} for name, topic_id in sorted(known.items())}}
+
+
+def topic_ids_of(shown: Mapping[str, Any]) -> dict[str, bytes]:
+    """The ids of topics that were noted with offsets."""
+    found: dict[str, bytes] = {}
+    for entry in shown:
+        if entry.startswith(_TOPIC_ID):
+            name, _, topic_id = entry.removeprefix(_TOPIC_ID).rpartition(":")
+            with suppress(ValueError):
+                found[name] = bytes.fromhex(topic_id)
+    return found
 
 
 def from_json(shown: Mapping[str, Any]) -> Offsets:

@@ -11,7 +11,7 @@ from tidelog.client.types import TopicPartition
 from tidelog.spark.source.admission import Admission, BytesPerOffset
 from tidelog.spark.source.cluster_view import View
 from tidelog.spark.source.data_loss import DELETED, RECREATED, RETENTION, TRUNCATED, VANISHED, DataLoss, DataLossError
-from tidelog.spark.source.offsets import Offsets, from_json, listed, origin_of, to_json
+from tidelog.spark.source.offsets import Offsets, from_json, listed, origin_of, to_json, topic_ids_of, with_topic_ids
 from tidelog.spark.source.ranges import OffsetRange, split_ranges
 from tidelog.spark.source.resolve import check_found, starting_offsets
 from tidelog.spark.source.settings import SourceSettings
@@ -74,6 +74,7 @@ class StreamPlan:
         if ends == starts and self._restarted is None:
             return start
         end: Shown = to_json(ends, origin=starts if origin_of(start) == starts else None)
+        end = with_topic_ids(end, self._topic_ids)
         if self._restarted is not None:
             self._restarted = (end, self._restarted[1])
         return end
@@ -90,6 +91,7 @@ class StreamPlan:
         starts = from_json(start) if origin is None else origin
         if self._frozen is not None:
             self._check_frozen(ends)
+        self._check_same_topics(end)
         if self._restarted is not None and self._restarted[0] == end:
             starts = {**starts, **self._restarted[1]}
         self._report_vanished(starts, ends)
@@ -102,9 +104,10 @@ class StreamPlan:
         if self._restarted is not None and self._restarted[0] == start:
             self._restarted = None
         if self._frozen is not None:
+            self._find_recreated(start, starts)
             return self._frozen
-        partitions = self._view.partitions()
-        self._find_recreated(starts)
+        partitions = self._view.partitions(starts)
+        self._find_recreated(start, starts)
         return self._view.latest(partitions, starts)
 
     def _frozen_ends(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -121,9 +124,20 @@ class StreamPlan:
     def _note_topics(self) -> None:
         self._topic_ids.update(self._view.topic_ids())
 
-    def _find_recreated(self, starts: Offsets) -> None:
-        """A topic with another id than before is another topic, however its offsets compare."""
-        before, now = dict(self._topic_ids), self._view.topic_ids()
+    def _check_same_topics(self, end: Shown) -> None:
+        """A micro-batch that is repeated after a restart must read from the topics it was planned for."""
+        noted = topic_ids_of(end)
+        if noted and not self._topic_ids:
+            self._view.partitions(from_json(end))
+            self._note_topics()
+        others = sorted(name for name, each in noted.items() if self._topic_ids.get(name, each) not in (each, NO_UUID))
+        if others:
+            lost = [each for each in from_json(end) if each.topic in others]
+            self._loss.report_text(f"what {listed(lost)} had left to read is lost: {RECREATED}")
+
+    def _find_recreated(self, start: Shown, starts: Offsets) -> None:
+        """A topic with another id than in the checkpoint is another topic, however its offsets compare."""
+        before, now = {**self._topic_ids, **topic_ids_of(start)}, self._view.topic_ids()
         self._note_topics()
         again = [
             name for name, each in now.items() if each != NO_UUID and before.get(name, each) not in (each, NO_UUID)

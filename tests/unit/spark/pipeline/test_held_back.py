@@ -19,7 +19,7 @@ class _Cluster:
     def __init__(self, records: dict[TopicPartition, list[int]]) -> None:
         self.records = records
 
-    def partitions(self) -> list[TopicPartition]:
+    def partitions(self, known: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
         return sorted(self.records)
 
     def topic_ids(self) -> Mapping[str, bytes]:

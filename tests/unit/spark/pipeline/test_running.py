@@ -86,3 +86,16 @@ def test_on_one_machine_a_shuffle_has_as_many_parts_as_cores() -> None:
     assert session_settings(PIPELINE, "local[3]")["spark.sql.shuffle.partitions"] == "3"
     assert session_settings(PIPELINE, "local[2,4]")["spark.sql.shuffle.partitions"] == "2"
     assert session_settings(PIPELINE, "spark://host:7077") == {"spark.driver.memory": "2g"}
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "is_quick"),
+    [("/data/c", True), ("file:///data/c", True), ("s3a://bucket/c", False), ("hdfs://host/c", False)],
+)
+def test_a_session_writes_checkpoints_the_quick_way_on_local_disks_only(
+    monkeypatch: pytest.MonkeyPatch, checkpoint: str, is_quick: bool
+) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    pipeline = Pipeline("p", source=topic("a"), sink=topic("b"), checkpoint=checkpoint)
+    settings = session_settings(pipeline, "local[2]")
+    assert ("spark.sql.streaming.checkpointFileManagerClass" in settings) == is_quick

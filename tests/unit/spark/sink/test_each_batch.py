@@ -6,6 +6,7 @@ import pytest
 
 from tidelog.spark.options import OptionError
 from tidelog.spark.sink.each_batch import write_each_batch
+from tidelog.spark.sink.placement import mark_placed
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -17,6 +18,7 @@ class FakeRows:
         self.written: dict[str, str] = {}
         self.sparkSession = self if is_connect else FakeSession(query_id)
         self.write = self
+        mark_placed(self)  # type: ignore[arg-type]
 
     def format(self, name: str) -> "FakeRows":
         assert name == "tidelog"

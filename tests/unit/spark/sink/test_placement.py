@@ -64,3 +64,38 @@ class TableOfPipeline:
 def test_where_columns_cannot_be_asked_for_the_user_is_told_to_name_them() -> None:
     with pytest.raises(OptionError, match=r"name them, as columns=\['key', 'value'\]"):
         placement.place_rows(TableOfPipeline(), topic="a", bootstrap_servers="localhost:9092")  # type: ignore[arg-type]
+
+
+class FakeFrame:
+    """As much of a DataFrame as says how many tasks it may have."""
+
+    def __init__(self, master: str, cores: int, shuffle_partitions: int) -> None:
+        self.sparkSession = self
+        self._sc = self.conf = self
+        self.master, self.defaultParallelism = master, cores
+        self._shuffle_partitions = shuffle_partitions
+
+    def get(self, name: str) -> str:
+        assert name == "spark.sql.shuffle.partitions"
+        return str(self._shuffle_partitions)
+
+
+@pytest.mark.parametrize(
+    ("frame", "partitions", "wanted", "tasks"),
+    [
+        (FakeFrame("local[2]", 2, 200), 12, None, 2),
+        (FakeFrame("yarn", 2, 200), 12, None, 12),
+        (FakeFrame("k8s://host", 2, 8), 12, None, 8),
+        (FakeFrame("yarn", 2, 200), 12, 3, 3),
+        (FakeFrame("yarn", 2, 200), None, None, 200),
+    ],
+)
+def test_on_a_cluster_the_executors_of_this_moment_do_not_count(frame, partitions, wanted, tasks) -> None:
+    """A query is often defined before its executors are there."""
+    assert placement._task_count(frame, wanted, partitions) == tasks
+
+
+def test_what_was_placed_is_known_as_such() -> None:
+    frame = FakeFrame("local[2]", 2, 2)
+    assert not placement.is_placed(frame)  # type: ignore[arg-type]
+    assert placement.is_placed(placement.mark_placed(frame))  # type: ignore[arg-type]

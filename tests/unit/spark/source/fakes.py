@@ -43,7 +43,7 @@ class FakeView:
         self.absent: list[str] = []
         self.questions: list[str] = []
 
-    def partitions(self) -> list[TopicPartition]:
+    def partitions(self, known: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
         self.questions.append("partitions")
         return sorted(self.logs)
 

@@ -34,6 +34,7 @@ class FakeCluster:
         self.troubles = []
         self.requests = []
         self.described = 0
+        self.controller_id = 0
 
     def metadata(self, topics):
         self.described += 1
@@ -41,7 +42,7 @@ class FakeCluster:
         if isinstance(trouble, Exception):
             raise trouble
         names = sorted({each.topic for each in self.logs}) if topics is None else topics
-        return MetadataResponse(topics=[self._topic(name, trouble) for name in names])
+        return MetadataResponse(controller_id=self.controller_id, topics=[self._topic(name, trouble) for name in names])
 
     def _topic(self, name, trouble):
         partitions = [
@@ -210,6 +211,37 @@ def test_a_topic_is_gone_only_after_a_second_look():
     assert view.partitions() == [tp("t-0")]
     cluster.logs.clear()
     assert view.partitions() == []
+
+
+def test_a_topic_of_the_checkpoint_is_not_gone_because_the_first_answers_lack_it():
+    """After a restart of everything, the brokers know their topics later than the query asks for them."""
+    cluster = FakeCluster(t_0=(0, 5))
+    cluster.metadata_troubles = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 5
+    view, clock = _view(cluster)
+    assert view.partitions([tp("t-0")]) == [tp("t-0")]
+    assert clock.now > 3
+    cluster.logs.clear()
+    assert view.partitions([tp("t-0")]) == []
+    assert view.partitions() == [], "it is known to be gone now"
+
+
+def test_answers_without_a_controller_do_not_count():
+    cluster = FakeCluster(t_0=(0, 5))
+    cluster.metadata_troubles = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 20
+    cluster.controller_id = -1
+    view, clock = _view(cluster)
+    assert view.partitions([tp("t-0")]) == [tp("t-0")]
+    assert 20 < clock.now < 60
+
+
+def test_a_partition_that_an_answer_lacks_is_looked_for_again():
+    cluster = FakeCluster(t_0=(0, 5))
+    view, clock = _view(cluster)
+    assert view.partitions([tp("t-0"), tp("t-1"), tp("other-0")]) == [tp("t-0")]
+    assert clock.now > 10
+    clock.now = 0.0
+    assert view.partitions([tp("t-0"), tp("other-0")]) == [tp("t-0")]
+    assert clock.now == 0, "what the options do not name is not waited for"
 
 
 def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again():

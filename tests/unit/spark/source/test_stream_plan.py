@@ -8,7 +8,7 @@ import pytest
 from tests.unit.spark.source.fakes import FakeView, offsets, stream_settings, tp
 from tidelog.spark.options import OptionError
 from tidelog.spark.source.data_loss import DataLossError
-from tidelog.spark.source.offsets import from_json, origin_of, to_json
+from tidelog.spark.source.offsets import from_json, origin_of, to_json, topic_ids_of
 from tidelog.spark.source.ranges import OffsetRange
 from tidelog.spark.source.stream_plan import StreamPlan
 
@@ -78,7 +78,7 @@ def test_only_the_first_offsets_carry_where_the_query_began():
     first = _next(plan, plan.initial())
     assert origin_of(first) == offsets(t_0=0)
     _grow(view, t_0=20)
-    assert _text(_next(plan, first)) == '{"t": {"0": 20}}'
+    assert _text(_next(plan, first)) == '{"t": {"0": 20}, "$id:t:69696969696969696969696969696969": {}}'
 
 
 def test_a_query_that_began_without_any_partition_reads_all_of_the_first_ones():
@@ -273,6 +273,42 @@ def test_a_topic_made_anew_stops_the_query_again_and_again():
     for _ in range(2):
         with pytest.raises(DataLossError, match="made anew under its name"):
             plan.latest(start, is_unlimited=False)
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_topic_made_anew_between_two_runs_is_recognised_by_its_id_in_the_checkpoint(is_frozen):
+    view = FakeView(t_0=(0, 10))
+    before = _plan(view)
+    end = json.loads(json.dumps(_next(before, before.initial())))
+    view.ids["t"] = b"j" * 16
+    _grow(view, t_0=30)
+
+    for fails in ("true", "false"):
+        after = _plan(view, failOnDataLoss=fails)
+        if is_frozen:
+            after.freeze()
+        if fails == "true":
+            with pytest.raises(DataLossError, match=r"what t-0 had left to read is lost: .* made anew"):
+                after.latest(end, is_unlimited=False)
+        else:
+            assert after.ranges(end, _next(after, end)) == [OffsetRange("t", 0, 0, 30)]
+
+
+def test_a_batch_that_is_repeated_must_be_of_the_topic_it_was_planned_for():
+    view = FakeView(t_0=(0, 10))
+    before = _plan(view)
+    start = before.initial()
+    end = _next(before, start)
+    assert _plan(view).ranges(start, end) == [OffsetRange("t", 0, 0, 10)]
+    view.ids["t"] = b"j" * 16
+    with pytest.raises(DataLossError, match="made anew under its name"):
+        _plan(view).ranges(start, end)
+
+
+def test_a_checkpoint_without_ids_goes_on_and_gets_them():
+    view = FakeView(t_0=(0, 10))
+    end = _next(_plan(view), to_json(offsets(t_0=5)))
+    assert topic_ids_of(end) == {"t": b"i" * 16}
 
 
 def test_a_new_query_on_a_topic_that_is_not_there_is_refused():
