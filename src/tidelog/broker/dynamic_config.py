@@ -10,11 +10,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.settings import load_dynamic_layers, network_limits, warn_of_idle_settings
+from tidelog.broker.settings import load_dynamic_layers, network_limits, registration_of, warn_of_idle_settings
 from tidelog.config import BrokerConfig, settings_without_effect, topic_config, topic_settings_without_effect
 from tidelog.metadata.config_changes import ConfigChangeListener
 from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.errors import StoreError
+from tidelog.metadata.image import BrokerImage
+from tidelog.metadata.registration import register_broker
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
@@ -77,5 +79,15 @@ class DynamicConfig:
         warn_of_idle_settings([each for each in settings_without_effect(node.config.originals) if each not in known])
         node.socket_server.update_limits(network_limits(node.config))
         node.cleaning.update_config(node.config)
+        if before.parsed_advertised_listeners != node.config.parsed_advertised_listeners:
+            await self._register()
         if topic_config({}, before) != topic_config({}, node.config):
             node.topics.apply_all_configs()
+
+    async def _register(self) -> None:
+        """Tell clients other addresses, from their next Metadata request on."""
+        node = self._node
+        ports = node.socket_server.ports()
+        registration = registration_of(node.config, node.broker_id, ports, node.clock.wall_ms())
+        broker_epoch = await node.metadata.run(register_broker, registration)
+        node.image.set_broker(BrokerImage.of(registration, broker_epoch))

@@ -26,7 +26,7 @@ from tidelog.broker.handlers import handlers
 from tidelog.broker.identity import establish_broker_id, establish_cluster_id
 from tidelog.broker.node import Node
 from tidelog.broker.own_apis import own_handlers
-from tidelog.broker.settings import load_dynamic_layers, network_limits, warn_of_idle_settings
+from tidelog.broker.settings import load_dynamic_layers, network_limits, registration_of, warn_of_idle_settings
 from tidelog.broker.slices import TimeSlices
 from tidelog.broker.timer_driver import TimerDriver
 from tidelog.broker.topic_service import TopicService
@@ -40,7 +40,6 @@ from tidelog.metadata.producer_ids import ProducerIdAllocator, take_block
 from tidelog.metadata.registration import elect_controller, prepare_tree, register_broker
 from tidelog.metadata.store import Store
 from tidelog.metadata.store_queue import StoreQueue
-from tidelog.metadata.tree import BrokerRegistration, Endpoint
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.socket_server import SocketServer
 from tidelog.records.scanner import HAS_SPEEDUPS
@@ -142,7 +141,7 @@ class Server:
         node.config = node.config_layers.config
         warn_of_idle_settings(settings_without_effect(node.config.originals))
         self._bind(loop)
-        registration = self._registration()
+        registration = registration_of(node.config, broker_id, node.socket_server.ports(), self._clock.wall_ms())
         broker_epoch = register_broker(store, registration)
         controller = elect_controller(store, broker_id, self._clock.wall_ms())
         node.image.set_broker(BrokerImage.of(registration, broker_epoch))
@@ -222,21 +221,6 @@ class Server:
                 raise OSError(cause.errno, text) from cause
             if not position:
                 self.address = (listener.host or "127.0.0.1", endpoint.port)
-
-    def _registration(self) -> BrokerRegistration:
-        """What clients are told: the advertised addresses, with the real port where a listener asked for any."""
-        node = self._node
-        ports = node.socket_server.ports()
-        endpoints = tuple(
-            Endpoint(
-                listener.name,
-                listener.host or "127.0.0.1",
-                listener.port or ports[listener.name],
-                listener.security_protocol,
-            )
-            for listener in node.config.parsed_advertised_listeners
-        )
-        return BrokerRegistration(node.broker_id, endpoints, node.config.broker_rack, self._clock.wall_ms())
 
     def _start_tasks(self) -> None:
         node = self._node

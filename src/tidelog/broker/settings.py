@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import resource
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from tidelog.config import BrokerConfig, ConfigError
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.store import Store
+from tidelog.metadata.tree import BrokerRegistration, Endpoint
 from tidelog.network.limits import UNLIMITED, NetworkLimits
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,20 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
         listen_backlog=config.socket_listen_backlog_size,
         socket_descriptors_max=_socket_descriptors(),
     )
+
+
+def registration_of(config: BrokerConfig, broker_id: int, ports: Mapping[str, int], wall_ms: int) -> BrokerRegistration:
+    """What the tree says about a broker: its advertised addresses, with the real port where a listener has any port."""
+    endpoints = tuple(
+        Endpoint(
+            listener.name,
+            listener.host or "127.0.0.1",
+            listener.port or ports[listener.name],
+            listener.security_protocol,
+        )
+        for listener in config.parsed_advertised_listeners
+    )
+    return BrokerRegistration(broker_id, endpoints, config.broker_rack, wall_ms)
 
 
 def _socket_descriptors() -> int:

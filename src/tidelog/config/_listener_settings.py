@@ -14,7 +14,7 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 class ListenerSettings(Settings, area="Listeners"):
     """Where a broker listens, what it tells clients to connect to, and how listeners are secured.
 
-    In Kafka a broker's listeners can also be changed while it runs; ours need a restart and say so.
+    In Kafka `listeners` can also be changed while a broker runs; ours need a restart and say so.
     """
 
     listeners: str = setting(
@@ -22,7 +22,7 @@ class ListenerSettings(Settings, area="Listeners"):
         doc="Addresses to listen on, comma-separated, each `NAME://host:port`. An empty host is every interface, "
             "port 0 is any free port, an IPv6 address stands in brackets.")
     advertised_listeners: str | None = setting(
-        "advertised.listeners", None, importance="high",
+        "advertised.listeners", None, importance="high", dynamic="per-broker",
         doc="Addresses that clients are told to connect to, in the form of `listeners`; the same as `listeners` "
             "when not set.")
     listener_security_protocol_map: str = setting(

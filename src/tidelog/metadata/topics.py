@@ -94,7 +94,7 @@ def plan_topic(
     """Check a request to create a topic and decide where its replicas go.
 
     -1 asks for the default count or factor. `assignments` says where replicas go instead of leaving it to us; as in
-    Kafka, it may name brokers that are not there.
+    Kafka, it may name brokers that are not there, as long as every partition has a replica on one that is.
     """
     if image.topic(name) is not None:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
@@ -111,7 +111,7 @@ def plan_topic(
                 "Both numPartitions or replicationFactor and replicasAssignments were set. "
                 "Both cannot be used at the same time.",
             )
-        replicas = _check_manual_assignments(assignments)
+        replicas = _check_manual_assignments(assignments, alive)
     else:
         count = default_partition_count if partition_count == FROM_DEFAULT else partition_count
         _check_partition_count(count)
@@ -286,7 +286,9 @@ def _check_increase(count: int, total_count: int) -> int:
     return total_count - count
 
 
-def _check_manual_assignments(assignments: Mapping[int, Sequence[int]]) -> list[tuple[int, ...]]:
+def _check_manual_assignments(
+    assignments: Mapping[int, Sequence[int]], alive: Collection[int]
+) -> list[tuple[int, ...]]:
     if sorted(assignments) != list(range(len(assignments))):
         raise _invalid_assignment("partitions should be a consecutive 0-based integer sequence")
     replicas = [tuple(assignments[index]) for index in range(len(assignments))]
@@ -294,6 +296,10 @@ def _check_manual_assignments(assignments: Mapping[int, Sequence[int]]) -> list[
         raise _invalid_assignment("All partitions should have the same number of replicas")
     for index, each in enumerate(replicas):
         _check_replicas(index, each)
+        if not set(each).intersection(alive):
+            raise _invalid_assignment(
+                f"Partition {index} is assigned to brokers {list(each)}, none of which is alive; {sorted(alive)} are."
+            )
     return replicas
 
 

@@ -175,6 +175,7 @@ class ErrorCode(IntEnum):
     INVALID_VOTER_KEY = 125, FINAL, "The key of the voter is not that of the receiving replica."
     DUPLICATE_VOTER = 126, FINAL, "The voter is in the set of voters already."
     VOTER_NOT_FOUND = 127, FINAL, "The voter is not in the set of voters."
+    INVALID_REGULAR_EXPRESSION = 128, FINAL, "The regular expression is not valid."
 
 
 ERROR_MESSAGE_LENGTH_MAX: Final = 1000

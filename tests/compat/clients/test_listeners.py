@@ -7,11 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from tests.compat.clients.admins import confluent_admin
 from tests.compat.clients.batches import numbered
 from tests.compat.clients.brokers import Broker, ours_alone
 from tests.compat.clients.drivers import Driver
+from tests.compat.clients.drivers.types import DEADLINE_S
 from tests.compat.clients.raw import RawConnection, fetch_request
+from tests.compat.clients.waiting import wait_until
 from tidelog.wire.messages import FetchResponse, MetadataRequest, MetadataResponse
 
 
@@ -109,3 +113,29 @@ def test_a_client_gets_over_a_closed_connection(topic_name: str) -> None:
 
     with Broker({"connections.max.idle.ms": 300}) as broker:
         assert asyncio.run(produce_twice(broker)) == [0, 1]
+
+
+def _advertised(broker: Broker) -> dict[str, int]:
+    with RawConnection(broker) as connection:
+        response = connection.call(MetadataRequest(topics=[]), 9, MetadataResponse)
+    return {node.host: node.port for node in response.brokers}
+
+
+def test_advertised_addresses_change_while_the_broker_runs() -> None:
+    """Fails on 4724f6e, which called `advertised.listeners` read-only."""
+    with Broker(config={"broker.id": 3}) as broker:
+        admin = confluent_admin(broker.bootstrap_servers)
+        name = "advertised.listeners"
+        resource = ConfigResource(ConfigResource.Type.BROKER, "3")
+        (described,) = admin.describe_configs([resource]).values()
+        assert not described.result(DEADLINE_S)[name].is_read_only
+        before = _advertised(broker)
+        value = f"PLAINTEXT://localhost:{broker.port}"
+        change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        (altered,) = admin.incremental_alter_configs(
+            [ConfigResource(ConfigResource.Type.BROKER, "3", incremental_configs=[change])]
+        ).values()
+        altered.result(DEADLINE_S)
+        assert before != {"localhost": broker.port}
+        after = wait_until(lambda: _advertised(broker), lambda found: found != before)
+        assert after == {"localhost": broker.port}

@@ -1,6 +1,7 @@
 """What clients lean on without saying so: versions, refusals, and connections that end when they should."""
 
 import struct
+import time
 
 import pytest
 from crc32c import crc32c
@@ -9,6 +10,7 @@ from tests.compat.clients.batches import batch, numbered
 from tests.compat.clients.brokers import Broker, ours_alone
 from tests.compat.clients.conftest import MakeTopic
 from tests.compat.clients.drivers import Driver
+from tests.compat.clients.drivers.types import DEADLINE_S
 from tests.compat.clients.raw import HungUp, RawConnection, fetch, produce, produce_request
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
@@ -17,6 +19,8 @@ from tidelog.wire.messages import (
     ApiVersionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
     ProduceRequest,
@@ -273,3 +277,17 @@ def test_clients_go_on_after_a_rude_one(client: Driver, broker: Broker, servers:
             connection.send_bytes(garbage)
             assert connection.is_closed_by_broker()
     assert len(client.consume(servers, topic, 3)) == 3
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_older_answers_of_find_coordinator_have_a_text_where_nothing_is_wrong(version: int, broker: Broker) -> None:
+    """Fails on 4724f6e, which said nothing."""
+    deadline = time.monotonic() + DEADLINE_S
+    with RawConnection(broker) as connection:
+        while True:
+            request = FindCoordinatorRequest(key="group", key_type=0)
+            response = connection.call(request, version, FindCoordinatorResponse)
+            if response.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                break
+            assert time.monotonic() < deadline  # Kafka takes a moment to make the topic
+    assert (response.error_code, response.error_message) == (0, "NONE")

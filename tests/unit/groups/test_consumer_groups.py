@@ -255,7 +255,6 @@ def test_a_static_member_that_does_not_come_back_is_put_out(world: ConsumerWorld
         {"member_epoch": 1},
         {"member_epoch": -1},
         {"member_epoch": -2, "member_id": "m"},
-        {"subscribed_topic_regex": "(["},
     ],
     ids=str,
 )
@@ -268,6 +267,15 @@ def test_a_heartbeat_that_makes_no_sense_is_refused(world: ConsumerWorld, fields
         **fields,
     }
     assert world.send(ConsumerGroupHeartbeatRequest(**values)).code is ErrorCode.INVALID_REQUEST
+    assert world.log.batches == []
+
+
+def test_a_pattern_that_is_none_is_refused_with_its_own_code(world: ConsumerWorld) -> None:
+    """Fails on 4724f6e, which answered INVALID_REQUEST."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=GROUP, rebalance_timeout_ms=1000, subscribed_topic_regex="([", topic_partitions=[]
+    )
+    assert world.send(request).code is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert world.log.batches == []
 
 

@@ -60,7 +60,7 @@ def test_patterns_match_whole_names(pattern: str, yes: list[str], no: list[str])
 def test_what_is_no_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(ApiError) as caught:
         check_pattern(pattern)
-    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_patterns_that_ruin_backtracking_are_harmless() -> None:

@@ -248,4 +248,4 @@ class _Parser:
 
 
 def _refused(what: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, f"the topic pattern {what}")
+    return ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"the topic pattern {what}")
