@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,13 @@ from tests.integration.raw_client import (
     start_offset,
 )
 from tests.unit.storage._logs import unpack_kafka_directory
+from tidelog.client.aio.admin.types import NewTopic
+from tidelog.client.cluster import ClusterClient
+from tidelog.client.topics import create_topic
 from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.metadata.walk import subtree
 from tidelog.storage.log_directory import LogDirectory
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ApiError, ErrorCode
 
 PRODUCER_IDS = range(6)
 USER_TOPICS = {"plain", "small-seg", "txn-topic", "with.dots_and-dashes-7"}
@@ -204,6 +208,15 @@ def test_a_topic_older_than_topic_ids_gets_one(kafka_directory: Path) -> None:
         assert topic.topic_id == topic_id
 
 
+def test_a_partition_whose_log_is_gone_is_named(kafka_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Inside(kafka_directory):
+        pass
+    shutil.rmtree(kafka_directory / "small-seg-0")
+    with caplog.at_level(logging.ERROR), Inside(kafka_directory):
+        pass
+    assert "1 partitions have no log in log.dirs and start empty: small-seg-0" in caplog.text
+
+
 def test_a_log_that_no_topic_accounts_for_is_named_and_kept(
     kafka_directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -219,6 +232,8 @@ def test_a_log_that_no_topic_accounts_for_is_named_and_kept(
     with caplog.at_level(logging.ERROR), Inside(kafka_directory, SHORT_RETENTION) as inside:
         inside.on_loop(inside.node.log_manager.housekeeping.delete_old_segments)
         assert inside.node.image.topic("small-seg") is None
+        with ClusterClient(f"127.0.0.1:{inside.port}") as cluster, pytest.raises(ApiError, match="earlier topic"):
+            create_topic(cluster, NewTopic("small-seg", 1, 1, {}))
     assert [text for text in caplog.messages if "small-seg-0" in text and "adopt --orphans" in text]
     assert sorted(path.name for path in (kafka_directory / "small-seg-0").glob("*.log")) == files
     assert LogDirectory(str(kafka_directory)).has_clean_shutdown_marker()

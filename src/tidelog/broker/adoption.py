@@ -33,7 +33,7 @@ from tidelog.metadata.uuids import random_uuid
 from tidelog.metadata.walk import create_or_set
 from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.errors import CorruptRecordError
-from tidelog.storage.errors import LogDirFailure, StorageError
+from tidelog.storage.errors import StorageError
 from tidelog.storage.producer_id_scan import NO_PRODUCER_ID, largest_active_producer_id, largest_producer_id
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Adoption:
     def run(self) -> None:
         """Adopt what is to be adopted, repair what older versions left, and log what an operator must know."""
         before = self._state = read_adoption(self._store)
+        self._report_missing()
         orphans = self._orphans()
         changed: set[str] = set()
         if orphans and (self._is_fresh_tree() or before.wants_orphans):
@@ -103,6 +104,20 @@ class Adoption:
             len(orphans),
             _listed(sorted(log.directory for log in orphans)),
         )
+
+    def _report_missing(self) -> None:
+        """Name partitions whose log is not on disk. After a crash that may be a topic that was just being created."""
+        node = self._node
+        if node.log_manager.offline_directories():
+            return  # they lie there, most likely, and are reported as offline
+        missing = [
+            f"{topic.name}-{partition.index}"
+            for topic in node.image.topics()
+            for partition in topic.partitions
+            if node.broker_id in partition.replicas and node.log_manager.get_log(topic.name, partition.index) is None
+        ]
+        if missing:
+            logger.error("%d partitions have no log in log.dirs and start empty: %s", len(missing), _listed(missing))
 
     # --- adopting ---
 
@@ -236,12 +251,24 @@ class Adoption:
         if self._state.are_producer_ids_checked:
             largest = max(map(largest_active_producer_id, logs))
         else:
-            largest = max(_read_largest(log) for log in logs)
+            largest = self._read_largest(logs)
             # Adopted logs may have lost every trace of producers that Kafka knows.
             largest = max(largest, 0) if has_adopted else largest
-            self._state = self._state._replace(are_producer_ids_checked=True)
         if largest > NO_PRODUCER_ID and stay_above(self._store, node.broker_id, largest):
             logger.info("the logs hold producer ids up to %d: new ones are allocated above", largest)
+
+    def _read_largest(self, logs: Iterable[Log]) -> int:
+        """The largest producer id in the files of these logs. A directory that cannot be read goes offline."""
+        largest = NO_PRODUCER_ID
+        is_whole = True
+        for log in logs:
+            try:
+                largest = max(largest, _largest_in(log))
+            except OSError as error:
+                is_whole = False
+                self._node.log_manager.handle_log_dir_failure(log.parent_directory, error)
+        self._state = self._state._replace(are_producer_ids_checked=is_whole)
+        return largest
 
 
 def _leader_epochs(logs: Iterable[Log]) -> dict[int, int]:
@@ -256,13 +283,10 @@ def _topic_id(name: str, logs: Sequence[Log]) -> bytes:
     return ids.most_common(1)[0][0] if ids else random_uuid()
 
 
-def _read_largest(log: Log) -> int:
-    try:
-        largest = largest_producer_id(log)
-        if log.topic == TRANSACTIONS_TOPIC:
-            largest = max(largest, max(_stored_producer_ids(log), default=NO_PRODUCER_ID))
-    except OSError as error:
-        raise LogDirFailure(log.parent_directory, error) from error
+def _largest_in(log: Log) -> int:
+    largest = largest_producer_id(log)
+    if log.topic == TRANSACTIONS_TOPIC:
+        largest = max(largest, max(_stored_producer_ids(log), default=NO_PRODUCER_ID))
     return largest
 
 

@@ -94,6 +94,7 @@ class TopicService:
         )
         config = self._check_config(overrides)
         topic = plan.image()
+        self._refuse_orphans(topic)
         if validate_only:
             return topic
         warn_of_idle_settings(topic_settings_without_effect(overrides), f"topic {name}")
@@ -104,6 +105,17 @@ class TopicService:
         self._open_partitions(topic, topic.partitions, config)
         logger.info("created topic %s with %d partitions", name, len(topic.partitions))
         return topic
+
+    def _refuse_orphans(self, topic: TopicImage) -> None:
+        """A log that no topic accounts for belongs to an earlier topic of that name, and would not be overwritten."""
+        for partition in topic.partitions:
+            log = self._node.log_manager.get_log(topic.name, partition.index)
+            if log is not None:
+                raise ApiError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"{log.directory} holds a log of an earlier topic '{topic.name}' that the metadata does not know: "
+                    "adopt it with `tidelog adopt --orphans`, or move it away and restart the broker.",
+                )
 
     async def create_automatically(self, name: str) -> TopicImage:
         """Make a topic that a client named and that does not exist. Raises ApiError, for internal topics too."""

@@ -18,7 +18,7 @@ from tidelog.cli._kafka_settings import KafkaSettings, read_from_brokers, read_f
 from tidelog.cli._options import Format, OutputFormat
 from tidelog.cli._output import print_json, print_line, print_table
 from tidelog.cli._verbs import verb
-from tidelog.config import load_broker_config, parse_properties, topic_config
+from tidelog.config import ConfigError, load_broker_config, parse_properties, topic_config
 from tidelog.metadata import paths
 from tidelog.metadata.adoption import (
     KEEP_EVERYTHING,
@@ -185,7 +185,13 @@ def _settle(store: Store, topic: str, given: Mapping[str, str], known: KafkaSett
         said = {**(known.overrides if known else {}), **given}
         overrides = {**(cautious if is_new else before), **said}
         is_known = topic in INTERNAL_TOPICS or bool(KEEP_EVERYTHING.keys() & said) or not is_unsettled(overrides)
-    topic_config(overrides, load_broker_config({}))
+    # The topic has one replica from now on: with more asked for, no producer could write with acks=all.
+    if overrides.get("min.insync.replicas", "1") != "1":
+        overrides["min.insync.replicas"] = "1"
+    try:
+        topic_config(overrides, load_broker_config({}))
+    except ConfigError as error:
+        raise CommandError(f"topic {topic}: {error}") from error
     return Settled(topic, overrides, is_known)
 
 
