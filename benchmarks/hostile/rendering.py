@@ -164,6 +164,8 @@ class Renderer:
 
     def value(self, cls: type[Struct], name: str, kind: str, field: Field | None = None) -> Any:
         value = _OF_MESSAGES.get((cls.__name__, name), _VALUES.get(name, self))
+        if isinstance(value, str) != (kind == "string") and value is not None:
+            value = self  # another message has a field of this name and of another kind
         may_be_null = field is not None and field.null_since <= self.version
         if value is not self and (value is not None or may_be_null):
             return value

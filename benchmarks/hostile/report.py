@@ -18,11 +18,16 @@ def is_within_bounds(outcome: Outcome, baseline_ms: float) -> bool:
     """Whether a request kept to what we promise: the wait of others, and memory for frames below a megabyte."""
     is_small = outcome.size_bytes < _SMALL_FRAME_BYTES
     return (
-        min(outcome.worst_ms, outcome.worst_work_ms or outcome.worst_ms) <= max(WAIT_MS_MAX, baseline_ms)
+        waited_ms(outcome) <= max(WAIT_MS_MAX, baseline_ms)
         and outcome.failure is None
         and outcome.fate != "silent"
         and not (is_small and outcome.grown_bytes > GROWN_BYTES_MAX)
     )
+
+
+def waited_ms(outcome: Outcome) -> float:
+    """How long the bystander had to wait for the broker, be the machine busy or not."""
+    return min(outcome.worst_ms, outcome.worst_work_ms or outcome.worst_ms)
 
 
 def page(outcomes: Mapping[str, Sequence[Outcome]], baselines: Mapping[str, float], notes: Sequence[str]) -> str:
@@ -82,8 +87,7 @@ def _worst_of_versions(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def _badness(outcome: Outcome) -> float:
-    waited_ms = outcome.worst_work_ms or outcome.worst_ms
-    return max(waited_ms / WAIT_MS_MAX, outcome.grown_bytes / GROWN_BYTES_MAX)
+    return max(waited_ms(outcome) / WAIT_MS_MAX, outcome.grown_bytes / GROWN_BYTES_MAX)
 
 
 def _cells(outcome: Outcome | None, with_work: bool) -> list[str]:

@@ -11,9 +11,12 @@ from struct import pack
 from typing import Final
 
 from tidelog.wire._source import FIXED_FORMATS, TABLE_SIZE, Source, packer, packers
-from tidelog.wire.errors import EncodeError
+from tidelog.wire.errors import ERROR_MESSAGE_LENGTH_MAX, EncodeError, clipped_message
 from tidelog.wire.primitives import NO_UUID, STRING_BYTES_MAX, UVARINTS, encode_uvarint
 from tidelog.wire.schema import Field, Message, Struct
+
+_CLIPPED: Final = "error_message"
+"""The field of responses whose text quotes the request; it may never be what a reply fails for."""
 
 _SLICE_ELEMENTS: Final = 256
 """Written between two yields of a sliced encoder: some 0.2 ms."""
@@ -26,6 +29,7 @@ def encoder_source(cls: type[Message], version: int, *, sliced: bool = False) ->
             "NO_UUID": NO_UUID,
             "UVARINTS": UVARINTS,
             "pack": pack,
+            "clipped_message": clipped_message,
             "encode_uvarint": encode_uvarint,
             "string_length": string_length,
             "tagged_fields": tagged_fields,
@@ -113,9 +117,18 @@ class _EncoderWriter:
         """Write the struct that the variable `subject` holds."""
         for name, field in cls.fields.items():
             if field.is_in(self._version) and field.tag is None:
-                self._field(f"{subject}.{name}", field)
+                self._field(self._clipped(f"{subject}.{name}") if name == _CLIPPED else f"{subject}.{name}", field)
         if self._flexible:
             self._tagged_fields(cls, subject)
+
+    def _clipped(self, value: str) -> str:
+        """An error message that is not too long, whoever made it."""
+        text = self._source.fresh("m")
+        self._source.line(f"{text} = {value}")
+        self._source.line(
+            f"if {text} is not None and len({text}) > {ERROR_MESSAGE_LENGTH_MAX}: {text} = clipped_message({text})"
+        )
+        return text
 
     def _field(self, value: str, field: Field) -> None:
         nullable = field.null_since <= self._version

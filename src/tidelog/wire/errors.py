@@ -182,12 +182,18 @@ ERROR_MESSAGE_LENGTH_MAX: Final = 1000
 """Messages quote names and values of requests, and these may be as long as a string of a reply can be: 32,767 bytes."""
 
 
+def clipped_message(message: str) -> str:
+    """An error message that fits into a reply whatever it quotes."""
+    if len(message) <= ERROR_MESSAGE_LENGTH_MAX:
+        return message
+    return f"{message[:ERROR_MESSAGE_LENGTH_MAX]}… ({len(message)} characters)"
+
+
 class ApiError(Exception):
     """An error that a reply carries: a code and, where the reply has room for it, a message of bounded length."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        if message is not None and len(message) > ERROR_MESSAGE_LENGTH_MAX:
-            message = f"{message[:ERROR_MESSAGE_LENGTH_MAX]}… ({len(message)} characters)"
+        message = None if message is None else clipped_message(message)
         super().__init__(code, message)
         self.code = code
         self.message = message

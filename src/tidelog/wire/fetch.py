@@ -295,6 +295,7 @@ def _decode_topics(
     is_flexible = version >= FLEXIBLE_FROM
     count, position = _count(data, position, end, is_flexible)
     topics: list[tuple[TopicKey, list[FetchPartition]]] = []
+    room_after(PARTITIONS_MAX, count)
     room = PARTITIONS_MAX
     for _ in range(count):
         key, position = _topic_key(data, position, version)
@@ -333,6 +334,7 @@ def _decode_forgotten(
     is_flexible = version >= FLEXIBLE_FROM
     count, position = _count(data, position, end, is_flexible)
     forgotten: list[tuple[TopicKey, list[int]]] = []
+    room_after(PARTITIONS_MAX, count)
     room = PARTITIONS_MAX
     for _ in range(count):
         key, position = _topic_key(data, position, version)

@@ -77,9 +77,9 @@ def checked_count(count: int, remaining_bytes: int) -> int:
     return max(count, 0)
 
 
-def room_after(room: int, partition_count: int) -> int:
-    """How many more topics and partitions a request may have after a topic with so many."""
-    room -= 1 + partition_count
+def room_after(room: int, count: int) -> int:
+    """How many more topics and partitions a request may have after a topic with `count` of them, or `count` topics."""
+    room -= 1 + count
     if room < 0:
         raise WireError("a request has more topics and partitions than it may have")
     return room

@@ -186,6 +186,7 @@ def _decode_classic(data: Buffer, position: int, end: int, version: int) -> Prod
     acks, timeout_ms, topic_count = _unpack_acks_timeout_count(data, position)
     position += 10
     partitions: list[PartitionSpan] = []
+    room_after(PARTITIONS_MAX, topic_count)
     room = PARTITIONS_MAX
     for _ in range(checked_count(topic_count, end - position)):
         (length,) = _unpack_short(data, position)
@@ -218,6 +219,7 @@ def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
     acks, timeout_ms = _unpack_acks_timeout(data, position)
     topic_count, position = decode_uvarint(data, position + 6)
     partitions: list[PartitionSpan] = []
+    room_after(PARTITIONS_MAX, topic_count)
     room = PARTITIONS_MAX
     for _ in range(checked_count(topic_count - 1, end - position)):
         length, position = decode_uvarint(data, position)

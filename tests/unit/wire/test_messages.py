@@ -11,6 +11,7 @@ import pytest
 import tidelog.wire.messages as package
 from tests.compat.wire.samples import all_messages
 from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from tidelog.wire.schema import Message, Struct
 
 # What Kafka 3.9 advertises in ZooKeeper mode, what its brokers say to each other there, the requests of the newer group
@@ -84,3 +85,11 @@ def test_naming_a_message_loads_its_module_and_no_other() -> None:
     loaded, compiled = result.stdout.splitlines()
     assert ast.literal_eval(loaded) == ["api_keys", "errors", "messages", "metadata", "primitives", "schema"]
     assert compiled == "True"
+
+
+def test_an_error_message_fits_into_every_reply() -> None:
+    """Handlers quote what was asked for; a reply that could not be written would cost the results of all others."""
+    result = DeletableTopicResult(name="t", error_message="é" * 40_000)
+    encoded = DeleteTopicsResponse(responses=[result]).encode(6)
+    (read,) = DeleteTopicsResponse.decode(encoded, 6).responses
+    assert read.error_message == "é" * 1_000 + "… (40000 characters)"
