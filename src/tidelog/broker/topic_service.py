@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from tidelog.broker.metadata_errors import metadata_errors_told
 from tidelog.broker.settings import warn_of_idle_settings
@@ -37,7 +38,9 @@ class TopicService:
         self._node = node
         self._controller_epoch = controller_epoch
         self._lock = asyncio.Lock()
-        """One change of topics at a time: nothing comes between what is planned and what is written."""
+        """One change of the tree at a time: nothing comes between what is planned and what is written."""
+        self._topic_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """One change of a topic at a time, its logs included; they are opened and closed in slices."""
         self._leadership_listeners: list[Callable[[Partition], None]] = []
         self._deletion_listeners: list[Callable[[Sequence[str]], None]] = []
 
@@ -62,7 +65,7 @@ class TopicService:
         validate_only: bool = False,
     ) -> TopicImage:
         """Make a topic, or only say what would be made; raises ApiError."""
-        async with self._lock:
+        async with self._lock_of(name):
             return await self._create(
                 name, partition_count, replication_factor, assignments, overrides, validate_only=validate_only
             )
@@ -77,6 +80,24 @@ class TopicService:
         *,
         validate_only: bool = False,
     ) -> TopicImage:
+        async with self._lock:
+            topic, config = await self._write_new(
+                name, partition_count, replication_factor, assignments, overrides, validate_only
+            )
+        if not validate_only:
+            await self._open_new(topic, topic.partitions, config)
+            logger.info("created topic %s with %d partitions", name, len(topic.partitions))
+        return topic
+
+    async def _write_new(
+        self,
+        name: str,
+        partition_count: int,
+        replication_factor: int,
+        assignments: Mapping[int, Sequence[int]] | None,
+        overrides: Mapping[str, str],
+        validate_only: bool,
+    ) -> tuple[TopicImage, LogConfig]:
         node = self._node
         broker_count = max(len(node.image.broker_ids()), 1)
         plan = topic_plans.plan_topic(
@@ -96,15 +117,13 @@ class TopicService:
         topic = plan.image()
         self._refuse_orphans(topic)
         if validate_only:
-            return topic
+            return topic, config
         warn_of_idle_settings(topic_settings_without_effect(overrides), f"topic {name}")
         with metadata_errors_told():
             await node.metadata.run(topic_plans.write_topic, plan)
         node.image.set_topic(topic)
         node.image.set_overrides(name, overrides)
-        self._open_partitions(topic, topic.partitions, config)
-        logger.info("created topic %s with %d partitions", name, len(topic.partitions))
-        return topic
+        return topic, config
 
     def _refuse_orphans(self, topic: TopicImage) -> None:
         """A log that no topic accounts for belongs to an earlier topic of that name, and would not be overwritten."""
@@ -123,7 +142,7 @@ class TopicService:
         config = self._node.config
         if name in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
-        async with self._lock:
+        async with self._lock_of(name):
             found = self._node.image.topic(name)  # another client may have asked for it in the same moment
             return found or await self._create(name, config.num_partitions, config.default_replication_factor, None, {})
 
@@ -131,7 +150,7 @@ class TopicService:
         self, name: str, partition_count: int, replication_factor: int, overrides: Mapping[str, str]
     ) -> TopicImage:
         """A topic of a coordinator's own, made at its first use; fewer brokers than replicas wanted is no obstacle."""
-        async with self._lock:
+        async with self._lock_of(name):
             factor = min(replication_factor, len(self._node.image.broker_ids()))
             found = self._node.image.topic(name)
             return found or await self._create(name, partition_count, factor, None, overrides)
@@ -140,12 +159,16 @@ class TopicService:
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
     ) -> None:
         """Let a topic grow to `count` partitions; raises ApiError."""
-        async with self._lock:
-            await self._add_partitions(name, count, assignments, validate_only)
+        async with self._lock_of(name):
+            async with self._lock:
+                grown = await self._write_added(name, count, assignments, validate_only)
+            if grown is not None:
+                await self._open_new(*grown, self.config_of(name))
 
-    async def _add_partitions(
+    async def _write_added(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, validate_only: bool
-    ) -> None:
+    ) -> tuple[TopicImage, Sequence[PartitionImage]] | None:
+        """The topic as it is then, and the partitions that were added."""
         node = self._node
         if node.image.topic(name) is None:
             # Asked here, as the tree would take a name with a slash in it for the way to another node.
@@ -160,18 +183,18 @@ class TopicService:
                 controller_epoch=self._controller_epoch,
             )
             if validate_only:
-                return
+                return None
             await node.metadata.run(topic_plans.write_partitions, plan)
         before = node.image.topic(name)
         assert before is not None, f"{name} is in the tree and must be in the image"
         added = plan.images()
         topic = TopicImage(name, before.topic_id, [*before.partitions, *added])
         node.image.set_topic(topic)
-        self._open_partitions(topic, added, self.config_of(name))
+        return topic, added
 
     async def delete(self, name: str) -> bytes:
         """Delete a topic and return the id it had; raises ApiError."""
-        async with self._lock:
+        async with self._lock_of(name):
             return await self._delete(name)
 
     async def _delete(self, name: str) -> bytes:
@@ -180,15 +203,25 @@ class TopicService:
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         with metadata_errors_told():
-            await node.metadata.run(topic_plans.mark_for_deletion, name)
-            self._remove(topic)
-            await node.metadata.run(topic_plans.delete_topic, name)
+            async with self._lock:
+                await node.metadata.run(topic_plans.mark_for_deletion, name)
+            await node.slices.run(self._removing(topic))
+            async with self._lock:
+                await node.metadata.run(topic_plans.delete_topic, name)
         for listener in self._deletion_listeners:
             listener((name,))
         logger.info("deleted topic %s", name)
         return topic.topic_id
 
-    def _remove(self, topic: TopicImage) -> None:
+    def _lock_of(self, name: str) -> asyncio.Lock:
+        """Taken before the lock of the tree, never after it."""
+        lock = self._topic_locks.get(name)
+        if lock is None:
+            lock = self._topic_locks[name] = asyncio.Lock()
+        return lock
+
+    def _removing(self, topic: TopicImage) -> Generator[None, None, None]:
+        """Forget a topic and delete its logs, one a step."""
         node = self._node
         node.image.remove_topic(topic.name)
         for partition in topic.partitions:
@@ -197,6 +230,7 @@ class TopicService:
                 node.log_manager.delete_log(topic.name, partition.index)
             except LogDirFailure as failure:
                 node.replica_manager.fail_log_dir(failure)
+            yield
 
     # --- configuration ---
 
@@ -252,24 +286,31 @@ class TopicService:
         for name in topic_plans.topics_marked_for_deletion(store):
             topic = node.image.topic(name)
             if topic is not None:
-                self._remove(topic)
+                _exhaust(self._removing(topic))
             topic_plans.delete_topic(store, name)
         if is_unclean:
             begin_new_epochs(store, node.image, node.broker_id, self._controller_epoch)
         for topic in list(node.image.topics()):
-            self._open_partitions(topic, topic.partitions, None, is_new=False)
+            _exhaust(self._opening(topic, topic.partitions, None, is_new=False))
 
-    def _open_partitions(
+    async def _open_new(self, topic: TopicImage, partitions: Sequence[PartitionImage], config: LogConfig) -> None:
+        """Open the logs of new partitions. Requests for those that are not open yet are refused, and sent again."""
+        await self._node.slices.run(self._opening(topic, partitions, config))
+        if self.config_of(topic.name) != config:
+            self._apply_config(topic)  # the settings were changed meanwhile
+
+    def _opening(
         self,
         topic: TopicImage,
         partitions: Sequence[PartitionImage],
         config: LogConfig | None,
         *,
         is_new: bool = True,
-    ) -> None:
-        """Open the logs of partitions; those that are not new may lie in a directory that is offline."""
+    ) -> Generator[None, None, None]:
+        """Open the logs of partitions, one a step; those that are not new may lie in a directory that is offline."""
         node = self._node
         for partition in list(partitions):
+            yield
             if node.broker_id not in partition.replicas:
                 continue
             try:
@@ -316,3 +357,9 @@ class TopicService:
                     partition.state_version,
                 )
                 image.set_partition(name, failed)
+
+
+def _exhaust(steps: Generator[None, None, None]) -> None:
+    """All steps at once, for start-up."""
+    for _ in steps:
+        pass

@@ -1,6 +1,6 @@
 """How many partitions one request may make, for CreateTopics and CreatePartitions.
 
-Each takes a directory and its files, and nobody else is served meanwhile. Kafka's limit and words are those of its
+Each takes a directory and its files. Kafka's limit and words are those of its
 KRaft controller; in ZooKeeper mode one request could ask for billions.
 """
 

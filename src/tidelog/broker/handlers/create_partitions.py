@@ -39,6 +39,7 @@ def _count_of(name: str, context: Context) -> int:
 async def _grow(
     topic: CreatePartitionsTopic, count: int, too_many: ApiError | None, validate_only: bool, context: Context
 ) -> CreatePartitionsTopicResult:
+    await context.node.slices.pause()
     result = CreatePartitionsTopicResult(name=topic.name, error_message=None)
     try:
         if too_many is not None:

@@ -35,6 +35,7 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
 async def _create(
     topic: CreatableTopic, count: int, too_many: ApiError | None, validate_only: bool, context: Context
 ) -> CreatableTopicResult:
+    await context.node.slices.pause()
     result = CreatableTopicResult(name=topic.name, error_message=None, num_partitions=-1, replication_factor=-1)
     try:
         if too_many is not None:

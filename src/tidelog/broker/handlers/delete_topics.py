@@ -30,6 +30,7 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
 
 
 async def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicResult:
+    await context.node.slices.pause()
     result = DeletableTopicResult(name=asked.name, topic_id=asked.topic_id)
     node = context.node
     try:
