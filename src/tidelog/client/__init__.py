@@ -1,17 +1,10 @@
-"""Talking to a cluster: a small synchronous client, used by the command line, the demo and the testing kit.
+"""Clients for Tidelog and any other Kafka cluster: under asyncio and, without `Async`, for programs without a loop.
 
-    Connection       one socket to one broker: versions negotiated, requests pipelined
-    ClusterClient    metadata, routing to leaders and the controller, retries within a deadline
-    RecordWriter     records in, batches out, partitioned as Kafka's own clients do
-    RecordReader     records of chosen partitions from chosen offsets
+    AsyncProducer, Producer    send records, idempotently and in transactions
+    AsyncConsumer, Consumer    read topics, alone or as members of a group
+    AsyncAdmin, Admin          topics, settings, groups, transactions, the cluster
 
-and the clients that applications use, each under asyncio and, without `Async`, for programs without an event loop:
-
-    AsyncProducer    sends records, idempotently and in transactions
-    AsyncConsumer    reads topics, alone or as a member of a group
-    AsyncAdmin       topics, settings, groups, transactions, the cluster
-
-and what they raise: ClientError and what is below it, ApiError for what a broker refused. See docs/clients.md.
+and what they take, return and raise: everything is a ClientError, ApiError what a broker refused. See docs/clients.md.
 
 Nothing is imported until it is asked for.
 """
@@ -267,7 +260,6 @@ _HOMES = {
     "ClientConfigError": "errors",
     "ClientError": "errors",
     "ClientMetrics": "metrics",
-    "ClusterClient": "cluster",
     "ClusterDescription": "aio.admin.types",
     "CommitCallback": "aio.consumer.async_commits",
     "CommitFailed": "aio.consumer.errors",
@@ -279,7 +271,6 @@ _HOMES = {
     "ConfigResource": "aio.admin.types",
     "ConfigSource": "aio.admin.types",
     "ConfigSynonym": "aio.admin.types",
-    "Connection": "connection",
     "ConnectionLost": "errors",
     "ConsistentRandomPartitioner": "aio.producer.partitioners",
     "Consumer": "consumer",
@@ -339,7 +330,6 @@ _HOMES = {
     "RebalanceListener": "aio.consumer.listeners",
     "RebalanceProtocol": "aio.consumer.assignors.base",
     "RecordMetadata": "aio.producer.batch",
-    "RecordReader": "reader",
     "RecordTooLarge": "errors",
     "ReplicaOnDisk": "aio.admin.types",
     "RequestMetrics": "metrics",

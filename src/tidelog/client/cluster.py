@@ -5,7 +5,6 @@ leadership is on the move, until `timeout_s` has passed. The functions of this r
 are the callers.
 """
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
@@ -13,6 +12,7 @@ from typing import NamedTuple, Self, TypeVar
 from tidelog.client.addresses import parse_bootstrap_servers
 from tidelog.client.connection import DEFAULT_CLIENT_ID, DEFAULT_TIMEOUT_S, Answer, Connection
 from tidelog.client.errors import ApiError, BrokerUnavailable, ConnectionLost
+from tidelog.client.patience import Patience
 from tidelog.client.refusals import raise_if_refused
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import MetadataRequest, MetadataResponse
@@ -33,8 +33,6 @@ _MOVING = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
     }
 )
-_BACKOFF_FIRST_S = 0.01
-_BACKOFF_MOST_S = 0.5
 
 
 def is_moving(error: ApiError) -> bool:
@@ -170,20 +168,17 @@ class ClusterClient:
 
         `even_if_lost` also repeats after a lost connection: for requests that may safely arrive twice.
         """
-        deadline = time.monotonic() + self.timeout_s
-        backoff_s = _BACKOFF_FIRST_S
+        patience = Patience(self.timeout_s)
         while True:
             try:
                 return attempt()
             except ApiError as error:
-                if not is_moving(error) or time.monotonic() + backoff_s > deadline:
+                if not is_moving(error) or not patience.pause():
                     raise
             except ConnectionLost:
-                if not even_if_lost or time.monotonic() + backoff_s > deadline:
+                if not even_if_lost or not patience.pause():
                     raise
             self.forget()
-            time.sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, _BACKOFF_MOST_S)
 
     def forget(self) -> None:
         """Drop what is known of leaders and the controller, so that the next question asks the cluster again."""

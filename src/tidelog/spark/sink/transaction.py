@@ -14,6 +14,7 @@ from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.cluster import ClusterClient, Node
 from tidelog.client.configs import Resource, ResourceType, describe_configs
 from tidelog.client.errors import BrokerUnavailable, ClientError, DeadlinePassed
+from tidelog.client.patience import Patience
 from tidelog.client.refusals import raise_if_refused
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -38,8 +39,6 @@ _FIND_VERSION_MAX: Final = 5
 _ADD_VERSION_MAX: Final = 3  # later ones are for brokers
 _END_VERSION_MAX: Final = 4  # from 5 on, the epoch changes with the end, and the driver takes a new one anyway
 _NODES_MAX: Final = 64
-_PAUSE_FIRST_S: Final = 0.005
-_PAUSE_MOST_S: Final = 0.5
 
 
 # Coordinators that were found, as long as the client lives that found them: one question less for each batch and task.
@@ -206,20 +205,17 @@ def longest_timeout_ms(cluster: ClusterClient, cluster_name: str, otherwise_ms: 
 
 def patiently(attempt: Callable[[], Result], patience_ms: int, forget: Callable[[], object]) -> Result:
     """Repeat `attempt`, which may arrive twice, while brokers are away, on the move or busy with an earlier end."""
-    deadline = time.monotonic() + patience_ms / 1000
-    pause_s = _PAUSE_FIRST_S
+    patience = Patience(patience_ms / 1000)
     while True:
         try:
             return attempt()
         except (ApiError, BrokerUnavailable) as error:
             if isinstance(error, ApiError) and not error.code.retriable:
                 raise
-            if time.monotonic() + pause_s > deadline:
+            if not patience.pause():
                 raise DeadlinePassed(f"not done within max.block.ms={patience_ms}: {error}") from error
             if not isinstance(error, ApiError) or error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 forget()
-        time.sleep(pause_s)
-        pause_s = min(pause_s * 2, _PAUSE_MOST_S)
 
 
 def now_ms() -> int:

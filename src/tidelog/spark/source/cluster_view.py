@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from tidelog.client.cluster import ClusterClient, Node
 from tidelog.client.errors import BrokerUnavailable
+from tidelog.client.patience import Patience
 from tidelog.client.refusals import raise_if_refused
 from tidelog.client.types import TopicPartition
 from tidelog.spark.source.client_settings import ClientSettings
@@ -25,8 +26,6 @@ from tidelog.wire.primitives import NO_UUID
 Result = TypeVar("Result")
 
 _FIRST_CONTACT_S: Final = 10.0
-_BACKOFF_FIRST_S: Final = 0.02
-_BACKOFF_MOST_S: Final = 0.5
 _LOOKS: Final = 10
 _LOOK_FIRST_S: Final = 0.25
 _LOOK_MOST_S: Final = 2.0
@@ -137,8 +136,7 @@ class ClusterView:
         patience_s = self._client_settings.api_timeout_ms / 1000
         if not self._was_reached:
             patience_s = min(patience_s, _FIRST_CONTACT_S)
-        deadline = self._monotonic() + patience_s
-        backoff_s = _BACKOFF_FIRST_S
+        patience = Patience(patience_s, monotonic=self._monotonic, sleep=self._sleep)
         while True:
             try:
                 answer = attempt()
@@ -146,11 +144,9 @@ class ClusterView:
                 return answer
             except (BrokerUnavailable, ApiError) as error:
                 is_passing = isinstance(error, BrokerUnavailable) or error.code.retriable
-                if not is_passing or self._monotonic() + backoff_s > deadline:
+                if not is_passing or not patience.pause():
                     raise
             self._cluster.forget()
-            self._sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, _BACKOFF_MOST_S)
 
     def _expected(self, known: Iterable[TopicPartition]) -> set[TopicPartition]:
         """What was there before, or is in the checkpoint, and is still named by the options."""

@@ -13,6 +13,7 @@ from tidelog.client.cluster import ClusterClient
 from tidelog.client.connection import Connection
 from tidelog.client.errors import BrokerUnavailable, InvalidReply
 from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
+from tidelog.client.patience import Patience
 from tidelog.client.reader import FETCH_BY_NAME
 from tidelog.client.refusals import raise_refusal
 from tidelog.client.types import TopicPartition
@@ -29,8 +30,6 @@ FIRST_FETCH_BYTES: Final = 1024 * 1024
 """What is asked for before it is known how large records are."""
 
 _SPARE_BYTES: Final = 64 * 1024
-_BACKOFF_FIRST_S: Final = 0.02
-_BACKOFF_MOST_S: Final = 0.5
 _GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 GONE_S: Final = 3.0
 """A broker that has just started knows little for a moment. A partition that is unknown for so long is deleted."""
@@ -54,8 +53,7 @@ class RangeFetcher:
         self._asked: Connection | None = None
         self._fetch_bytes = min(FIRST_FETCH_BYTES, self._client.fetch_bytes)
         self._gone_since: float | None = None
-        self._backoff_s = _BACKOFF_FIRST_S
-        self._patience_until = self._full_patience()
+        self._patience = Patience(self._settings.poll_timeout_ms / 1000)
 
     @property
     def is_reply_due(self) -> bool:
@@ -188,7 +186,7 @@ class RangeFetcher:
 
     def _wait_for_more(self) -> None:
         """The range promises offsets that the log does not have now: a new leader may have to catch up first."""
-        if time.monotonic() < self._patience_until:
+        if not self._patience.is_over:
             return
         _, end = self._bounds()
         if end <= self._position:
@@ -211,10 +209,8 @@ class RangeFetcher:
         self._pause(str(error))
 
     def _pause(self, why: str) -> None:
-        if time.monotonic() + self._backoff_s > self._patience_until:
+        if not self._patience.pause():
             self._raise_timeout(why)
-        time.sleep(self._backoff_s)
-        self._backoff_s = min(2 * self._backoff_s, _BACKOFF_MOST_S)
 
     def _raise_timeout(self, why: str) -> None:
         raise FetchTimeout(
@@ -224,8 +220,4 @@ class RangeFetcher:
 
     def _progressed(self) -> None:
         self._gone_since = None
-        self._backoff_s = _BACKOFF_FIRST_S
-        self._patience_until = self._full_patience()
-
-    def _full_patience(self) -> float:
-        return time.monotonic() + self._settings.poll_timeout_ms / 1000
+        self._patience.renew()
