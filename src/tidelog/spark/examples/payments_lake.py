@@ -39,11 +39,14 @@ def payments(records: "DataFrame") -> "DataFrame":
 
 def begin(bootstrap_servers: str) -> None:
     """Let the lake begin at the end of the topic; once, because rows that are in it stay in it."""
-    from tidelog.client.cluster import ClusterClient
-    from tidelog.client.offsets import LATEST, list_offsets
+    from tidelog.client.admin import Admin
+    from tidelog.client.aio.admin.types import LATEST
+    from tidelog.client.types import TopicPartition
 
-    with ClusterClient(bootstrap_servers) as cluster:
-        ends = list_offsets(cluster, TOPIC, dict.fromkeys(cluster.partitions(TOPIC), LATEST))
+    with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        partitions = [each.partition for each in admin.describe_topics([TOPIC])[TOPIC].partitions]
+        found = admin.list_offsets({TopicPartition(TOPIC, each): LATEST for each in partitions})
+    ends = {where.partition: place for where, place in found.items()}
     os.makedirs(LAKE, exist_ok=True)
     with open(_begin_path(), "x", encoding="utf-8") as file:
         json.dump({TOPIC: {str(partition): end.offset for partition, end in sorted(ends.items())}}, file)

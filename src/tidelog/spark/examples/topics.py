@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import NewTopic
-from tidelog.client.cluster import ClusterClient
+from tidelog.client.errors import ApiError
 from tidelog.client.producer import Producer
-from tidelog.client.topics import create_topic
 from tidelog.spark.examples.data import Event
-from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.errors import ErrorCode
 
+_BOOTSTRAP_TIMEOUT_MS: Final = 1000
 _COMPACTED: Final = {"cleanup.policy": "compact"}
 
 
@@ -35,11 +36,11 @@ TOPICS: Final[Mapping[str, TopicShape]] = {
 
 def make_topics(bootstrap_servers: str, names: Iterable[str], *, partitions: int | None = None) -> None:
     """Make topics as the examples want them, or with so many partitions; those that are there stay as they are."""
-    with ClusterClient(bootstrap_servers) as cluster:
+    with Admin(bootstrap_servers=bootstrap_servers, bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS) as admin:
         for name in names:
             shape = TOPICS[name]
             try:
-                create_topic(cluster, NewTopic(name, partitions or shape.partitions, 1, configs=dict(shape.configs)))
+                admin.create_topics([NewTopic(name, partitions or shape.partitions, 1, configs=dict(shape.configs))])
             except ApiError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
+from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.consumer.errors import CommitFailed, RebalanceInProgress
 from tidelog.client.aio.consumer.group_link import GroupLink
 from tidelog.client.aio.consumer.heartbeat_member import HeartbeatMember
@@ -64,6 +65,7 @@ class OffsetCommits:
         on_committed: Callable[[Offsets], None],
     ) -> None:
         self._client = client
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._settings = settings
         self._subscription = subscription
         self._membership = membership
@@ -101,11 +103,13 @@ class OffsetCommits:
     async def _repeat(
         self, attempt: Callable[[], Awaitable[Result]], until_ms: int, what: str, final: Collection[ErrorCode] = ()
     ) -> Result:
+        failures = 0
         while True:
             try:
                 return await attempt()
             except (ApiError, BrokerUnavailable, DeadlinePassed) as error:
-                backoff_ms = self._settings.retry_backoff_ms
+                failures += 1
+                backoff_ms = self._backoff.after(failures)
                 if not is_retriable(error) or (isinstance(error, ApiError) and error.code in final):
                     raise
                 if self._client.now_ms() + backoff_ms > until_ms:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.consumer.errors import LogTruncated
 from tidelog.client.aio.consumer.offset_reset import LATEST_TIMESTAMP, ResetKind
 from tidelog.client.aio.consumer.partition_state import FetchState, PartitionState, Position
@@ -64,6 +65,7 @@ class OffsetLookup:
         self._wall_ms = wall_ms
         self._notify = notify
         self._failure: Exception | None = None
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
 
     # For the application.
 
@@ -73,6 +75,7 @@ class OffsetLookup:
         left = dict(times)
         topics = {partition.topic for partition in times}
         reason: Exception = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        failures = 0
         while left:
             try:
                 await self._know(topics, until_ms)
@@ -83,7 +86,8 @@ class OffsetLookup:
                 reason = error
             left = {partition: time for partition, time in times.items() if partition not in found}
             if left:
-                await self._pause(until_ms, f"offsets of {', '.join(map(str, left))}", reason)
+                failures += 1
+                await self._pause(failures, until_ms, f"offsets of {', '.join(map(str, left))}", reason)
                 self._client.request_refresh()
         return found
 
@@ -288,8 +292,8 @@ class OffsetLookup:
         if failure is not None:
             raise failure
 
-    async def _pause(self, until_ms: int, what: str, reason: Exception) -> None:
-        backoff_ms = self._settings.retry_backoff_ms
+    async def _pause(self, failures: int, until_ms: int, what: str, reason: Exception) -> None:
+        backoff_ms = self._backoff.after(failures)
         if self._client.now_ms() + backoff_ms > until_ms:
             raise DeadlinePassed(f"{what} could not be found in time: {reason}") from reason
         await asyncio.sleep(backoff_ms / 1000)
