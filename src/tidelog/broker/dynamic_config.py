@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from tidelog.broker.settings import load_dynamic_layers, network_limits, registration_of, warn_of_idle_settings
-from tidelog.config import BrokerConfig, settings_without_effect, topic_config, topic_settings_without_effect
+from tidelog.config import settings_without_effect, topic_config, topic_settings_without_effect
 from tidelog.metadata.config_changes import ConfigChangeListener
 from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.errors import StoreError
@@ -28,9 +28,8 @@ logger = logging.getLogger(__name__)
 class DynamicConfig:
     """Lets a node follow its settings. Started once the node's parts are there."""
 
-    def __init__(self, node: Node, static: BrokerConfig) -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
-        self._static = static
         self._listener = ConfigChangeListener(node.metadata.on_loop(self._on_notice), node.clock.wall_ms)
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -73,7 +72,7 @@ class DynamicConfig:
 
     async def _follow_broker(self) -> None:
         node = self._node
-        layers = await node.metadata.run(load_dynamic_layers, node.broker_id, self._static)
+        layers = await node.metadata.run(load_dynamic_layers, node.broker_id, node.config_layers.static)
         before, node.config_layers, node.config = node.config, layers, layers.config
         known = settings_without_effect(before.originals)
         warn_of_idle_settings([each for each in settings_without_effect(node.config.originals) if each not in known])

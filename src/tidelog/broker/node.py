@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import random
+from collections.abc import Callable, Mapping
 
 from tidelog.broker.background import BackgroundPool, Flusher, RecordPreparation
 from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.group_coordinator import GroupCoordinator
+from tidelog.broker.handlers import handlers
 from tidelog.broker.routes import Route
 from tidelog.broker.slices import TimeSlices
+from tidelog.broker.timer_driver import TimerDriver
 from tidelog.broker.topic_service import TopicService
 from tidelog.broker.transaction_coordinator import TransactionCoordinator
 from tidelog.config import BrokerConfig
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.image import ClusterImage
-from tidelog.metadata.producer_ids import ProducerIdAllocator
+from tidelog.metadata.producer_ids import ProducerIdAllocator, take_block
 from tidelog.metadata.store_queue import StoreQueue
 from tidelog.network.socket_server import SocketServer
 from tidelog.replication.fetch_session import FetchSessionCache
-from tidelog.replication.replica_manager import ReplicaManager
-from tidelog.storage.log_manager import LogManager
-from tidelog.timing import Clock, Scheduler
+from tidelog.replication.replica_manager import PurgeIntervals, ReplicaManager
+from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.log_manager import LogManager, LogManagerConfig
+from tidelog.timing import Clock, Scheduler, Timer
 
 
 class Node:
-    """A record of what was started; it starts and stops nothing itself."""
+    """A record of what was started; it starts and stops nothing itself.
+
+    The parts that stand by themselves are given; those that need the others are made here. Once made, a node is whole.
+    """
 
     __slots__ = (
         "background",
@@ -48,30 +56,105 @@ class Node:
         "scheduler",
         "slices",
         "socket_server",
+        "timer",
+        "timer_driver",
         "topics",
         "transactions",
     )
 
-    background: BackgroundPool
-    broker_id: int
-    cleaning: CleanerService
-    clock: Clock
-    config: BrokerConfig
-    config_layers: ConfigLayers
-    dynamic_config: DynamicConfig
-    fetch_sessions: FetchSessionCache
-    flusher: Flusher
-    groups: GroupCoordinator
-    image: ClusterImage
-    log_manager: LogManager
-    metadata: StoreQueue
-    """The metadata tree: where everything that must outlast the broker is written first."""
-    preparation: RecordPreparation
-    producer_ids: ProducerIdAllocator
-    replica_manager: ReplicaManager
-    routes: Mapping[int, Route]
-    scheduler: Scheduler
-    slices: TimeSlices
-    socket_server: SocketServer
-    topics: TopicService
-    transactions: TransactionCoordinator
+    def __init__(
+        self,
+        broker_id: int,
+        config_layers: ConfigLayers,
+        image: ClusterImage,
+        metadata: StoreQueue,
+        base: NodeBase,
+        on_log_dir_failure: Callable[[LogDirFailure], None],
+        new_socket_server: Callable[[Node], SocketServer],
+    ) -> None:
+        self.broker_id = broker_id
+        self.config_layers = config_layers
+        self.config = config = config_layers.config
+        self.image = image
+        self.metadata = metadata
+        """The metadata tree: where everything that must outlast the broker is written first."""
+        self.clock = base.clock
+        self.timer = base.timer
+        self.timer_driver = base.timer_driver
+        self.scheduler = base.scheduler
+        self.slices = base.slices
+        self.background = base.background
+        self.preparation = RecordPreparation(base.background, config.background_threads)
+        self.flusher = base.flusher
+        self.log_manager = base.log_manager
+        self.cleaning = base.cleaning
+        self.producer_ids = ProducerIdAllocator(lambda: metadata.run(take_block, broker_id))
+        self.fetch_sessions = FetchSessionCache(
+            config.max_incremental_fetch_session_cache_slots, lambda: random.randrange(1, 2**31)
+        )
+        self.routes: Mapping[int, Route] = handlers()
+        self.socket_server = new_socket_server(self)
+        self.replica_manager = ReplicaManager(
+            broker_id,
+            base.clock,
+            base.timer,
+            on_log_dir_failure,
+            base.flusher.flush,
+            self.socket_server.wake,
+            PurgeIntervals(
+                config.producer_purgatory_purge_interval_requests,
+                config.fetch_purgatory_purge_interval_requests,
+                config.delete_records_purgatory_purge_interval_requests,
+            ),
+        )
+        self.topics = TopicService(self)
+        self.groups = GroupCoordinator(self, base.timer)
+        self.transactions = TransactionCoordinator(self, base.timer)
+        self.topics.add_leadership_listener(self.groups.lead)
+        self.topics.add_leadership_listener(self.transactions.lead)
+        self.topics.add_deletion_listener(self.groups.forget_topics)
+        self.topics.add_deletion_listener(self.transactions.forget_topics)
+        self.dynamic_config = DynamicConfig(self)
+
+
+class NodeBase:
+    """The parts of a node that need neither metadata nor an identity: time, threads, logs."""
+
+    __slots__ = (
+        "background",
+        "cleaning",
+        "clock",
+        "flusher",
+        "log_manager",
+        "scheduler",
+        "slices",
+        "timer",
+        "timer_driver",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: BrokerConfig,
+        clock: Clock,
+        on_log_dir_failure: Callable[[LogDirFailure], None],
+        on_timer_failure: Callable[[object, Exception], None],
+    ) -> None:
+        self.clock = clock
+        self.timer = Timer(clock.monotonic_ms(), on_error=on_timer_failure)
+        self.timer_driver = TimerDriver(loop, self.timer, clock)
+        self.scheduler = Scheduler(self.timer, clock)
+        self.slices = TimeSlices(loop)
+        self.background = BackgroundPool(loop, config.background_threads)
+        self.flusher = Flusher(self.background, clock, on_log_dir_failure)
+        self.log_manager = LogManager(
+            LogManagerConfig.of(config),
+            clock,
+            self.scheduler,
+            background=self.background,
+            flush=self.flusher.flush,
+            on_failure=on_log_dir_failure,
+        )
+        self.cleaning = CleanerService(
+            config, self.log_manager, clock, self.scheduler, self.background, on_log_dir_failure
+        )

@@ -1,7 +1,9 @@
 """A broker from start to stop: the parts are put together here, in Kafka's order, and taken apart in reverse.
 
-    open log directories → metadata tree → identity → dynamic settings → load logs → bind listeners → register →
-    become controller → open partitions → accept clients
+    open log directories → metadata tree → identity → dynamic settings → bind listeners → register → become controller →
+    load logs → open partitions → accept clients
+
+Each step of a start says how it is undone; one that fails leaves nothing behind.
 
 `Server` is what the testing kit runs inside a process of its own choosing; `run` is what `tidelog serve` calls.
 """
@@ -11,44 +13,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Final
 
 from tidelog.broker.adoption import Adoption
-from tidelog.broker.background import BackgroundPool, Flusher, RecordPreparation
-from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.dispatcher import Dispatcher
-from tidelog.broker.dynamic_config import DynamicConfig
-from tidelog.broker.group_coordinator import GroupCoordinator
-from tidelog.broker.handlers import handlers
 from tidelog.broker.identity import establish_broker_id, establish_cluster_id
-from tidelog.broker.node import Node
+from tidelog.broker.node import Node, NodeBase
 from tidelog.broker.own_apis import own_handlers
 from tidelog.broker.settings import load_dynamic_layers, network_limits, registration_of, warn_of_idle_settings
-from tidelog.broker.slices import TimeSlices
-from tidelog.broker.timer_driver import TimerDriver
-from tidelog.broker.topic_service import TopicService
-from tidelog.broker.transaction_coordinator import TransactionCoordinator
 from tidelog.config import BrokerConfig, LogConfig, settings_without_effect
 from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.metadata.errors import StoreError
 from tidelog.metadata.image import BrokerImage
 from tidelog.metadata.loading import load_image
-from tidelog.metadata.producer_ids import ProducerIdAllocator, take_block
 from tidelog.metadata.registration import elect_controller, prepare_tree, register_broker
 from tidelog.metadata.store import Store
 from tidelog.metadata.store_queue import StoreQueue
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.socket_server import SocketServer
 from tidelog.records.scanner import HAS_SPEEDUPS
-from tidelog.replication.fetch_session import FetchSessionCache
-from tidelog.replication.replica_manager import PurgeIntervals, ReplicaManager
 from tidelog.storage.errors import LogDirFailure, StorageError
-from tidelog.storage.log_manager import LogManager, LogManagerConfig
 from tidelog.storage.meta_properties import scan_meta_properties
-from tidelog.timing import Clock, Scheduler, Timer
+from tidelog.timing import Clock
 
 logger = logging.getLogger(__name__)
 failure_logger = logging.getLogger(f"{__name__}.failures")
@@ -70,131 +59,108 @@ class Server:
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         self._static = config
         self._clock = clock or SystemClock()
-        self._node = Node()
+        self._node: Node | None = None
         self._failed: asyncio.Future[LogDirFailure] | None = None
-        self._driver: TimerDriver
-        self._timer: Timer
         self.address = ("", 0)
 
     @property
     def node(self) -> Node:
         """The parts, for those who look inside: tests, mostly."""
+        assert self._node is not None, "the server was started"
         return self._node
 
     async def start(self) -> None:
         """Start everything; on failure nothing stays behind and the error says what to change."""
         loop = asyncio.get_running_loop()
         self._failed = loop.create_future()
-        self._build_base(loop)
-        node = self._node
-        directories = node.log_manager.open_directories()
-        try:
+        async with AsyncExitStack() as undo:
+            base = self._start_base(loop, undo)
+            undo.callback(base.log_manager.unlock)
+            directories = base.log_manager.open_directories()
             store = EmbeddedStore(_metadata_path(directories, self._static.log_dirs))
-            node.metadata = StoreQueue(loop, store)
-            self._start_with_metadata(loop, store, directories)
-        except BaseException:
-            await self._abandon()
-            raise
+            metadata = StoreQueue(loop, store)
+            undo.push_async_callback(metadata.close)
+            node = self._node = self._build_node(loop, base, metadata, store, directories)
+            undo.callback(node.socket_server.close)
+            self._bind()
+            self._register(store)
+            self._load(store)
+            self._accept(store)
+            undo.pop_all()
 
-    def _build_base(self, loop: asyncio.AbstractEventLoop) -> None:
-        """What needs no metadata: time, threads, the log manager."""
-        node, config = self._node, self._static
-        node.clock = self._clock
-        node.config = config
-        self._timer = timer = Timer(self._clock.monotonic_ms(), on_error=_log_failure)
-        self._driver = TimerDriver(loop, timer, self._clock)
-        node.scheduler = Scheduler(timer, self._clock)
-        node.slices = TimeSlices(loop)
-        node.background = BackgroundPool(loop, config.background_threads)
-        node.preparation = RecordPreparation(node.background, config.background_threads)
-        node.flusher = Flusher(node.background, self._clock, self._on_log_dir_failure)
-        node.log_manager = LogManager(
-            LogManagerConfig.of(config),
-            self._clock,
-            node.scheduler,
-            background=node.background,
-            flush=node.flusher.flush,
-            on_failure=self._on_log_dir_failure,
-        )
-        node.cleaning = CleanerService(
-            config, node.log_manager, self._clock, node.scheduler, node.background, self._on_log_dir_failure
-        )
-        node.replica_manager = ReplicaManager(
-            -1,
-            self._clock,
-            timer,
-            self._on_directory_gone,
-            node.flusher.flush,
-            self._wake,
-            PurgeIntervals(
-                config.producer_purgatory_purge_interval_requests,
-                config.fetch_purgatory_purge_interval_requests,
-                config.delete_records_purgatory_purge_interval_requests,
-            ),
-        )
+    def _start_base(self, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack) -> NodeBase:
+        """Time, threads and the log manager, which need no metadata."""
+        base = NodeBase(loop, self._static, self._clock, self._on_log_dir_failure, _log_failure)
+        undo.callback(base.background.close)
+        undo.callback(base.timer_driver.stop)
+        return base
 
-    def _start_with_metadata(self, loop: asyncio.AbstractEventLoop, store: Store, directories: list[str]) -> None:
-        node = self._node
+    def _build_node(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        base: NodeBase,
+        metadata: StoreQueue,
+        store: Store,
+        directories: list[str],
+    ) -> Node:
+        """Find out who this broker is and what its settings are, then put its parts together.
+
+        Directories that cannot say whose they are go offline.
+        """
         prepare_tree(store)
-        broker_id = self._establish_identity(store, directories)
-        node.config_layers = load_dynamic_layers(store, broker_id, self._static)
-        node.config = node.config_layers.config
-        warn_of_idle_settings(settings_without_effect(node.config.originals))
-        self._bind(loop)
-        registration = registration_of(node.config, broker_id, node.socket_server.ports(), self._clock.wall_ms())
+        scan = scan_meta_properties(directories)
+        cluster_id = establish_cluster_id(store, scan)
+        image = load_image(store, cluster_id)
+        broker_id = establish_broker_id(store, scan, self._static, cluster_id, image)
+        for directory, why in scan.failed.items():
+            base.log_manager.handle_log_dir_failure(directory, why)
+        layers = load_dynamic_layers(store, broker_id, self._static.originals)
+        warn_of_idle_settings(settings_without_effect(layers.config.originals))
+
+        def new_socket_server(node: Node) -> SocketServer:
+            dispatcher = Dispatcher(node, {**node.routes, **own_handlers()})
+            limits = network_limits(layers.config)
+            return SocketServer(loop, limits, dispatcher.dispatch, self._end_turn, self._clock.wall_ms)
+
+        return Node(broker_id, layers, image, metadata, base, self._on_directory_gone, new_socket_server)
+
+    def _register(self, store: Store) -> None:
+        """Make the broker known, and the controller if there is none."""
+        node = self.node
+        now_ms = self._clock.wall_ms()
+        registration = registration_of(node.config, node.broker_id, node.socket_server.ports(), now_ms)
         broker_epoch = register_broker(store, registration)
-        controller = elect_controller(store, broker_id, self._clock.wall_ms())
+        controller = elect_controller(store, node.broker_id, now_ms)
         node.image.set_broker(BrokerImage.of(registration, broker_epoch))
-        node.image.set_controller(controller.broker_id)
-        node.producer_ids = ProducerIdAllocator(lambda: node.metadata.run(take_block, broker_id))
-        node.fetch_sessions = FetchSessionCache(
-            node.config.max_incremental_fetch_session_cache_slots, lambda: random.randrange(1, 2**31)
-        )
-        node.topics = TopicService(node, controller.epoch)
-        self._build_coordinators()
+        node.image.set_controller(controller.broker_id, controller.epoch)
+
+    def _load(self, store: Store) -> None:
+        """Load the logs, compare them with the metadata and open the partitions; coordinators load what they lead."""
+        node = self.node
         summary = node.log_manager.load(self._config_of_topic())
-        Adoption(node, store, controller.epoch).run()
+        Adoption(node, store, node.image.controller_epoch).run()
         node.topics.open_all(store, is_unclean=bool(summary.unclean_directories))
-        node.dynamic_config = DynamicConfig(node, self._static)
+
+    def _accept(self, store: Store) -> None:
+        """Follow changes of settings, begin what is done now and then, and serve clients."""
+        node = self.node
         node.dynamic_config.start(store)
         self._start_tasks()
         node.socket_server.start_accepting()
-        self._driver.rearm()
+        node.timer_driver.rearm()
         logger.info(
             "broker %d of cluster %s serves %d partitions on %s:%d",
-            broker_id,
+            node.broker_id,
             node.image.cluster_id,
             len(node.replica_manager),
             *self.address,
         )
         logger.debug("records are checked in %s", "C" if HAS_SPEEDUPS else "Python: the C module was not built")
 
-    def _establish_identity(self, store: Store, directories: list[str]) -> int:
-        """Find out who this broker is, and take directories offline that cannot say whose they are; the broker id."""
-        node = self._node
-        scan = scan_meta_properties(directories)
-        cluster_id = establish_cluster_id(store, scan)
-        node.image = load_image(store, cluster_id)
-        broker_id = establish_broker_id(store, scan, self._static, cluster_id, node.image)
-        for directory, why in scan.failed.items():
-            node.log_manager.handle_log_dir_failure(directory, why)
-        node.broker_id = node.replica_manager.local_id = broker_id
-        return broker_id
-
-    def _build_coordinators(self) -> None:
-        """Before partitions are opened: coordinators load what this broker leads."""
-        node = self._node
-        node.groups = GroupCoordinator(node, self._timer)
-        node.transactions = TransactionCoordinator(node, self._timer)
-        node.topics.add_leadership_listener(node.groups.lead)
-        node.topics.add_leadership_listener(node.transactions.lead)
-        node.topics.add_deletion_listener(node.groups.forget_topics)
-        node.topics.add_deletion_listener(node.transactions.forget_topics)
-
     def _config_of_topic(self) -> Callable[[str], LogConfig]:
         """Settings by topic, each read once: a topic may have thousands of logs."""
         known: dict[str, LogConfig] = {}
-        topics = self._node.topics
+        topics = self.node.topics
 
         def config_of(name: str) -> LogConfig:
             found = known.get(name)
@@ -204,14 +170,9 @@ class Server:
 
         return config_of
 
-    def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _bind(self) -> None:
         """Take the ports early, so that a port in use is said before minutes of recovery; accept nobody yet."""
-        node = self._node
-        node.routes = handlers()
-        dispatcher = Dispatcher(node, {**node.routes, **own_handlers()})
-        node.socket_server = SocketServer(
-            loop, network_limits(node.config), dispatcher.dispatch, self._end_turn, self._clock.wall_ms
-        )
+        node = self.node
         for position, listener in enumerate(node.config.parsed_listeners):
             try:
                 endpoint = node.socket_server.bind(listener.name, listener.host, listener.port)
@@ -223,7 +184,7 @@ class Server:
                 self.address = (listener.host or "127.0.0.1", endpoint.port)
 
     def _start_tasks(self) -> None:
-        node = self._node
+        node = self.node
         node.log_manager.start_tasks()
         node.cleaning.update_config(node.config)
         node.cleaning.start()
@@ -233,26 +194,24 @@ class Server:
             node.scheduler.schedule("idle-connections", self._close_idle, period_ms, period_ms)
 
     def _close_idle(self) -> None:
-        self._node.socket_server.close_idle(self._clock.wall_ms())
-
-    def _wake(self) -> None:
-        self._node.socket_server.wake()
+        self.node.socket_server.close_idle(self._clock.wall_ms())
 
     def _end_turn(self) -> None:
-        self._node.replica_manager.end_turn()
-        self._driver.rearm()
+        node = self.node
+        node.replica_manager.end_turn()
+        node.timer_driver.rearm()
 
     # --- failure ---
 
     def _on_log_dir_failure(self, failure: LogDirFailure) -> None:
         """Somebody noticed that a log directory is gone: partitions first, then the log manager."""
-        self._node.replica_manager.fail_log_dir(failure)
-        self._node.socket_server.wake()
+        self.node.replica_manager.fail_log_dir(failure)
+        self.node.socket_server.wake()
 
     def _on_directory_gone(self, failure: LogDirFailure) -> None:
-        gone = self._node.log_manager.handle_log_dir_failure(failure.directory, failure.cause)
-        self._node.cleaning.abort_in(failure.directory)
-        self._node.topics.show_offline(gone.partitions)
+        gone = self.node.log_manager.handle_log_dir_failure(failure.directory, failure.cause)
+        self.node.cleaning.abort_in(failure.directory)
+        self.node.topics.show_offline(gone.partitions)
         if gone.is_last and self._failed is not None and not self._failed.done():
             logger.critical("every log directory has failed: the broker stops")
             self._failed.set_result(failure)
@@ -266,7 +225,7 @@ class Server:
 
     async def stop(self) -> None:
         """Controlled shutdown: answer what is under way, sync everything, leave the clean-shutdown marker."""
-        node = self._node
+        node = self.node
         node.socket_server.stop_accepting()
         node.groups.stop()
         node.transactions.stop()
@@ -274,7 +233,7 @@ class Server:
         node.replica_manager.end_turn()
         node.socket_server.close()
         node.scheduler.cancel_all()
-        self._driver.stop()
+        node.timer_driver.stop()
         await _within(_STOP_SECONDS, "the log cleaner", node.cleaning.stop())
         await _within(_STOP_SECONDS, "syncs under way", node.flusher.drain())
         await node.background.run(node.log_manager.close)
@@ -285,17 +244,6 @@ class Server:
             logger.error("the metadata could not be closed in order: %s", error)
         node.background.close()
         logger.info("broker %d has stopped", node.broker_id)
-
-    async def _abandon(self) -> None:
-        """Start-up failed half-way: give back ports, locks and threads."""
-        node = self._node
-        self._driver.stop()
-        if hasattr(node, "socket_server"):
-            node.socket_server.close()
-        if hasattr(node, "metadata"):
-            await node.metadata.close()
-        node.log_manager.unlock()
-        node.background.close()
 
 
 async def _within(seconds: float, what: str, work: Awaitable[object]) -> None:

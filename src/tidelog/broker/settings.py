@@ -26,21 +26,20 @@ _FILE_DESCRIPTORS_MAX: Final = 1024
 """What is kept for files. Few are enough: the storage closes files that are idle when it needs to open others."""
 
 
-def load_dynamic_layers(store: Store, broker_id: int, static: BrokerConfig) -> ConfigLayers:
+def load_dynamic_layers(store: Store, broker_id: int, static: Mapping[str, str]) -> ConfigLayers:
     """The static settings with what the tree holds for the cluster and for this broker laid over them.
 
     A dynamic setting that is no longer accepted is logged and left out: it must not keep a broker from starting.
     """
-    given = static.originals
     cluster = read_overrides(store, ConfigEntity("brokers", CLUSTER_DEFAULT))
     own = read_overrides(store, ConfigEntity("brokers", str(broker_id)))
     while True:
         try:
-            return ConfigLayers(given, cluster=cluster, broker=own)
+            return ConfigLayers(static, cluster=cluster, broker=own)
         except ConfigError as error:
             if error.setting not in cluster.keys() | own.keys():
                 logger.error("all dynamic settings of broker %d are ignored: %s", broker_id, error)
-                return ConfigLayers(given)
+                return ConfigLayers(static)
             logger.error("the dynamic setting %s is ignored: %s", error.setting, error)
             cluster.pop(error.setting, None)
             own.pop(error.setting, None)

@@ -34,9 +34,8 @@ logger = logging.getLogger(__name__)
 class TopicService:
     """Creates, grows and deletes topics on this broker."""
 
-    def __init__(self, node: Node, controller_epoch: int) -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
-        self._controller_epoch = controller_epoch
         self._lock = asyncio.Lock()
         """One change of the tree at a time: nothing comes between what is planned and what is written."""
         self._topic_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -111,7 +110,7 @@ class TopicService:
             default_replication_factor=node.config.default_replication_factor,
             start_index=random.randrange(broker_count),
             follower_shift=random.randrange(broker_count),
-            controller_epoch=self._controller_epoch,
+            controller_epoch=self._node.image.controller_epoch,
         )
         config = self._check_config(overrides)
         topic = plan.image()
@@ -180,7 +179,7 @@ class TopicService:
                 name,
                 count,
                 assignments,
-                controller_epoch=self._controller_epoch,
+                controller_epoch=self._node.image.controller_epoch,
             )
             if validate_only:
                 return None
@@ -289,7 +288,7 @@ class TopicService:
                 _exhaust(self._removing(topic))
             topic_plans.delete_topic(store, name)
         if is_unclean:
-            begin_new_epochs(store, node.image, node.broker_id, self._controller_epoch)
+            begin_new_epochs(store, node.image, node.broker_id, self._node.image.controller_epoch)
         for topic in list(node.image.topics()):
             _exhaust(self._opening(topic, topic.partitions, None, is_new=False))
 

@@ -117,6 +117,7 @@ class ClusterImage:
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.controller_id = NO_CONTROLLER
+        self.controller_epoch = 0
         self.version = 0
         self._brokers: dict[int, BrokerImage] = {}
         self._topics: dict[str, TopicImage] = {}
@@ -176,8 +177,9 @@ class ClusterImage:
     def set_overrides(self, topic_name: str, overrides: Mapping[str, str]) -> None:
         self._overrides[topic_name] = overrides
 
-    def set_controller(self, broker_id: int) -> None:
+    def set_controller(self, broker_id: int, epoch: int) -> None:
         self.controller_id = broker_id
+        self.controller_epoch = epoch
         self.version += 1
 
     def set_broker(self, broker: BrokerImage) -> None:

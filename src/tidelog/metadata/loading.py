@@ -12,6 +12,7 @@ from tidelog.metadata.tree import (
     decode_broker,
     decode_config,
     decode_controller,
+    decode_controller_epoch,
     decode_partition_state,
     decode_topic,
 )
@@ -22,7 +23,8 @@ def load_image(store: Store, cluster_id: str) -> ClusterImage:
     """The cluster as the tree has it now. A node that cannot be read raises, with its path, rather than be left out."""
     image = ClusterImage(cluster_id)
     with suppress(NoNodeError):
-        image.set_controller(decode_controller(store.get(paths.CONTROLLER)[0]))
+        controller_id = decode_controller(store.get(paths.CONTROLLER)[0])
+        image.set_controller(controller_id, decode_controller_epoch(store.get(paths.CONTROLLER_EPOCH)[0]))
     broker_ids = _broker_ids(store)
     for broker_id, node in zip(broker_ids, store.get_many(list(map(paths.broker, broker_ids))), strict=True):
         if node is not None:

@@ -80,7 +80,7 @@ def context() -> Any:
         topics=FakeTopics(image),
         clock=ManualClock(),
     )
-    node.dynamic_config = DynamicConfig(node, layers.config)
+    node.dynamic_config = DynamicConfig(node)
     node.dynamic_config.start(store)
     node.slices = Pauses()
     return SimpleNamespace(node=node, api_version=4, pause=node.slices.pause)

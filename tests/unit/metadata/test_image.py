@@ -58,7 +58,7 @@ def test_partitions_are_found_by_their_index_and_no_other(image: ClusterImage) -
 
 def test_every_change_raises_the_version(image: ClusterImage) -> None:
     changes = [
-        lambda: image.set_controller(1),
+        lambda: image.set_controller(1, 1),
         lambda: image.set_broker(broker(2)),
         lambda: image.set_topic(topic("orders")),
         lambda: image.set_partition("orders", PartitionImage(0, 2, 1, (1, 2), (2,))),
