@@ -145,6 +145,12 @@ class GroupCoordinator:
             self.runtime.execute(self.partition_of(group_id), operation, respond)
             self._node.socket_server.wake()  # what was set or staged is seen to at the end of the turn
 
+    @property
+    def waits_for_followers(self) -> bool:
+        """Whether a decision is answered later than in its own turn, because the offsets topic has followers."""
+        topic = self._node.image.topic(OFFSETS_TOPIC)
+        return topic is not None and len(topic.partitions[0].replicas) > 1
+
     def call(self, group_id: str, operation: Operation, shape: Callable[[Any], T], slot: Slot | None = None) -> T:
         """Decide `operation(shard, respond, now_ms)` for a group. `shape` makes the response of the reply or ApiError.
 

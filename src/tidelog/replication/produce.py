@@ -24,9 +24,15 @@ _ALL_ACKNOWLEDGED: Final[Errors] = ()
 
 
 class Answering(Protocol):
-    """Where an error goes that kept a reply from being made: to the request's slot, which closes its connection."""
+    """The place of a request's reply, as far as it matters here."""
 
-    def fail(self, api: str, cause: Exception) -> None: ...
+    def fail(self, api: str, cause: Exception) -> None:
+        """Take an error that kept the reply from being made; the connection is closed."""
+        ...
+
+    def park(self) -> None:
+        """Stop counting as a request that is worked on: others may come in while this one waits."""
+        ...
 
 
 class PendingProduce:
@@ -71,6 +77,11 @@ class PendingProduce:
         else:
             self._respond(_ALL_ACKNOWLEDGED)
         return True
+
+    def park(self) -> None:
+        """It waits beyond its turn, for followers or the disk: followers must be able to ask for what it waits for."""
+        if self._slot is not None:
+            self._slot.park()
 
     def is_decided(self) -> bool:
         """Whether `try_complete` would answer."""

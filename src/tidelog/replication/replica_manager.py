@@ -236,7 +236,8 @@ class ReplicaManager:
 
     def _delay(self, request: PendingProduce) -> None:
         deadline_ms = self._clock.monotonic_ms() + max(request.timeout_ms, 0)
-        self.produce_purgatory.try_complete_else_watch(DelayedProduce(request, deadline_ms), request.keys)
+        if not self.produce_purgatory.try_complete_else_watch(DelayedProduce(request, deadline_ms), request.keys):
+            request.park()
 
     def _fail(self, request: PendingProduce, cause: Exception) -> None:
         """A request cannot be answered; the others of the turn can."""

@@ -24,6 +24,10 @@ class FakeSlot:
         self.is_broken = is_broken
         self.replies: list[bytes] = []
         self.failures: list[tuple[str, Exception]] = []
+        self.is_parked = False
+
+    def park(self) -> None:
+        self.is_parked = True
 
     def fill(self, reply: bytes) -> None:
         if self.is_broken:
@@ -122,6 +126,21 @@ def test_a_produce_that_cannot_be_answered_fails_alone(indexes: tuple[int, ...])
     world.manager.end_turn()
     assert len(before.replies) == len(after.replies) == 1
     assert [(api, type(cause)) for api, cause in broken.failures] == [("Produce", ZeroDivisionError)]
+
+
+def test_a_produce_that_waits_beyond_its_turn_holds_no_place_among_the_queued_requests() -> None:
+    """A follower's fetch, which it waits for, must find room."""
+    world = World()
+    waiting, answered = FakeSlot(), FakeSlot()
+    partition = world.partitions[0]
+    partition.isr = (1, 2)
+    world.stage(0)
+    world.stage(1)
+    world.manager.answer_when_written(world.produce(waiting, 0))
+    world.manager.answer_when_written(world.produce(answered, 1))
+    world.manager.end_turn()
+    assert (waiting.is_parked, answered.is_parked) == (True, False)
+    assert (len(waiting.replies), len(answered.replies)) == (0, 1)
 
 
 def test_a_coordinators_append_behind_a_broken_reply_is_committed() -> None:

@@ -89,6 +89,8 @@ def handle_bytes(
             slot.fail("OffsetCommit", cause)
 
     node.groups.execute(group_id, commit, respond)
+    if slot.reply is None and node.groups.waits_for_followers:
+        slot.park()
 
 
 def _codes(
