@@ -10,7 +10,8 @@ ClientError
 ├── ClientConfigError        a client setting or address that cannot be used
 ├── ClientClosed             the client was closed before, or while, this was asked of it
 ├── DeadlinePassed           it did not happen within the time that the settings or the caller gave it
-│   └── BufferExhausted      buffer.memory stayed full for max.block.ms
+│   ├── BufferExhausted      buffer.memory stayed full for max.block.ms
+│   └── DeliveryPending      the outcome of a send is not known yet; a TimeoutError, too
 ├── RecordTooLarge           one record is beyond max.request.size or buffer.memory
 ├── SerializationFailed      a serializer refused a key or a value
 ├── IllegalState             a call that the state of this client does not allow, such as commit without begin
@@ -145,6 +146,10 @@ class DeadlinePassed(ClientError):
 
 class BufferExhausted(DeadlinePassed):
     """No room for a record: brokers take records more slowly than they are sent, or not at all."""
+
+
+class DeliveryPending(DeadlinePassed, TimeoutError):
+    """A record or a table is still under way after the time that `result` or `exception` was given."""
 
 
 class RecordTooLarge(ClientError):

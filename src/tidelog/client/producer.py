@@ -24,7 +24,7 @@ from tidelog.client.aio.producer.record import ProducerRecord
 from tidelog.client.aio.producer.sink import GivenHeaders
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.arrow import load
-from tidelog.client.errors import ClientClosed
+from tidelog.client.errors import ClientClosed, DeliveryPending
 from tidelog.client.metrics import ProducerMetrics
 from tidelog.client.serialization import K, V
 from tidelog.client.types import ArrowStream, ConsumerGroupMetadata, Places, TopicPartition
@@ -50,7 +50,7 @@ class BlockingDelivery:
         return self._batch.is_done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait up to `timeout` seconds; where the record is. Raises why it was not stored, or TimeoutError."""
+        """Wait up to `timeout` seconds; where the record is. Raises why it was not stored, or DeliveryPending."""
         error = self.exception(timeout)
         if error is not None:
             raise error
@@ -62,7 +62,7 @@ class BlockingDelivery:
             done = threading.Event()
             self._batch.watch(lambda _: done.set())
             if not done.wait(timeout):
-                raise TimeoutError(f"the record is still under way after {timeout} s")
+                raise DeliveryPending(f"the record is still under way after {timeout} s")
         return self._batch.error_of(self._index)
 
     def add_done_callback(self, callback: Callable[["BlockingDelivery"], object]) -> None:

@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from tidelog.client import ApiError, BootstrapFailed, BrokerUnavailable, ClientError, ConnectionLost, ErrorCode
-from tidelog.client.errors import DeadlinePassed, ProducerFenced, RecordTooLarge
+from tidelog.client.errors import DeadlinePassed, DeliveryPending, ProducerFenced, RecordTooLarge
 from tidelog.wire import errors as wire
 
 
@@ -31,6 +31,12 @@ def test_an_error_says_whether_to_try_again_or_to_close(error: ClientError, retr
     assert (error.retriable, error.fatal) == (retriable, fatal)
 
 
+def test_an_outcome_that_is_not_known_in_time_is_a_timeout_as_python_has_it() -> None:
+    with pytest.raises(TimeoutError):
+        raise DeliveryPending("still under way")
+    assert issubclass(DeliveryPending, ClientError)
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -38,6 +44,7 @@ def test_an_error_says_whether_to_try_again_or_to_close(error: ClientError, retr
         BrokerUnavailable("a:1", "refused", "check it"),
         ConnectionLost("a:1", "closed"),
         BootstrapFailed({"a:1": "refused"}, 5000),
+        DeliveryPending("still under way"),
     ],
 )
 def test_errors_travel_between_processes(error: ClientError) -> None:

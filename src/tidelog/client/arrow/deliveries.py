@@ -43,7 +43,7 @@ class BlockingTableDelivery:
         self._deliveries = deliveries
 
     def result(self, timeout: float | None = None) -> SentTable:
-        """Wait up to `timeout` seconds for every row to be stored. Raises why the first was not, or TimeoutError."""
+        """Wait up to `timeout` seconds for every row to be stored. Raises why the first was not, or DeliveryPending."""
         until = None if timeout is None else monotonic() + timeout
         stored: list[tuple[int, RecordMetadata]] = []
         for count, delivery in self._deliveries:
