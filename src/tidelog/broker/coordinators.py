@@ -9,6 +9,8 @@ from collections.abc import Callable, Generator, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tidelog.wire.errors import ApiError
+
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.coordination import CoordinatorRuntime, Loading
@@ -43,6 +45,9 @@ class Reply:
         self.has_effect_pending = False
 
     def __call__(self, outcome: Any) -> None:
+        if isinstance(outcome, ApiError):
+            # The frames of its traceback hold this reply, and would until the next garbage collection.
+            outcome.__traceback__ = None
         try:
             self._response = self._shape(outcome)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -22,10 +23,9 @@ _DISABLED_IS_TOLD_FROM = 3
 
 async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     """Delete each topic for itself."""
-    if context.api_version >= _STATES_FROM:
-        asked = request.topics
-    else:
-        asked = [DeleteTopicState(name=name) for name in request.topic_names]
+    asked: Iterable[DeleteTopicState] = request.topics
+    if context.api_version < _STATES_FROM:
+        asked = (DeleteTopicState(name=name) for name in request.topic_names)
     return DeleteTopicsResponse(responses=[await _delete(topic, context) for topic in asked])
 
 

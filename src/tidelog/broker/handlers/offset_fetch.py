@@ -88,15 +88,30 @@ def handle(
 async def _fetch_many(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
     """All offsets of a group, or more than are fetched in one step."""
     found = await _offsets(request.group_id, request.topics, request.require_stable, None, context)
-    fetched = _as_of(context.api_version, _Fetched.of(found), request.topics or ())
+    version = context.api_version
+    if isinstance(found, ApiError) and version < _GROUP_ERROR_FROM:
+        found = await _failed(request.topics or (), found.code, context)
+    fetched = _Fetched.of(found)
     response = OffsetFetchResponse(error_code=fetched.error)
     for name, entries in fetched.offsets.items():
         topic = OffsetFetchResponseTopic(name=name)
         response.topics.append(topic)
         for entry in entries:
-            topic.partitions.append(_fill(OffsetFetchResponsePartition(), entry))
+            told = entry if version else _as_version_0(entry)
+            topic.partitions.append(_fill(OffsetFetchResponsePartition(), told))
             await context.pause()
     return response
+
+
+async def _failed(topics: Sequence[OffsetFetchRequestTopic], code: ErrorCode, context: Context) -> Offsets:
+    """Old versions have room for an error only beside each partition."""
+    failed: dict[str, list[PartitionOffset]] = {}
+    for topic in topics:
+        failed.setdefault(topic.name, []).extend(
+            PartitionOffset(index, None, code) for index in topic.partition_indexes
+        )
+        await context.pause()
+    return failed
 
 
 def _fetch_group(group: OffsetFetchRequestGroup, require_stable: bool, context: Context) -> OffsetFetchResponseGroup:
