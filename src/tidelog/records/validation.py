@@ -61,8 +61,10 @@ _NO_KEY = "a record of a compacted topic must have a key"
 # What `prepare` does on the event loop: each takes a few milliseconds at the very most, whatever the bytes are. Longer
 # work is left to a worker thread.
 RECORDS_AT_ONCE_MAX = 100_000 if HAS_SPEEDUPS else 2_000
+BYTES_AT_ONCE_MAX = 2**31 if HAS_SPEEDUPS else 64 << 10
+"""A record may have a header in every two bytes."""
 _LOOP_COMPRESSED_BYTES_MAX = 16 << 10
-_LOOP_DECOMPRESSED_BYTES_MAX = 512 << 10
+_LOOP_DECOMPRESSED_BYTES_MAX = min(512 << 10, BYTES_AT_ONCE_MAX)
 _LOOP_RECOMPRESSED_BYTES_MAX = 8 << 10
 _LOOP_REBUILT_RECORDS_MAX = 400
 _LOOP_MESSAGE_SET_BYTES_MAX = 8 << 10
@@ -342,7 +344,7 @@ class _Preparation:
     def _check_data(self, data: Buffer, header: BatchHeader) -> int:
         """Check the encoded records of a batch; returns the largest timestamp."""
         count = header.record_count
-        if min(count, len(data) // RECORD_BYTES_MIN) > RECORDS_AT_ONCE_MAX:
+        if min(count, len(data) // RECORD_BYTES_MIN) > RECORDS_AT_ONCE_MAX or len(data) > BYTES_AT_ONCE_MAX:
             self._leave_loop()
         needs_key = self._rules.is_compacted
         earliest, latest = self._earliest, self._latest
