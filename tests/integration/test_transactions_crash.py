@@ -67,10 +67,10 @@ def broker(prepared: Path, tmp_path: Path) -> Iterator[Broker]:
     stopped.stop()
 
 
-def start_with_fault(broker: Broker, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDELOG_FAULT", point)
+def start_with_fault(broker: Broker, point: str) -> None:
+    broker.crash_at = point
     broker.start()
-    monkeypatch.delenv("TIDELOG_FAULT")
+    broker.crash_at = None
 
 
 def commit_one(rpc: Rpc, producer: Producer, value: bytes, offset: int, is_commit: bool = True) -> None:
@@ -133,10 +133,8 @@ def is_stable(rpc: Rpc, topic: str, partition: int) -> bool:
 
 
 @pytest.mark.parametrize("point", BEFORE_THE_DECISION)
-def test_a_crash_before_the_decision_leaves_nothing_of_the_transaction(
-    broker: Broker, point: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start_with_fault(broker, point, monkeypatch)
+def test_a_crash_before_the_decision_leaves_nothing_of_the_transaction(broker: Broker, point: str) -> None:
+    start_with_fault(broker, point)
     was_told = attempt(broker, True)
     assert not was_told, f"{point} was not reached"
     wait_for_the_crash(broker)
@@ -146,25 +144,21 @@ def test_a_crash_before_the_decision_leaves_nothing_of_the_transaction(
 
 @pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("point", AFTER_THE_DECISION)
-def test_a_crash_after_the_decision_changes_nothing_about_it(
-    broker: Broker, point: str, is_commit: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start_with_fault(broker, point, monkeypatch)
+def test_a_crash_after_the_decision_changes_nothing_about_it(broker: Broker, point: str, is_commit: bool) -> None:
+    start_with_fault(broker, point)
     was_told = attempt(broker, is_commit)
     wait_for_the_crash(broker)
     broker.start()
     check_after_restart(broker, was_told, is_commit, is_decided=True)
 
 
-def test_a_crash_while_a_crash_is_being_recovered_from(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_while_a_crash_is_being_recovered_from(broker: Broker) -> None:
     """Markers are written once more by each life, which does no harm."""
-    start_with_fault(broker, "marker-written:2", monkeypatch)
+    start_with_fault(broker, "marker-written:2")
     was_told = attempt(broker, True)
     for point in ("before-markers", "marker-written", "before-completion"):
         wait_for_the_crash(broker)
-        monkeypatch.setenv("TIDELOG_FAULT", point)
-        broker.start()
-        monkeypatch.delenv("TIDELOG_FAULT")
+        start_with_fault(broker, point)
     wait_for_the_crash(broker)
     broker.start()
     check_after_restart(broker, was_told, True, is_decided=True)

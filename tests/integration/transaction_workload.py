@@ -7,7 +7,6 @@ the threads make of it is up to the machine, so a seed names a kind of run and n
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import threading
 import time
@@ -251,14 +250,8 @@ def _torment(broker: Broker, rng: random.Random, seconds: float) -> int:
 
 
 def _start(broker: Broker, fault: str | None) -> None:
-    if fault is None:
-        os.environ.pop("TIDELOG_FAULT", None)
-    else:
-        os.environ["TIDELOG_FAULT"] = fault
-    try:
-        broker.start()
-    finally:
-        os.environ.pop("TIDELOG_FAULT", None)
+    broker.crash_at = fault
+    broker.start()
 
 
 def _wait_for_death(broker: Broker, seconds: float) -> None:

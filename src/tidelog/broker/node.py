@@ -71,6 +71,7 @@ class Node:
         base: NodeBase,
         on_log_dir_failure: Callable[[LogDirFailure], None],
         new_socket_server: Callable[[Node], SocketServer],
+        reach: Callable[[str], None],
     ) -> None:
         self.broker_id = broker_id
         self.config_layers = config_layers
@@ -109,7 +110,7 @@ class Node:
         )
         self.topics = TopicService(self)
         self.groups = GroupCoordinator(self, base.timer)
-        self.transactions = TransactionCoordinator(self, base.timer)
+        self.transactions = TransactionCoordinator(self, base.timer, reach)
         self.topics.add_leadership_listener(self.groups.lead)
         self.topics.add_leadership_listener(self.transactions.lead)
         self.topics.add_deletion_listener(self.groups.forget_topics)

@@ -56,8 +56,12 @@ _IDLE_CHECKS: Final = 10
 class Server:
     """One broker. `start` returns when clients are served; `stop` when everything is on disk."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock | None = None, reach: Callable[[str], None] | None = None
+    ) -> None:
+        """`reach` is called with the names of places that the testing kit can make a broker crash at."""
         self._static = config
+        self._reach = reach or _reach_nothing
         self._clock = clock or SystemClock()
         self._node: Node | None = None
         self._failed: asyncio.Future[LogDirFailure] | None = None
@@ -122,7 +126,7 @@ class Server:
             limits = network_limits(layers.config)
             return SocketServer(loop, limits, dispatcher.dispatch, self._end_turn, self._clock.wall_ms)
 
-        return Node(broker_id, layers, image, metadata, base, self._on_directory_gone, new_socket_server)
+        return Node(broker_id, layers, image, metadata, base, self._on_directory_gone, new_socket_server, self._reach)
 
     def _register(self, store: Store) -> None:
         """Make the broker known, and the controller if there is none."""
@@ -276,16 +280,20 @@ def _log_failure(failed: object, error: Exception) -> None:
     failure_logger.error("%r failed", failed, exc_info=error)
 
 
-def run(config: BrokerConfig, on_ready: Callable[[str], None]) -> int:
-    """Serve until SIGTERM or SIGINT; returns the process's exit code."""
+def _reach_nothing(_place: str) -> None:
+    """A place is passed without a crash."""
+
+
+def run(config: BrokerConfig, on_ready: Callable[[str], None], reach: Callable[[str], None] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; returns the process's exit code. `reach` is for the testing kit."""
     import sys
 
     sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(config, on_ready))
+        return runner.run(_serve(Server(config, reach=reach), on_ready))
 
 
-async def _serve(config: BrokerConfig, on_ready: Callable[[str], None]) -> int:
+async def _serve(server: Server, on_ready: Callable[[str], None]) -> int:
     import signal
 
     loop = asyncio.get_running_loop()
@@ -293,7 +301,6 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_asked.set)
     _raise_descriptor_limit()
-    server = Server(config)
     await server.start()
     _spare_what_stays()
     host, port = server.address

@@ -8,7 +8,7 @@ EndTxn could be answered when the outcome is committed to the log. Its answer is
 markers are written, too: a producer that began its next transaction before would be told CONCURRENT_TRANSACTIONS, and
 clients wait for 20 ms and more before they ask again.
 
-Places where a crash can be asked for (see `fault_points`), `STEP` being init, partitions, end or offsets:
+Places where a crash can be asked for (see `reach`), `STEP` being init, partitions, end or offsets:
 
     STEP-staged        the request is decided, its records are not written
     STEP-committed     they are, and the producer does not know
@@ -26,7 +26,6 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tidelog.broker.coordinators import Reply, ShardLoader
-from tidelog.broker.fault_points import fault_points
 from tidelog.broker.internal_topics import internal_overrides
 from tidelog.metadata.image import TRANSACTIONS_TOPIC
 from tidelog.timing import Timer
@@ -58,8 +57,9 @@ class _Held(NamedTuple):
 class TransactionCoordinator:
     """The transactional ids whose partitions of `__transaction_state` this broker leads."""
 
-    def __init__(self, node: Node, timer: Timer) -> None:
-        self.reach = fault_points()
+    def __init__(self, node: Node, timer: Timer, reach: Callable[[str], None]) -> None:
+        """`reach` is called with the name of every place at which the crash tests end the process."""
+        self.reach = reach
         self._node = node
         self._timer = timer
         self._built: tuple[CoordinatorRuntime[TransactionShard], ShardLoader] | None = None

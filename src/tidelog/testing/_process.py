@@ -1,5 +1,6 @@
 """A broker as a process of its own: `python -m tidelog serve`, on the port it announces."""
 
+import json
 import os
 import selectors
 import signal
@@ -22,8 +23,10 @@ _LOG_TAIL_LINES: Final = 20
 class ProcessRunner:
     """Starts the process, waits for its ready line, and ends it one way or another."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, crash_at: str | None = None) -> None:
+        """With `crash_at`, the process kills itself at that place of its work."""
         self._timeout_s = timeout_s
+        self._crash_at = crash_at
         self._log = tempfile.TemporaryFile(prefix="tidelog-log-")  # noqa: SIM115 - it lives as long as the process
         self._process: subprocess.Popen[bytes] | None = None
         self._last_logs = ""
@@ -35,9 +38,8 @@ class ProcessRunner:
 
     def start(self, properties: Mapping[str, str]) -> tuple[str, int]:
         """Start it and wait for the line that says where it serves."""
-        settings = [word for name, value in properties.items() for word in ("--set", f"{name}={value}")]
         self._process = process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tidelog", "serve", *settings],
+            [sys.executable, "-P", "-m", *self._command(properties)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -52,6 +54,12 @@ class ProcessRunner:
             raise
         host, _, port = line.removeprefix(_READY).rpartition(":")
         return host.strip("[]"), int(port)
+
+    def _command(self, properties: Mapping[str, str]) -> list[str]:
+        if self._crash_at is not None:
+            return ["tidelog.testing._crashing", self._crash_at, json.dumps(dict(properties))]
+        settings = [word for name, value in properties.items() for word in ("--set", f"{name}={value}")]
+        return ["tidelog", "serve", *settings]
 
     def stop(self) -> None:
         """SIGTERM, and the exit code must be 0."""

@@ -35,6 +35,8 @@ class Broker:
         self.config = dict(config or {})
         self.timeout_s = timeout_s
         self.is_process = process
+        self.crash_at: str | None = None
+        """Where the next start of a process ends by itself, for tests of crashes; None for a broker that lives."""
         self._own_dir: str | None = None
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
         self._runner: Runner | None = None
@@ -147,7 +149,7 @@ class Broker:
         if self.is_process:
             from tidelog.testing._process import ProcessRunner
 
-            return ProcessRunner(self.timeout_s)
+            return ProcessRunner(self.timeout_s, self.crash_at)
         from tidelog.testing._threaded import ThreadRunner
 
         return ThreadRunner(self.timeout_s)
