@@ -46,6 +46,12 @@ SLOTS_MAX: Final = 256
 READS_PER_EVENT_MAX: Final = 16
 """How often one connection is read from before the others get their turn, while it has part of a frame."""
 
+READ_BYTES_MAX: Final = 1 << 20
+"""How much of a large frame is taken at once. The kernel would copy for as long as the peer keeps sending."""
+
+READ_BYTES_PER_EVENT_MAX: Final = 4 << 20
+"""How much of a large frame is taken before the others get their turn: some milliseconds of copying."""
+
 HELD_BYTES_MAX: Final = 8 << 20
 """Replies that one connection may have in memory before it is no longer read from."""
 
@@ -190,10 +196,13 @@ class Connection:
         uvloop tells of bytes and of a reset that came with them in one call and then forgets the descriptor: read once,
         such a connection would stay for ever, unless an answer to it fails.
         """
+        filled_before = self._filled
         for _ in range(READS_PER_EVENT_MAX):
             if self._paused or not self._read():
                 return
             self._parse()
+            if self._filled - filled_before > READ_BYTES_PER_EVENT_MAX:
+                return
 
     def _read(self) -> bool:
         """Take what has arrived; False when there was nothing, or the connection has ended."""
@@ -207,7 +216,7 @@ class Connection:
                     self._position, self._filled = 0, received
             elif self._filled < len(buffer):
                 with memoryview(buffer) as view:
-                    received = self._recv_into(view[self._filled :])
+                    received = self._recv_into(view[self._filled : self._filled + READ_BYTES_MAX])
                 self._filled += received
             else:
                 received = self._recv_into(server.scratch)
