@@ -66,7 +66,7 @@ def test_settings_can_be_given_after_the_first_start_too(
 
 def test_settings_are_read_from_brokers_that_are_up(kafka_directory: Path, tmp_path: Path) -> None:
     """With what the brokers have as defaults: those of the new broker may be others."""
-    with Broker({"log.retention.ms": 77_000}, data_dir=tmp_path / "other") as other:
+    with Broker({"log.retention.hours": 3}, data_dir=tmp_path / "other") as other:
         other.create_topic("plain", config={"cleanup.policy": "compact", "segment.bytes": 5_000_000})
         other.create_topic("small-seg", config={"min.insync.replicas": 2})
         done = run("adopt", str(kafka_directory), "--bootstrap-server", other.bootstrap_servers)
@@ -75,9 +75,9 @@ def test_settings_are_read_from_brokers_that_are_up(kafka_directory: Path, tmp_p
         assert overrides(inside, "plain") == {
             "cleanup.policy": "compact",
             "segment.bytes": "5000000",
-            "retention.ms": "77000",
+            "retention.ms": "10800000",
         }
-        assert overrides(inside, "small-seg") == {"retention.ms": "77000", "min.insync.replicas": "1"}
+        assert overrides(inside, "small-seg") == {"retention.ms": "10800000", "min.insync.replicas": "1"}
         assert overrides(inside, "txn-topic") == KEPT
 
 

@@ -6,7 +6,7 @@ its settings whatever the defaults of its new broker are.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from tidelog.cli._errors import CommandError
@@ -37,12 +37,8 @@ def read_from_brokers(admin: Admin, topics: Collection[str]) -> dict[str, KafkaS
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics) if name in known]
     found = {}
     for resource, configs in admin.describe_configs(resources).items():
-        overrides = {
-            config.name: config.value
-            for config in configs.values()
-            if config.source != ConfigSource.DEFAULT_CONFIG and config.value is not None
-        }
-        found[resource.name] = KafkaSettings(_known_to_us(overrides), is_complete=True)
+        described = [(config.name, config.value, int(config.source)) for config in configs.values()]
+        found[resource.name] = KafkaSettings(_overrides(described), is_complete=True)
     return found
 
 
@@ -100,13 +96,23 @@ def _read_tree(
     found = {}
     for name in sorted(existing.intersection(topics)):
         entries = layers.describe_topic(_known_to_us(reader.overrides("topics", name)))
-        overrides = {
-            entry.name: entry.value
-            for entry in entries
-            if entry.source != ConfigSource.DEFAULT_CONFIG and entry.value is not None
-        }
-        found[name] = KafkaSettings(overrides, is_complete=server_properties is not None)
+        described = [(entry.name, entry.value, int(entry.source)) for entry in entries]
+        found[name] = KafkaSettings(_overrides(described), is_complete=server_properties is not None)
     return found
+
+
+def _overrides(described: Iterable[tuple[str, str | None, int]]) -> dict[str, str]:
+    """What was set for a topic or differs from Kafka's built-in default, of names, values and sources.
+
+    The source alone does not tell: a retention that `log.retention.hours` gives is described as a default.
+    """
+    return {
+        name: value
+        for name, value, source in described
+        if value is not None
+        and (declared := LogConfig.settings.get(name)) is not None
+        and (source == ConfigSource.TOPIC_CONFIG or value != declared.format(declared.default))
+    }
 
 
 def topic_defaults(properties: Mapping[str, str]) -> dict[str, str]:

@@ -44,7 +44,7 @@ TOPIC_SETTINGS: Mapping[str, Mapping[str, str]] = {
 KAFKA_SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
-    "log.retention.ms": "-1",
+    "log.retention.hours": "-1",
     "log.cleaner.backoff.ms": "50",
 }
 OUR_SETTINGS = {
