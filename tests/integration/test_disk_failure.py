@@ -30,6 +30,7 @@ from tests.integration.raw_client import (
 from tests.integration.writers import wait_until
 from tidelog.client import Admin, NewTopic
 from tidelog.storage._files import LogFile
+from tidelog.storage.errors import LogDirFailure
 from tidelog.testing import Broker, BrokerFailed
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
@@ -338,3 +339,23 @@ def test_a_disk_that_cannot_be_read_goes_offline(tmp_path: Path, monkeypatch: py
         monkeypatch.undo()
         assert produce(client, TOPIC, failing, batch_of([b"value"])).error_code == STORAGE_ERROR
         assert produce(client, TOPIC, 1 - failing, batch_of([b"value"])).error_code == ErrorCode.NONE
+
+
+def test_coordinators_give_up_what_was_on_a_failed_disk(tmp_path: Path) -> None:
+    """Fails on 4724f6e, where they went on with groups that they could no longer write."""
+    paths = [str(tmp_path / "disk-1"), str(tmp_path / "disk-2")]
+    settings = {"log.dirs": ",".join(paths), "offsets.topic.num.partitions": 4}
+    with Inside(tmp_path / "disk-1", settings) as broker, RawClient(broker.port) as client:
+        assert client.call(messages.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])).coordinators
+        groups = broker.node.groups
+        logs = [broker.node.log_manager.get_log("__consumer_offsets", index) for index in range(4)]
+        on_disk = {path: [log.partition for log in logs if log and log.parent_directory == path] for path in paths}
+        assert all(on_disk.values())
+        assert broker.on_loop(groups.runtime.active_partitions) == [0, 1, 2, 3]
+        failure = LogDirFailure(paths[1], OSError(errno.EIO, "Input/output error"))
+        broker.on_loop(lambda: broker.node.replica_manager.fail_log_dir(failure))
+        wait_until(lambda: broker.on_loop(groups.runtime.active_partitions) == on_disk[paths[0]], "groups are given up")
+        names = (f"group-{number}" for number in range(100))
+        name = next(each for each in names if groups.partition_of(each) in on_disk[paths[1]])
+        (answer,) = client.call(messages.DescribeGroupsRequest(groups=[name])).groups
+        assert answer.error_code == ErrorCode.NOT_COORDINATOR

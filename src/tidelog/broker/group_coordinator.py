@@ -186,9 +186,6 @@ class GroupCoordinator:
         """Topics were deleted: their offsets go, partition by partition of the offsets topic."""
         if self._built is None:
             return
-        if OFFSETS_TOPIC in names:
-            self._built.unload_all()
-            return
         for partition in self.runtime.active_partitions():
             self.runtime.execute(partition, lambda shard, now_ms: shard.forget_topics(names, now_ms), None)
 
@@ -201,6 +198,11 @@ class GroupCoordinator:
         if self._loader is None:
             self._loader = ShardLoader(self._node, self.runtime, self._node.config.offsets_load_buffer_size)
         self._loader.load(partition)
+
+    def resign(self, topic: str, index: int) -> None:
+        """This broker does not lead a partition any more; if it is one of ours, its groups are unloaded."""
+        if topic == OFFSETS_TOPIC and self._built is not None:
+            self._built.unload(index)
 
     def stop(self) -> None:
         """Answer everybody who waits; from here on groups are somebody else's, or wait for the next start."""

@@ -111,10 +111,9 @@ class Node:
         self.topics = TopicService(self)
         self.groups = GroupCoordinator(self, base.timer)
         self.transactions = TransactionCoordinator(self, base.timer, reach)
-        self.topics.add_leadership_listener(self.groups.lead)
-        self.topics.add_leadership_listener(self.transactions.lead)
+        self.topics.add_leadership_listener(self.groups)
+        self.topics.add_leadership_listener(self.transactions)
         self.topics.add_deletion_listener(self.groups.forget_topics)
-        self.topics.add_deletion_listener(self.transactions.forget_topics)
         self.dynamic_config = DynamicConfig(self)
 
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 from tidelog.broker.metadata_errors import metadata_errors_told
@@ -31,6 +31,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+class LeadershipListener(Protocol):
+    """Has state for some of the partitions that this broker leads."""
+
+    def lead(self, partition: Partition) -> None:
+        """This broker leads a partition from now on: load what belongs to it."""
+
+    def resign(self, topic: str, index: int) -> None:
+        """It does not lead the partition any more, if it ever did: unload what belongs to it."""
+
+
 class TopicService:
     """Creates, grows and deletes topics on this broker."""
 
@@ -40,11 +50,11 @@ class TopicService:
         """One change of the tree at a time: nothing comes between what is planned and what is written."""
         self._topic_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One change of a topic at a time, its logs included; they are opened and closed in slices."""
-        self._leadership_listeners: list[Callable[[Partition], None]] = []
+        self._leadership_listeners: list[LeadershipListener] = []
         self._deletion_listeners: list[Callable[[Sequence[str]], None]] = []
 
-    def add_leadership_listener(self, listener: Callable[[Partition], None]) -> None:
-        """Tell `listener` of every partition this broker leads from now on; coordinators load their state then."""
+    def add_leadership_listener(self, listener: LeadershipListener) -> None:
+        """Call `listener` for every partition whose leadership this broker takes or gives up from now on."""
         self._leadership_listeners.append(listener)
 
     def add_deletion_listener(self, listener: Callable[[Sequence[str]], None]) -> None:
@@ -225,6 +235,7 @@ class TopicService:
         node.image.remove_topic(topic.name)
         for partition in topic.partitions:
             node.replica_manager.remove_partition(topic.name, partition.index)
+            self._resign(topic.name, partition.index)
             try:
                 node.log_manager.delete_log(topic.name, partition.index)
             except LogDirFailure as failure:
@@ -333,7 +344,7 @@ class TopicService:
             if partition.leader_id == node.broker_id:
                 hosted.make_leader(partition.leader_epoch, partition.replicas, partition.isr)
                 for listener in self._leadership_listeners:
-                    listener(hosted)
+                    listener.lead(hosted)
 
     def _stays_offline(self, name: str, index: int, why: Exception) -> None:
         logger.error("%s-%d stays offline: %s", name, index, why)
@@ -356,6 +367,12 @@ class TopicService:
                     partition.state_version,
                 )
                 image.set_partition(name, failed)
+                # Not now: it may be a coordinator's own write that has failed, and it is in the middle of it.
+                asyncio.get_running_loop().call_soon(self._resign, name, index)
+
+    def _resign(self, name: str, index: int) -> None:
+        for listener in self._leadership_listeners:
+            listener.resign(name, index)
 
 
 def _exhaust(steps: Generator[None, None, None]) -> None:

@@ -268,10 +268,10 @@ class TransactionCoordinator:
         if partition.topic == TRANSACTIONS_TOPIC:
             self._parts()[1].load(partition)
 
-    def forget_topics(self, names: Collection[str]) -> None:
-        """Topics were deleted. If ours is among them, no transactional id is known any more."""
-        if TRANSACTIONS_TOPIC in names and self._built is not None:
-            self.runtime.unload_all()
+    def resign(self, topic: str, index: int) -> None:
+        """This broker does not lead a partition any more; if it is one of ours, its transactional ids are unloaded."""
+        if topic == TRANSACTIONS_TOPIC and self._built is not None:
+            self.runtime.unload(index)
 
     def stop(self) -> None:
         """Answer everybody who waits; what is decided is carried out after the next start."""
