@@ -29,15 +29,28 @@ SETTINGS = {
     "offsets.topic.num.partitions": 3,
 }
 
+USUAL = {
+    "test_a_query_changes_over_to_ours_and_back",
+    "test_rows_of_all_codecs",
+    "test_rows_of_transactions",
+    "test_offsets_of_each_partition_bound_the_rows",
+    "test_a_stream_goes_on_from_its_checkpoint",
+    "test_keys_decide_the_partition_as_they_do_in_kafka",
+}
+"""A test of each kind for the usual run; the others are marked as long."""
+
 _numbers = itertools.count(1)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the marks are used to choose tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first of these tests may have to wait for Maven to fetch the jars."""
+    """Mark these tests; the first of them may have to wait for Maven to fetch the jars."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.java)
             item.add_marker(pytest.mark.spark)
+            if getattr(item, "originalname", item.name) not in USUAL:
+                item.add_marker(pytest.mark.long)
             item.add_marker(pytest.mark.timeout(spark_connector.MAVEN_SECONDS_MAX + 120))
 
 

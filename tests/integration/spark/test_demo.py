@@ -27,6 +27,7 @@ def _environment(directory: Path) -> dict[str, str]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_the_demo_shows_output_dead_letters_and_a_plot_and_cleans_up(tmp_path: Path) -> None:
     temporary, working = tmp_path / "tmp", tmp_path / "work"
     temporary.mkdir()
@@ -60,6 +61,7 @@ def _started(pid: int) -> set[str]:
 
 
 @pytest.mark.parametrize("is_java_started", [False, True], ids=["the broker is ready", "Java has been started"])
+@pytest.mark.long
 def test_an_interrupt_ends_it_quietly(tmp_path: Path, is_java_started: bool) -> None:
     """And all that it started: its output ends only when nobody holds the pipe any more."""
     running = subprocess.Popen(

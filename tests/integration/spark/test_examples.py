@@ -106,6 +106,7 @@ def _number(order: dict[str, Any]) -> int:
     return int(order["order_id"])
 
 
+@pytest.mark.long
 def test_windows_count_what_comes_late_but_not_what_comes_too_late(
     spark: SparkSession, servers: str, tmp_path: Path
 ) -> None:
@@ -148,6 +149,7 @@ def _check_progress(listener: ProgressListener, rows: int) -> None:
     assert progress.batch_ms > 0
 
 
+@pytest.mark.long
 def test_balances_live_in_their_topic(
     spark: SparkSession, servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +178,7 @@ def test_balances_live_in_their_topic(
     assert {row.account: (row.balance_cents, row.payments) for row in table.collect()} == expected
 
 
+@pytest.mark.long
 def test_changes_become_the_latest_rows(spark: SparkSession, servers: str, tmp_path: Path) -> None:
     make_topics(servers, ["db.customers", "customers.latest"])
     pipeline = replace(customer_changes.pipeline, checkpoint=str(tmp_path))
@@ -195,6 +198,7 @@ def test_changes_become_the_latest_rows(spark: SparkSession, servers: str, tmp_p
     assert None in found.values(), "a row that was deleted is a record without a value"
 
 
+@pytest.mark.long
 def test_payments_reach_the_lake_once_over_a_crash_and_a_backfill(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

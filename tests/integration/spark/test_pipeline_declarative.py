@@ -36,6 +36,7 @@ SENT = range(40)
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.long
 def test_a_pipeline_runs_inside_spark_declarative_pipelines(broker: Broker, tmp_path: Path) -> None:
     servers = broker.bootstrap_servers
     make_topics(servers, declared=2, declared_clean=2)

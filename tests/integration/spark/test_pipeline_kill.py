@@ -53,6 +53,7 @@ DYING = {number for number in SENT if number % 10 == 3}
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_a_killed_pipeline_loses_nothing_and_repeats_nothing(broker: Broker, tmp_path: Path) -> None:
     """The first run is a plain spark-submit, killed when some batches are out; `run --drain` does the rest.
 

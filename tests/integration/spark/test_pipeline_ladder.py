@@ -88,6 +88,7 @@ def _run_until(spark: SparkSession, pipeline: Pipeline, servers: str, is_done: C
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.long
 def test_failed_rows_climb_the_ladder_and_all_others_pass(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     servers = broker.bootstrap_servers
     make_topics(servers, one=3, one_clean=2)
@@ -171,7 +172,8 @@ PARKED_KEYS = 50
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [3_000, 100_000])
+@pytest.mark.long
 def test_parked_rows_drain_in_batches_linear_in_their_number(
     spark: SparkSession, broker: Broker, tmp_path: Path, count: int
 ) -> None:
@@ -222,6 +224,7 @@ def size(servers: str, name: str, *, from_start: bool = False) -> int:
     return sum(ends[each].offset - (0 if from_start else starts[each].offset) for each in partitions)
 
 
+@pytest.mark.long
 def test_without_a_policy_a_failing_row_stops_the_query_and_is_named(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ def with_names(orders: DataFrame, customers: DataFrame) -> DataFrame:
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.long
 def test_a_topic_and_a_delta_table_get_each_row_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Also when the last batch is done again, as after a crash between the sinks' commit and Spark's."""
     servers = broker.bootstrap_servers

@@ -34,6 +34,7 @@ def query(name: str, **others: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_executors_that_die_or_come_back_change_nothing(broker: Broker, tmp_path: Path) -> None:
     """Both cases in one cluster, for it takes long to start."""
     servers = broker.bootstrap_servers

@@ -88,6 +88,7 @@ class TestAStream:
             query.awaitTermination(100)
         assert read_rows(broker.bootstrap_servers, topic) == []
 
+    @pytest.mark.long
     def test_with_partitions_that_its_source_has_apart_needs_no_shuffle(
         self, spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
     ) -> None:
@@ -110,6 +111,7 @@ class TestAStream:
         assert len(here) == 500
         assert here == there
 
+    @pytest.mark.long
     def test_in_complete_mode_adds_all_rows_each_time(
         self, broker: Broker, topic: str, numbers: DataFrame, tmp_path: Path
     ) -> None:
@@ -120,6 +122,7 @@ class TestAStream:
             :2
         ] == [100, 200]
 
+    @pytest.mark.long
     def test_survives_a_broker_that_is_killed_and_restarted(self, numbers: DataFrame, tmp_path: Path) -> None:
         with Broker(process=True) as broker:
             broker.create_topic("out", 4)
@@ -165,6 +168,7 @@ class TestForeachBatch:
             assert counted == sorted(set(counted)), "each update is there once, in order"
             assert len(counted) >= 3
 
+    @pytest.mark.long
     def test_may_write_to_several_topics_and_not_twice_to_one(
         self, broker: Broker, topic: str, numbers: DataFrame, tmp_path: Path
     ) -> None:
@@ -235,6 +239,7 @@ class TestPlacing:
         assert all(row.partition == partition_for_key(row.key.encode(), 4) for row in found)
 
     @pytest.mark.parametrize("kind", ["binary", "string"])
+    @pytest.mark.long
     def test_chooses_in_the_jvm_what_kafka_chooses(
         self, spark: SparkSession, broker: Broker, topic: str, kind: str
     ) -> None:
@@ -254,6 +259,7 @@ class TestPlacing:
         assert sorted(with_key) == sorted((key, partition_for_key(key, 4)) for key in keys)
         assert {row.partition for row in found if row.key is None} == {0, 1, 2, 3}
 
+    @pytest.mark.long
     def test_asks_python_where_the_jvm_cannot_be_asked(
         self, spark: SparkSession, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -263,12 +269,14 @@ class TestPlacing:
 
         assert all(row.partition == partition_for_key(row.key.encode(), 4) for row in placed.collect())
 
+    @pytest.mark.long
     def test_keeps_partitions_that_are_given(self, spark: SparkSession, broker: Broker, topic: str) -> None:
         rows = spark.sql("select 'k' key, 'v' value, 3 partition union all select 'k', 'v', null")
         placed = place_rows(rows, topic=topic, bootstrap_servers=broker.bootstrap_servers)
 
         assert sorted(row.partition for row in placed.collect()) == sorted([3, partition_for_key(b"k", 4)])
 
+    @pytest.mark.long
     def test_moves_nothing_where_nothing_must_be_moved(self, spark: SparkSession, broker: Broker, topic: str) -> None:
         rows = spark.range(0, 100, 1, 3).selectExpr("cast(id as string) key", "cast(id as string) value")
         servers = broker.bootstrap_servers

@@ -76,6 +76,7 @@ def test_offsets_and_splits(spark, servers, numbered):
     assert sorted(row.offset for row in rows if row.partition == 1) == list(range(50))
 
 
+@pytest.mark.long
 def test_times(spark, servers, numbered):
     frame = reading(
         spark,
@@ -104,6 +105,7 @@ def test_aborted_transactions_are_hidden_and_open_ones_end_the_batch(spark, serv
         producer.abort()
 
 
+@pytest.mark.long
 def test_gaps_of_compaction_are_no_loss(spark, servers):
     topic = make_topic(servers, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01")
     send(servers, topic, range(300), key=lambda number: b"k%d" % (number % 7))
@@ -158,6 +160,7 @@ def test_an_empty_topic_has_no_rows(spark, servers):
     assert reading(spark, servers, subscribe=make_topic(servers, partitions=2)).count() == 0
 
 
+@pytest.mark.long
 def test_a_frame_reads_the_same_offsets_each_time_and_loading_again_sees_more(spark, servers):
     """Spark plans a Python source once for each `load()`; its own connector looks for the end with every action."""
     topic = make_topic(servers)

@@ -65,6 +65,7 @@ def _first_offsets(checkpoint: Path, topic: str) -> tuple[int, int]:
     return end[ORIGIN][topic]["0"], end[topic]["0"]
 
 
+@pytest.mark.long
 def test_a_query_killed_in_its_first_batch_reads_that_batch_again(spark, broker, tmp_path):
     servers = broker.bootstrap_servers
     topic = make_topic(servers)

@@ -78,6 +78,7 @@ def test_a_first_batch_that_failed_is_repeated_from_where_the_query_began(spark,
     assert collected.all == list(range(100, 105))
 
 
+@pytest.mark.long
 def test_an_idle_query_makes_no_batches_and_open_transactions_hold_it_back(spark, servers, tmp_path):
     topic = make_topic(servers)
     collected = Collected()
@@ -101,6 +102,7 @@ def test_an_idle_query_makes_no_batches_and_open_transactions_hold_it_back(spark
             query.stop()
 
 
+@pytest.mark.long
 def test_lost_offsets_stop_a_stream_or_are_passed_over(spark, servers, tmp_path):
     topic = make_topic(servers)
     send(servers, topic, range(20))
@@ -126,6 +128,7 @@ def test_a_refused_option_is_what_the_error_says(spark, servers, tmp_path):
     assert "UnboundLocalError" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_a_broker_that_restarts_is_waited_for(spark, tmp_path):
     with Broker(process=True) as broker:
         topic = make_topic(broker.bootstrap_servers)
