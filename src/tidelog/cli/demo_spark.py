@@ -308,7 +308,7 @@ def _demand_spark() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise CommandError(
-            f"this demo runs Spark, and {', '.join(missing)} is not installed: pip install 'tidelog[spark-local]' "
+            f"this demo runs Spark, and {', '.join(missing)} is not installed: pip install 'tidelog[demo]' "
             "(`tidelog demo broker` does without)"
         )
 

@@ -89,7 +89,7 @@ def test_progress_is_read_from_the_offsets_of_one_topic():
 
 def test_without_spark_the_demo_says_what_to_install(monkeypatch):
     monkeypatch.setattr(demo_spark, "find_spec", lambda name: None if name == "pyspark" else SimpleNamespace())
-    with pytest.raises(CommandError, match=r"pyspark is not installed: pip install 'tidelog\[spark-local\]'"):
+    with pytest.raises(CommandError, match=r"pyspark is not installed: pip install 'tidelog\[demo\]'"):
         demo_spark.run(1, 1, "x.png")
 
 

@@ -75,8 +75,8 @@ def read_position(path: str) -> Position | None:
     root = local_path(path)
     if root is None:
         return None
-    done = _numbers(root / "commits")
-    batch_id = max(done & _numbers(root / "offsets"), default=None)
+    done = batch_numbers(root / "commits")
+    batch_id = max(done & batch_numbers(root / "offsets"), default=None)
     if batch_id is None:
         return None
     return Position(_query_id(root / "metadata"), batch_id, parse_offsets(_text(root / "offsets" / str(batch_id))))
@@ -106,7 +106,8 @@ def _of_topic(partitions: dict[str, object]) -> dict[int, int]:
     }
 
 
-def _numbers(directory: Path) -> set[int]:
+def batch_numbers(directory: Path) -> set[int]:
+    """The batches that a log in a checkpoint has files of."""
     if not directory.is_dir():
         return set()
     return {int(each.name) for each in directory.iterdir() if each.name.isascii() and each.name.isdigit()}

@@ -6,6 +6,7 @@ Each check is a function from the pipeline to problems; `check` runs them all, a
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 from tidelog.metadata.topic_names import check_topic_name
@@ -318,4 +319,11 @@ def _matches(source: object, name: str) -> bool:
         return False
 
 
-_CHECKS: Final = (_name, _source, _sinks, _steps, _schedule, _policy, _value_column, _packed_columns)
+def _libraries(pipeline: Pipeline) -> Problems:
+    places = {"sink": pipeline.sinks, "tables": list(pipeline.tables.values())}
+    for setting, named in places.items():
+        if any(isinstance(each, Delta) for each in named) and find_spec("deltalake") is None:
+            yield Problem(setting, "delta(…) needs the library deltalake: pip install 'tidelog[delta]'")
+
+
+_CHECKS: Final = (_name, _libraries, _source, _sinks, _steps, _schedule, _policy, _value_column, _packed_columns)

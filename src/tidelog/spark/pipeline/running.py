@@ -14,11 +14,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client.cluster import ClusterClient
+from tidelog.spark.pipeline.batch_cut import cut_planned_batch, note_failure
 from tidelog.spark.pipeline.checkpoints import is_local
 from tidelog.spark.pipeline.checks import check
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError, topic_sinks
@@ -78,6 +79,8 @@ class Running:
         for query in self.queries:
             failure = query.exception()
             if failure is not None:
+                for checkpoint in self.pipeline.checkpoint_paths:
+                    note_failure(checkpoint, str(failure))
                 raise failure
 
 
@@ -144,7 +147,18 @@ def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool
     if problems:
         raise PipelineError(f"pipeline {pipeline.name!r}: " + "; ".join(map(str, problems)))
     _send_files_along(spark)
+    pipeline = _with_cut_batches(pipeline)
     return Running(pipeline, [_begin(each, pipeline, once) for each in _writers(pipeline, spark, servers)])
+
+
+def _with_cut_batches(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with smaller batches, if one of it took too long when it ran last."""
+    limits = [limit for path in pipeline.checkpoint_paths if (limit := cut_planned_batch(path)) is not None]
+    if not limits or not isinstance(pipeline.source, Topic):
+        return pipeline
+    kept = {name: value for name, value in pipeline.source.options.items() if name.lower() != "maxoffsetspertrigger"}
+    source = replace(pipeline.source, options={**kept, "maxOffsetsPerTrigger": str(min(limits))})
+    return replace(pipeline, source=source)
 
 
 def _send_files_along(spark: "SparkSession") -> None:

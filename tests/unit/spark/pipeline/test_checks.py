@@ -10,6 +10,7 @@ from tidelog.spark.pipeline import (
     DeadLetters,
     Pipeline,
     RetryLadder,
+    checks,
     delta,
     each_batch,
     fail_when,
@@ -185,3 +186,9 @@ def test_the_cluster_tells_which_topics_are_not_there() -> None:
         "on_failure: topic 'orders.dlq' will be made by the first run",
     ]
     assert [each.is_warning for each in found] == [False, True]
+
+
+def test_a_library_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    found = check(Pipeline("p", source=topic("a"), sink=[topic("b"), delta("/lake")]))
+    assert "sink: delta(…) needs the library deltalake: pip install 'tidelog[delta]'" in map(str, found)
