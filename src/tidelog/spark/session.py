@@ -30,7 +30,7 @@ SPARK_SETTINGS: Final[Mapping[str, str]] = {
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
 }
 # Local disks rename atomically, so the checksummed, fsynced detour of the default is not needed: 40 ms less a batch.
-LOCAL_CHECKPOINTS: Final = {
+_LOCAL_CHECKPOINTS: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -48,8 +48,8 @@ def spark_session(
     """The running session, or a new one. `master` defaults to SPARK_MASTER, else to all local cores.
 
     Only `settings` are put to a session that runs. What was given to `spark-submit` stays as it is.
-    `local_checkpoints` says that all checkpoints are on local disks, where they can be written in less time. An object
-    store (`s3a:`, `abfss:`, `gs:`) cannot rename atomically: a session with such a checkpoint must not be given it.
+    `local_checkpoints` says that all checkpoints of a new session are on local disks, where they can be written in less
+    time. An object store (`s3a:`, `abfss:`, `gs:`) cannot rename atomically: do not set it for such checkpoints.
     """
     from pyspark.sql import SparkSession
 
@@ -62,7 +62,7 @@ def spark_session(
             is_local = name.startswith("local")
             prepare_environment(is_local=is_local)
             builder = builder.master(name)
-            defaults = {**SPARK_SETTINGS, **(LOCAL_CHECKPOINTS if local_checkpoints else {})}
+            defaults = {**SPARK_SETTINGS, **(_LOCAL_CHECKPOINTS if local_checkpoints and is_local else {})}
             chosen = {**{each: value for each, value in defaults.items() if each not in submitted}, **chosen}
             _start_java({"spark.master": name, "spark.app.name": app_name, **chosen})
     for each, value in chosen.items():

@@ -66,7 +66,8 @@ def test_checkpoints_are_written_the_quick_way_only_where_all_of_them_are_local(
     """An object store cannot rename atomically; only the caller knows where checkpoints will be."""
     manager = "spark.sql.streaming.checkpointFileManagerClass"
     assert manager not in asked()
-    assert "FileSystemBased" in asked(local_checkpoints=True)[manager]
+    assert manager not in asked(local_checkpoints=True, master="spark://host:7077")
+    assert "FileSystemBased" in asked(local_checkpoints=True, master="local[2]")[manager]
 
 
 def test_a_session_that_runs_gets_no_more_than_the_caller_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,14 +157,19 @@ def _stderr_into(log: Path | None) -> Iterator[None]:
 
 def _session(pipeline: Pipeline, master: str | None, log: Path | None) -> "SparkSession":
     try:
-        from tidelog.spark.pipeline.running import session_settings
+        from tidelog.spark.pipeline.running import has_local_checkpoints, session_settings
         from tidelog.spark.session import spark_session
     except ModuleNotFoundError as error:
         raise CommandError(f"a pipeline needs {error.name}: pip install 'tidelog[spark-local]'") from None
     quiet = {} if log is None else {"spark.log.level": "ERROR"}
     try:
         with _stderr_into(log):
-            return spark_session(pipeline.name, master=master, settings={**quiet, **session_settings(pipeline, master)})
+            return spark_session(
+                pipeline.name,
+                master=master,
+                settings={**quiet, **session_settings(pipeline, master)},
+                local_checkpoints=has_local_checkpoints(pipeline),
+            )
     except ModuleNotFoundError as error:
         raise CommandError(f"a pipeline needs {error.name}: pip install 'tidelog[spark-local]'") from None
 

@@ -27,7 +27,7 @@ from tidelog.spark.pipeline.durations import milliseconds
 from tidelog.spark.pipeline.endpoints import Topic, texts, with_room
 from tidelog.spark.pipeline.loading import MODULE_PREFIX
 from tidelog.spark.pipeline.routing import Ladder, ladder_of
-from tidelog.spark.session import LOCAL_CHECKPOINTS, spark_session
+from tidelog.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,7 +91,11 @@ def _last_batch(query: "StreamingQuery") -> object:
 
 def run_pipeline(pipeline: Pipeline, *, once: bool = False, bootstrap_servers: str | None = None) -> None:
     """Run until stopped by a signal, or until what is there now is done."""
-    spark = _submitted(pipeline) or spark_session(pipeline.name, settings=session_settings(pipeline, None))
+    spark = _submitted(pipeline) or spark_session(
+        pipeline.name,
+        settings=session_settings(pipeline, None),
+        local_checkpoints=has_local_checkpoints(pipeline),
+    )
     with stop_on_signals() as asked_to_stop:
         start(pipeline, spark, servers=pipeline.servers(bootstrap_servers), once=once).wait(asked_to_stop)
 
@@ -112,13 +116,15 @@ def session_settings(pipeline: Pipeline, master: str | None) -> dict[str, str]:
     """The pipeline's settings of Spark. On one machine a shuffle has as many parts as there are cores, not 200."""
     chosen = master or os.environ.get("SPARK_MASTER") or "local[*]"
     local = {"spark.sql.shuffle.partitions": str(_cores(chosen))} if chosen.startswith("local") else {}
-    files = LOCAL_CHECKPOINTS if chosen.startswith("local") and _is_on_disk(pipeline.checkpoint_path) else {}
-    return {**local, **files, **texts(pipeline.settings)}
+    return {**local, **texts(pipeline.settings)}
 
 
-def _is_on_disk(checkpoint: str) -> bool:
-    """Whether a checkpoint is on a local disk whatever Spark's default file system is."""
-    return checkpoint.startswith("file:") or (is_local(checkpoint) and not os.environ.get("HADOOP_CONF_DIR"))
+def has_local_checkpoints(pipeline: Pipeline) -> bool:
+    """Whether its checkpoints are on a local disk, whatever Spark's default file system is."""
+    return all(
+        path.startswith("file:") or (is_local(path) and not os.environ.get("HADOOP_CONF_DIR"))
+        for path in pipeline.checkpoint_paths
+    )
 
 
 def _cores(master: str) -> int:

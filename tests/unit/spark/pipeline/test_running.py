@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidelog.spark.pipeline import Pipeline, topic
-from tidelog.spark.pipeline.running import Running, session_settings
+from tidelog.spark.pipeline.running import Running, has_local_checkpoints, session_settings
 
 PIPELINE = Pipeline("p", source=topic("a"), sink=topic("b"), settings={"spark.driver.memory": "2g"})
 
@@ -92,10 +92,9 @@ def test_on_one_machine_a_shuffle_has_as_many_parts_as_cores() -> None:
     ("checkpoint", "is_quick"),
     [("/data/c", True), ("file:///data/c", True), ("s3a://bucket/c", False), ("hdfs://host/c", False)],
 )
-def test_a_session_writes_checkpoints_the_quick_way_on_local_disks_only(
+def test_checkpoints_on_local_disks_are_known_as_such(
     monkeypatch: pytest.MonkeyPatch, checkpoint: str, is_quick: bool
 ) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     pipeline = Pipeline("p", source=topic("a"), sink=topic("b"), checkpoint=checkpoint)
-    settings = session_settings(pipeline, "local[2]")
-    assert ("spark.sql.streaming.checkpointFileManagerClass" in settings) == is_quick
+    assert has_local_checkpoints(pipeline) == is_quick
