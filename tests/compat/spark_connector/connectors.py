@@ -155,9 +155,7 @@ def _parsed(text: str) -> Offsets:
     Spark's own connector keeps the beginning of a query in a file of its own. A source in Python has no such place, so
     ours says with the end of the first micro-batch where it began.
     """
-    offsets = json.loads(text)
-    offsets.pop("$from", None)
-    return offsets
+    return {name: offsets for name, offsets in json.loads(text).items() if not name.startswith("$")}
 
 
 def _offsets(text: str | None) -> Offsets | None:

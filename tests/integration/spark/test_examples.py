@@ -24,7 +24,7 @@ from tidelog.spark.pipeline.running import start
 from tidelog.spark.source.progress import ProgressListener
 from tidelog.testing import Broker
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
