@@ -5,6 +5,7 @@ The requests are those of `benchmarks.hostile`, which also measures how long oth
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -26,6 +27,7 @@ from tidelog.wire.messages import (
     offset_commit,
     offset_fetch,
 )
+from tidelog.wire.messages.metadata import MetadataRequest
 
 VICTIM = "victim"
 GROWN_BYTES_MAX = 100_000_000
@@ -204,3 +206,18 @@ def test_a_fetch_of_more_partitions_than_a_request_may_have_is_refused(broker: B
         with RawClient(broker.port) as client:
             client.send(fetch_request(VICTIM, dict.fromkeys(range(20_001), 0)), version)
             assert client.is_closed_by_peer()
+
+
+def test_a_frame_that_is_too_large_for_its_api_is_refused_before_it_has_arrived(broker: Broker) -> None:
+    """Ninety megabytes of names were received, and then refused."""
+    header = struct.pack(">ihhih", 90_000_000, MetadataRequest.api_key, 12, 1, -1)
+    with RawClient(broker.port) as client:
+        client.socket.sendall(header + bytes(70_000))
+        assert client.is_closed_by_peer()
+    assert "it announced a request of 90000000 bytes, the limit of its kind is 8388608" in broker.logs
+
+
+def test_a_large_produce_is_read_whatever_its_size(broker: Broker) -> None:
+    with RawClient(broker.port) as client:
+        response = client.call(produce_request(VICTIM, {0: batch_of([bytes(5_000_000)])}), 9)
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.MESSAGE_TOO_LARGE

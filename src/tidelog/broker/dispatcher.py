@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.broker.context import ClientLeft, Context
 from tidelog.broker.coordinators import Reply
 from tidelog.broker.metadata_errors import storage_error
-from tidelog.broker.routes import Route
+from tidelog.broker.routes import REQUEST_BYTES_MAX, Route
 from tidelog.metadata.errors import StoreUnavailableError
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.storage.errors import LogDirFailure
@@ -65,6 +65,11 @@ class Dispatcher:
         self.routes = routes
         self._node = node
         self._large = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
+
+    def request_limit(self, api_key: int) -> int:
+        """How many bytes a request of an API may have; what is not served is not read either."""
+        route = self.routes.get(api_key)
+        return REQUEST_BYTES_MAX if route is None else route.request_bytes_max
 
     def dispatch(self, connection: Connection, slot: Slot, data: bytearray, start: int, stop: int) -> None:
         """Handle the request in `data[start:stop]`; its reply goes to `slot`."""

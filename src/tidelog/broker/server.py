@@ -124,7 +124,9 @@ class Server:
         def new_socket_server(node: Node) -> SocketServer:
             dispatcher = Dispatcher(node, {**node.routes, **own_handlers()})
             limits = network_limits(layers.config)
-            return SocketServer(loop, limits, dispatcher.dispatch, self._end_turn, self._clock.wall_ms)
+            return SocketServer(
+                loop, limits, dispatcher.dispatch, self._end_turn, self._clock.wall_ms, dispatcher.request_limit
+            )
 
         return Node(broker_id, layers, image, metadata, base, self._on_directory_gone, new_socket_server, self._reach)
 

@@ -39,12 +39,16 @@ logger = logging.getLogger(__name__)
 logger.addFilter(LogRateLimit())
 
 _unpack_size = Struct(">i").unpack_from
+_unpack_api_key = Struct(">h").unpack_from
 
 SLOTS_MAX: Final = 256
 """Unanswered requests of one connection before it is no longer read from."""
 
 READS_PER_EVENT_MAX: Final = 16
 """How often one connection is read from before the others get their turn, while it has part of a frame."""
+
+LIMITED_BYTES_MIN: Final = 1 << 20
+"""Frames above this size are refused when they begin, if requests of their API are never that large."""
 
 READ_BYTES_MAX: Final = 1 << 20
 """How much of a large frame is taken at once. The kernel would copy for as long as the peer keeps sending."""
@@ -248,10 +252,12 @@ class Connection:
             (size,) = _unpack_size(buffer, position)
             if not 0 <= size <= server.request_bytes_max:
                 self._position = position
-                self._refuse(size)
+                self._refuse(size, server.request_bytes_max)
                 return
             stop = position + 4 + size
             if stop > filled:
+                if size > LIMITED_BYTES_MIN and filled - position >= 6 and self._is_too_large(buffer, position, size):
+                    return
                 break
             if (
                 len(slots) >= SLOTS_MAX
@@ -272,9 +278,19 @@ class Connection:
         self._position = position
         self._keep_rest(buffer, position, filled)
 
-    def _refuse(self, size: int) -> None:
+    def _is_too_large(self, buffer: bytearray, position: int, size: int) -> bool:
+        """Refuse a large frame, of which the beginning is there, if its API has no requests of that size."""
+        (api_key,) = _unpack_api_key(buffer, position + 4)
+        limit = self.server.request_limit(api_key)
+        if size <= limit:
+            return False
+        self._position = position
+        self._refuse(size, limit)
+        return True
+
+    def _refuse(self, size: int, limit: int) -> None:
         """A frame of this size is not read, nor is anything behind it."""
-        self.server.log_refused_frame(self, size)
+        self.server.log_refused_frame(self, size, limit)
         slot = Slot(self, 0)
         self.slots.append(slot)
         self.server.channel.queued_requests += 1

@@ -59,12 +59,15 @@ class SocketServer:
         dispatch: Dispatch,
         end_turn: Callable[[], None],
         wall_ms: Callable[[], int],
+        request_limit: Callable[[int], int] | None = None,
     ) -> None:
+        """`request_limit` says how many bytes a request of an API may have, by its key."""
         self.dispatch = dispatch
         self.buffers = BufferPool()
         self.scratch = bytearray(SCRATCH_BYTES)
         self.scratch_view = memoryview(self.scratch)
         self.request_bytes_max = limits.request_bytes_max
+        self.request_limit = request_limit or self._any_size
         self.now_ms = wall_ms()
         self.quotas = ConnectionQuotas(limits)
         self.channel = RequestChannel(limits)
@@ -233,13 +236,12 @@ class SocketServer:
         self._waiting_for_room.append(connection)
         self.wake()
 
-    def log_refused_frame(self, connection: Connection, size: int) -> None:
-        logger.warning(
-            "closing %s: it announced a request of %d bytes, socket.request.max.bytes is %d",
-            connection.address,
-            size,
-            self.request_bytes_max,
-        )
+    def _any_size(self, _api_key: int) -> int:
+        return self.request_bytes_max
+
+    def log_refused_frame(self, connection: Connection, size: int, limit: int) -> None:
+        what = "socket.request.max.bytes is" if limit == self.request_bytes_max else "the limit of its kind is"
+        logger.warning("closing %s: it announced a request of %d bytes, %s %d", connection.address, size, what, limit)
 
     # --- turns ---
 
