@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 /* The faults of scanner.Fault. */
-enum { NO_FAULT, CUT_OFF, MALFORMED, UNEVEN_OFFSET, NO_KEY, TIMESTAMP_OUT_OF_RANGE };
+enum { NO_FAULT, CUT_OFF, MALFORMED, UNEVEN_OFFSET, NO_KEY, TIMESTAMP_OUT_OF_RANGE, MANY_HEADERS };
 
 /* Below this many records a scan takes less time than two changes of the interpreter lock may. */
 #define RELEASE_LOCK_RECORDS 16384
@@ -30,6 +30,7 @@ typedef struct {
     int64_t earliest;
     int64_t latest;
     int64_t max_timestamp;
+    int64_t headers_left;
     int needs_key;
 } Scan;
 
@@ -95,12 +96,17 @@ skip_nullable(const uint8_t *at, const uint8_t *end, int32_t *size)
     return *size <= end - at ? at + *size : NULL;
 }
 
+/* Take the headers off `*left`, which is negative afterwards if there are more. */
 static const uint8_t *
-skip_headers(const uint8_t *at, const uint8_t *end)
+skip_headers(const uint8_t *at, const uint8_t *end, int64_t *left)
 {
     int32_t count, size;
     at = read_varint(at, end, &count);
     if (at == NULL || count < 0) {
+        return NULL;
+    }
+    *left -= count;
+    if (*left < 0) {
         return NULL;
     }
     while (count-- > 0) {
@@ -189,7 +195,11 @@ scan_records(Scan *scan)
             at = end;
         }
         else {
-            at = skip_headers(at, end);
+            at = skip_headers(at, end, &scan->headers_left);
+            if (scan->headers_left < 0) {
+                fault = MANY_HEADERS;
+                break;
+            }
         }
         if (at != end) {
             break;
@@ -224,15 +234,15 @@ scan_records(Scan *scan)
 }
 
 PyDoc_STRVAR(scan_doc,
-"scan(data, position, index, count, base_timestamp, earliest, latest, needs_key, max_timestamp)\n"
+"scan(data, position, index, count, base_timestamp, earliest, latest, needs_key, max_timestamp, headers_max)\n"
 "--\n\n"
 "Return (position, index, max_timestamp, fault); tidelog.records.scanner.scan_in_python says what they are.");
 
 static PyObject *
 scan(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
 {
-    if (argument_count != 9) {
-        PyErr_Format(PyExc_TypeError, "scan() takes 9 arguments (%zd given)", argument_count);
+    if (argument_count != 10) {
+        PyErr_Format(PyExc_TypeError, "scan() takes 10 arguments (%zd given)", argument_count);
         return NULL;
     }
     Scan state;
@@ -244,6 +254,7 @@ scan(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argumen
     state.latest = PyLong_AsLongLong(arguments[6]);
     state.needs_key = PyObject_IsTrue(arguments[7]);
     state.max_timestamp = PyLong_AsLongLong(arguments[8]);
+    state.headers_left = PyLong_AsLongLong(arguments[9]);
     if (PyErr_Occurred()) {
         return NULL;
     }
@@ -251,9 +262,9 @@ scan(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argumen
     if (PyObject_GetBuffer(arguments[0], &buffer, PyBUF_SIMPLE) < 0) {
         return NULL;
     }
-    if (state.position < 0 || state.position > buffer.len || state.index < 0) {
+    if (state.position < 0 || state.position > buffer.len || state.index < 0 || state.headers_left < 0) {
         PyBuffer_Release(&buffer);
-        PyErr_SetString(PyExc_ValueError, "scan() must begin inside the data, at an index that is not negative");
+        PyErr_SetString(PyExc_ValueError, "scan() must begin inside the data, at an index and with a limit that are not negative");
         return NULL;
     }
     state.data = buffer.buf;
@@ -276,7 +287,17 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Raised with every change of arguments or results: a library that was built from older sources is not used. */
+#define VERSION 1
+
+static int
+execute(PyObject *module)
+{
+    return PyModule_AddIntConstant(module, "VERSION", VERSION);
+}
+
 static struct PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, execute},
 #ifdef Py_mod_gil
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif

@@ -1,5 +1,7 @@
 from tidelog.records.compression import Buffer
 
+VERSION: int
+
 def scan(
     data: Buffer,
     position: int,
@@ -10,5 +12,6 @@ def scan(
     latest: int,
     needs_key: bool,
     max_timestamp: int,
+    headers_max: int,
     /,
 ) -> tuple[int, int, int, int]: ...

@@ -38,6 +38,8 @@ class Fault(IntEnum):
     """The offset delta of the record is not its index."""
     NO_KEY = 4
     TIMESTAMP_OUT_OF_RANGE = 5
+    MANY_HEADERS = 6
+    """The record claims more headers than are left of `headers_max`; a look at them would take too long."""
 
 
 def scan_in_python(  # noqa: C901 - a call for each varint would double its cost
@@ -50,17 +52,19 @@ def scan_in_python(  # noqa: C901 - a call for each varint would double its cost
     latest: int,
     needs_key: bool,
     max_timestamp: int,
+    headers_max: int,
     /,
 ) -> ScanResult:
     """Scan the records `index` to `count` - 1 of a batch, the first of which begins at `position` of `data`.
 
     Returns `(position, index, max_timestamp, fault)`: where the scan ended, and the largest of the argument and of the
     timestamps up to there. With a fault, that is in front of the record at fault. -1, no timestamp, is always in range;
-    a timestamp that does not fit 64 bits is malformed.
+    a timestamp that does not fit 64 bits is malformed. `headers_max` bounds the headers of all records together.
     """
     size = len(data)
-    if not 0 <= position <= size or index < 0:
-        raise ValueError("scan() must begin inside the data, at an index that is not negative")
+    if not 0 <= position <= size or index < 0 or headers_max < 0:
+        raise ValueError("scan() must begin inside the data, at an index and with a limit that are not negative")
+    headers_left = headers_max
     unzigzag = UNZIGZAG
     try:
         while index < count:
@@ -117,7 +121,16 @@ def scan_in_python(  # noqa: C901 - a call for each varint would double its cost
                 position += value_bytes
             elif value_bytes < -1:
                 return start, index, max_timestamp, _MALFORMED
-            position = position + 1 if data[position] == 0 else _skip_headers(data, position)
+            if data[position] == 0:
+                position += 1
+            else:
+                count_of_headers, position = decode_varint(data, position)
+                if position > end:
+                    return start, index, max_timestamp, _MALFORMED
+                headers_left -= max(count_of_headers, 0)
+                if headers_left < 0:
+                    return start, index, max_timestamp, _MANY_HEADERS
+                position = _skip_headers(data, position, count_of_headers)
             if position != end:
                 return start, index, max_timestamp, _MALFORMED
             if (
@@ -137,7 +150,7 @@ def scan_in_python(  # noqa: C901 - a call for each varint would double its cost
     return position, index, max_timestamp, _NONE
 
 
-_NONE, _CUT_OFF, _MALFORMED, _UNEVEN_OFFSET, _NO_KEY, _TIMESTAMP_OUT_OF_RANGE = map(int, Fault)
+_NONE, _CUT_OFF, _MALFORMED, _UNEVEN_OFFSET, _NO_KEY, _TIMESTAMP_OUT_OF_RANGE, _MANY_HEADERS = map(int, Fault)
 
 
 def _fault(timestamp: int, is_uneven: bool, lacks_key: bool) -> int:
@@ -149,9 +162,8 @@ def _fault(timestamp: int, is_uneven: bool, lacks_key: bool) -> int:
     return _NO_KEY if lacks_key else _TIMESTAMP_OUT_OF_RANGE
 
 
-def _skip_headers(data: Buffer, position: int) -> int:
-    """The position behind the headers of a record."""
-    count, position = decode_varint(data, position)
+def _skip_headers(data: Buffer, position: int, count: int) -> int:
+    """The position behind `count` headers of a record."""
     if count < 0:
         raise CorruptRecordError(f"a record claims {count} headers")
     for _ in range(count):
@@ -177,12 +189,15 @@ def _is_length_cut_off(data: Buffer, start: int) -> bool:
 def _select() -> tuple[Callable[..., ScanResult], bool]:
     if os.environ.get("TIDELOG_SPEEDUPS", "on") != "off":
         try:
-            from tidelog.records._speedups import scan as scan_in_c
+            from tidelog.records import _speedups
         except ImportError:
-            pass
-        else:
-            return scan_in_c, True
+            return scan_in_python, False
+        if getattr(_speedups, "VERSION", None) == _SPEEDUPS_VERSION:
+            return _speedups.scan, True
     return scan_in_python, False
 
+
+_SPEEDUPS_VERSION = 1
+"""A library in a source tree may be older than its source; `make setup` builds it again."""
 
 scan, HAS_SPEEDUPS = _select()

@@ -56,15 +56,16 @@ _REBUILT_RECORDS_MAX = 100_000
 """How many records of one batch are decoded and encoded again one by one; only faulty or very old clients need it."""
 _RECORD_ERRORS_MAX = 1000
 """Where the list of a batch's errors ends: it must not outgrow the batch many times over."""
+_ANY_NUMBER = 2**62
 _NO_KEY = "a record of a compacted topic must have a key"
 
 # What `prepare` does on the event loop: each takes a few milliseconds at the very most, whatever the bytes are. Longer
 # work is left to a worker thread.
 RECORDS_AT_ONCE_MAX = 100_000 if HAS_SPEEDUPS else 2_000
-BYTES_AT_ONCE_MAX = 2**31 if HAS_SPEEDUPS else 64 << 10
+HEADERS_AT_ONCE_MAX = RECORDS_AT_ONCE_MAX
 """A record may have a header in every two bytes."""
 _LOOP_COMPRESSED_BYTES_MAX = 16 << 10
-_LOOP_DECOMPRESSED_BYTES_MAX = min(512 << 10, BYTES_AT_ONCE_MAX)
+_LOOP_DECOMPRESSED_BYTES_MAX = 512 << 10
 _LOOP_RECOMPRESSED_BYTES_MAX = 8 << 10
 _LOOP_REBUILT_RECORDS_MAX = 400
 _LOOP_MESSAGE_SET_BYTES_MAX = 8 << 10
@@ -344,7 +345,7 @@ class _Preparation:
     def _check_data(self, data: Buffer, header: BatchHeader) -> int:
         """Check the encoded records of a batch; returns the largest timestamp."""
         count = header.record_count
-        if min(count, len(data) // RECORD_BYTES_MIN) > RECORDS_AT_ONCE_MAX or len(data) > BYTES_AT_ONCE_MAX:
+        if min(count, len(data) // RECORD_BYTES_MIN) > RECORDS_AT_ONCE_MAX:
             self._leave_loop()
         needs_key = self._rules.is_compacted
         earliest, latest = self._earliest, self._latest
@@ -355,12 +356,16 @@ class _Preparation:
         has_time_error = False
         position = index = 0
         max_timestamp = NO_TIMESTAMP
+        headers_max = HEADERS_AT_ONCE_MAX if self._on_loop else _ANY_NUMBER
         while len(errors) < _RECORD_ERRORS_MAX:
             position, index, max_timestamp, fault = scan(
-                data, position, index, count, header.base_timestamp, earliest, latest, needs_key, max_timestamp
+                *(data, position, index, count, header.base_timestamp),
+                *(earliest, latest, needs_key, max_timestamp, headers_max),
             )
             if fault == Fault.NONE:
                 break
+            if fault == Fault.MANY_HEADERS:
+                raise TooMuchWorkError
             if fault == Fault.NO_KEY:
                 errors.append((index, _NO_KEY))
             elif fault != Fault.TIMESTAMP_OUT_OF_RANGE:
@@ -387,7 +392,8 @@ class _Preparation:
         position = 0
         for index in range(min(header.record_count, _RECORD_ERRORS_MAX)):
             _, _, _, fault = scan(
-                data, position, index, index + 1, 0, TIMESTAMP_MIN, TIMESTAMP_MAX, self._rules.is_compacted, 0
+                *(data, position, index, index + 1, 0),
+                *(TIMESTAMP_MIN, TIMESTAMP_MAX, self._rules.is_compacted, 0, _ANY_NUMBER),
             )
             if fault not in (Fault.NONE, Fault.NO_KEY):
                 raise _bad_record(data, header, position, index, fault)
@@ -433,7 +439,8 @@ class _Preparation:
 def _pass_over(data: Buffer, header: BatchHeader, position: int, index: int) -> tuple[int, int, int]:
     """Pass over one record that is whole: where the next begins, its index, and the timestamp of this one."""
     position, index, timestamp, _ = scan(
-        data, position, index, index + 1, header.base_timestamp, TIMESTAMP_MIN, TIMESTAMP_MAX, False, TIMESTAMP_MIN
+        *(data, position, index, index + 1, header.base_timestamp),
+        *(TIMESTAMP_MIN, TIMESTAMP_MAX, False, TIMESTAMP_MIN, _ANY_NUMBER),
     )
     return position, index, timestamp
 

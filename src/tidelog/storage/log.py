@@ -27,7 +27,7 @@ from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Buffer
 from tidelog.records.scanner import scan
-from tidelog.records.validation import BYTES_AT_ONCE_MAX, RECORDS_AT_ONCE_MAX, short_content
+from tidelog.records.validation import HEADERS_AT_ONCE_MAX, RECORDS_AT_ONCE_MAX, short_content
 from tidelog.storage import _append, _flush, _lifecycle, _lookup, _read, _retention, _truncate, names
 from tidelog.storage._lifecycle import OnFilesDeleted
 from tidelog.storage._segments import SegmentList
@@ -227,6 +227,7 @@ class Log:
             now_ms + self._timestamp_after_max_ms,
             self._needs_key,
             _NO_TIMESTAMP,
+            HEADERS_AT_ONCE_MAX,
         ) != (len(content), count, max_timestamp, _NO_FAULT):
             return _append.append_checked(self, records, leader_epoch, now_ms, origin, guard)
         if producer_id >= 0:
@@ -467,7 +468,7 @@ class Log:
         self.config = config
         self.rules = _append.rules_of(config)
         self._fast_path = self._failure is None and self.rules.stores_as_is
-        self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes, BYTES_AT_ONCE_MAX)
+        self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
         self._segment_bytes = config.segment_bytes
         self._timestamp_before_max_ms = min(config.message_timestamp_before_max_ms, _TIME_SPAN_MS_MAX)
         self._timestamp_after_max_ms = min(config.message_timestamp_after_max_ms, _TIME_SPAN_MS_MAX)

@@ -12,6 +12,7 @@ from tidelog.records.errors import CorruptRecordError
 from tidelog.records.scanner import TIMESTAMP_MAX, TIMESTAMP_MIN, Fault, scan_in_python
 
 some = settings(max_examples=300, deadline=None)
+ANY_TIME = (TIMESTAMP_MIN, TIMESTAMP_MAX)
 needs_c = pytest.mark.skipif("c" not in SCANS, reason="the C module was not built")
 
 int64s = st.one_of(st.integers(-10, 10), st.integers(TIMESTAMP_MIN, TIMESTAMP_MAX), timestamps)
@@ -60,6 +61,7 @@ def edited(data: bytes, changes: list[tuple[int, str, int]]) -> bytes:
     limits=st.tuples(int64s, int64s),
     needs_key=st.booleans(),
     max_timestamp=int64s,
+    headers_max=st.one_of(st.integers(0, 5), st.just(2**62)),
 )
 def test_the_c_scanner_equals_the_python_one(
     data: bytes,
@@ -70,8 +72,10 @@ def test_the_c_scanner_equals_the_python_one(
     limits: tuple[int, int],
     needs_key: bool,
     max_timestamp: int,
+    headers_max: int,
 ) -> None:
-    arguments = (min(position, len(data)), index, count, base_timestamp, *sorted(limits), needs_key, max_timestamp)
+    place = (min(position, len(data)), index, count)
+    arguments = (*place, base_timestamp, *sorted(limits), needs_key, max_timestamp, headers_max)
     expected = scan_in_python(data, *arguments)
     for buffer in (data, bytearray(data), memoryview(data)):
         assert SCANS["c"](buffer, *arguments) == expected
@@ -89,7 +93,7 @@ def test_what_a_scan_accepts_is_what_the_decoder_accepts(records: bytes, changes
     except CorruptRecordError:
         is_readable = is_even = False
     for scan in SCANS.values():
-        position, index, max_timestamp, fault = scan(data, 0, 0, count, 0, TIMESTAMP_MIN, TIMESTAMP_MAX, False, -1)
+        position, index, max_timestamp, fault = scan(data, 0, 0, count, 0, *ANY_TIME, False, -1, 2**62)
         if is_readable and is_even:
             times = [record.timestamp for record in decoded]
             assert (position, index, max_timestamp, fault) == (len(data), count, max(-1, *times), Fault.NONE)

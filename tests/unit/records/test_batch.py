@@ -191,7 +191,7 @@ def test_malformed_records_are_corrupt_to_reader_and_scanner_alike(data: bytes) 
     with pytest.raises(CorruptRecordError):
         list(iterate_records(with_data(data, 1)))
     for scan in SCANS.values():
-        position, _, _, fault = scan(data, 0, 0, 1, 0, TIMESTAMP_MIN, TIMESTAMP_MAX, False, -1)
+        position, _, _, fault = scan(data, 0, 0, 1, 0, TIMESTAMP_MIN, TIMESTAMP_MAX, False, -1, 2**31)
         assert fault in (Fault.CUT_OFF, Fault.MALFORMED) or position != len(data)
 
 

@@ -25,8 +25,9 @@ def scanned(
     base_timestamp: int = 1000,
     time_range: tuple[int, int] = (TIMESTAMP_MIN, TIMESTAMP_MAX),
     needs_key: bool = False,
+    headers_max: int = 100,
 ) -> ScanResult:
-    return scan(data, position, index, count, base_timestamp, *time_range, needs_key, -1)
+    return scan(data, position, index, count, base_timestamp, *time_range, needs_key, -1, headers_max)
 
 
 @scans
@@ -88,6 +89,16 @@ def test_timestamps_must_be_in_range(scan: Scan) -> None:
 
 
 @scans
+def test_the_headers_of_all_records_together_are_bounded(scan: Scan) -> None:
+    data = encode_record(0, 0, b"k", b"v", (("h", b"v"),)) + encode_record(0, 1, b"k", b"v", (("h", b"v"), ("g", None)))
+    assert scanned(scan, data, 2, headers_max=3)[3] == Fault.NONE
+    first = len(encode_record(0, 0, b"k", b"v", (("h", b"v"),)))
+    assert scanned(scan, data, 2, headers_max=2) == (first, 1, 1000, Fault.MANY_HEADERS)
+    assert scanned(scan, data, 2, headers_max=0) == (0, 0, -1, Fault.MANY_HEADERS)
+    assert scanned(scan, FIRST, 1, headers_max=0)[3] == Fault.NONE
+
+
+@scans
 def test_a_timestamp_beyond_64_bits_is_malformed(scan: Scan) -> None:
     assert scanned(scan, FIRST, 1, base_timestamp=TIMESTAMP_MAX - 5)[3] == Fault.NONE
     assert scanned(scan, FIRST, 1, base_timestamp=TIMESTAMP_MAX - 4)[3] == Fault.MALFORMED
@@ -96,7 +107,7 @@ def test_a_timestamp_beyond_64_bits_is_malformed(scan: Scan) -> None:
 
 @scans
 def test_a_scan_outside_the_data_is_a_mistake_of_the_caller(scan: Scan) -> None:
-    for place in ({"position": -1}, {"position": len(DATA) + 1}, {"index": -1}):
+    for place in ({"position": -1}, {"position": len(DATA) + 1}, {"index": -1}, {"headers_max": -1}):
         with pytest.raises(ValueError, match="inside the data"):
             scanned(scan, DATA, **place)
 

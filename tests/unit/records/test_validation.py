@@ -27,6 +27,7 @@ from tidelog.records.errors import (
     UnsupportedCompressionError,
 )
 from tidelog.records.validation import (
+    HEADERS_AT_ONCE_MAX,
     RECORDS_AT_ONCE_MAX,
     AppendRules,
     TooMuchWorkError,
@@ -381,6 +382,10 @@ LONG_WORK: dict[str, tuple[bytes, AppendRules]] = {
     "a large content to be stored uncompressed": (long_batch(Codec.GZIP, 2, bytes(400_000)), AppendRules(Codec.NONE)),
     "much to compress": (long_batch(Codec.NONE, 2, bytes(40_000)), AppendRules(codec=Codec.ZSTD)),
     "many records to be numbered again": (with_records(GOOD * 500, 500), DEFAULT),
+    "many headers": (
+        build_batch([Record(0, NOW, b"k", b"v", (("", None),) * (HEADERS_AT_ONCE_MAX + 1))]),
+        DEFAULT,
+    ),
     "a large message set": (GOLDEN["magic 1 none"] * 100, DEFAULT),
 }
 
