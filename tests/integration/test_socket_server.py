@@ -316,3 +316,18 @@ def test_a_pipeline_longer_than_the_bound_is_handled_bit_by_bit() -> None:
             await until(lambda: len(peer.slots) == SLOTS_MAX + 50)
 
     run(body, answer=lambda slot, request: None)
+
+
+def test_a_session_says_who_asks_and_by_which_listener() -> None:
+    async def body(peer: Peer) -> None:
+        other = peer.server.bind("INSIDE", "127.0.0.1", 0, "PLAINTEXT")
+        peer.server.start_accepting()
+        with socket.create_connection(("127.0.0.1", other.port)) as client:
+            client.send(frame(b"request"))
+            await until(lambda: bool(peer.slots))
+        session = peer.slots[0].connection.session
+        assert (session.listener, session.security_protocol) == ("INSIDE", "PLAINTEXT")
+        assert (session.address, session.principal) == ("127.0.0.1", "User:ANONYMOUS")
+        assert session.client_software is None
+
+    run(body)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.broker.routes import Route
-    from tidelog.network.connection import Connection, Slot
+    from tidelog.network.connection import Slot
+    from tidelog.network.session import Session
 
 
 class ClientLeft(Exception):  # noqa: N818 -- what happened, and no error of ours
@@ -43,10 +44,6 @@ class Context:
             raise ClientLeft
 
     @property
-    def connection(self) -> Connection:
-        return self.slot.connection
-
-    @property
-    def listener(self) -> str:
-        """The name of the listener the client came in by; it is told addresses of that listener."""
-        return self.slot.connection.listener
+    def session(self) -> Session:
+        """Who asks. Produce and Fetch find it at `slot.connection.session`."""
+        return self.slot.connection.session

@@ -181,7 +181,9 @@ class Server:
         node = self.node
         for position, listener in enumerate(node.config.parsed_listeners):
             try:
-                endpoint = node.socket_server.bind(listener.name, listener.host, listener.port)
+                endpoint = node.socket_server.bind(
+                    listener.name, listener.host, listener.port, listener.security_protocol
+                )
             except OSError as cause:
                 where = f"{listener.host or '0.0.0.0'}:{listener.port}"  # noqa: S104 - only said, not bound
                 text = f"cannot listen on {where}: {cause.strerror or cause}; change listeners"

@@ -22,7 +22,6 @@ then on; the buffer is its own to keep and to write into.
 from __future__ import annotations
 
 import logging
-import socket
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
@@ -31,6 +30,8 @@ from typing import TYPE_CHECKING, Final
 from tidelog.network.buffers import LARGE_BYTES
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.send_queue import Chunk, SendQueue
+from tidelog.network.session import Session
+from tidelog.network.transport import Transport
 
 if TYPE_CHECKING:
     from tidelog.network.socket_server import SocketServer
@@ -136,37 +137,33 @@ class Connection:
         "_position",
         "_recv_into",
         "_send",
-        "_socket",
-        "address",
-        "client_software",
+        "_transport",
         "fd",
         "is_closed",
         "is_scheduled",
         "last_active_ms",
-        "listener",
         "server",
+        "session",
         "slots",
     )
 
-    def __init__(self, server: SocketServer, client: socket.socket, listener: str, address: str) -> None:
+    def __init__(self, server: SocketServer, transport: Transport, session: Session) -> None:
         self.server = server
-        self.listener = listener
-        self.address = address
-        self.fd = client.fileno()
+        self.session = session
+        self.fd = transport.fileno()
         self.is_closed = False
         self.is_scheduled = False
         self.last_active_ms = 0
-        self.client_software: tuple[str, str] | None = None
-        self._socket = client
-        self._recv_into = client.recv_into
-        self._send = client.send
+        self._transport = transport
+        self._recv_into = transport.recv_into
+        self._send = transport.send
         # The bytes that came and were not parsed yet: _buffer[_position:_filled].
         self._buffer: bytearray | None = None
         self._position = 0
         self._filled = 0
         self.slots: deque[Slot] = deque()
         """Requests that were handed over and whose replies have not left, oldest first."""
-        self._out = SendQueue(client, server.scratch_view)
+        self._out = SendQueue(transport, server.scratch_view)
         self._paused = 0
         # Set while frames are being handed over, when no more of them may be: closed, or enough to say for now.
         self._must_stop = False
@@ -527,7 +524,7 @@ class Connection:
         self._out.clear()
         self._buffer = None
         self.server.forget(self)
-        self._socket.close()
+        self._transport.close()
 
     def _abandon(self, abandon: Callable[[], object]) -> None:
         """End a wait; should that fail, the rest of the connection is closed all the same."""
@@ -535,6 +532,11 @@ class Connection:
             abandon()
         except Exception as cause:
             logger.error("closing %s: a request that waits cannot be ended", self.address, exc_info=cause)
+
+    @property
+    def address(self) -> str:
+        """The peer's host, for the log."""
+        return self.session.address
 
     @property
     def unanswered(self) -> int:

@@ -15,12 +15,13 @@ import socket
 from collections import deque
 from typing import Final, Protocol
 
+from tidelog.network.transport import Transport
+
 SEND_BYTES_PER_TURN: Final = 4 << 20
 """What one connection may send before the others get their turn."""
 
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 _CHUNKS_PER_CALL_MAX: Final = 512
-_TCP_CORK: Final = getattr(socket, "TCP_CORK", 3)
 _preadv: Final = os.preadv
 
 
@@ -40,13 +41,13 @@ Chunk = bytes | FileChunk
 class SendQueue:
     """Chunks in order, and how much of the first is sent. `scratch` is where small slices are read to, and nobody's."""
 
-    __slots__ = ("_is_corked", "_scratch", "_sendmsg", "_sent", "_socket", "chunks")
+    __slots__ = ("_is_corked", "_scratch", "_sendmsg", "_sent", "_transport", "chunks")
 
-    def __init__(self, client: socket.socket, scratch: memoryview) -> None:
+    def __init__(self, transport: Transport, scratch: memoryview) -> None:
         self.chunks: deque[Chunk] = deque()
         """The connection adds to them, and sees whether there are any."""
-        self._socket = client
-        self._sendmsg = client.sendmsg
+        self._transport = transport
+        self._sendmsg = transport.sendmsg
         self._scratch = scratch
         self._sent = 0
         self._is_corked = False
@@ -119,7 +120,7 @@ class SendQueue:
         if not self._is_corked and len(self.chunks) > 1:
             self._cork(True)
         left = len(chunk) - self._sent
-        sent = os.sendfile(self._socket.fileno(), chunk.fd, chunk.position + self._sent, left)
+        sent = self._transport.sendfile(chunk.fd, chunk.position + self._sent, left)
         if not sent:
             raise _file_ended()
         if sent == left:
@@ -131,7 +132,7 @@ class SendQueue:
 
     def _cork(self, is_corked: bool) -> None:
         self._is_corked = is_corked
-        self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, is_corked)
+        self._transport.cork(is_corked)
 
 
 def _file_ended() -> ConnectionAbortedError:

@@ -21,6 +21,8 @@ from tidelog.network.buffers import BufferPool
 from tidelog.network.connection import Connection, Dispatch
 from tidelog.network.limits import ConnectionQuotas, NetworkLimits, RequestChannel
 from tidelog.network.log_rate_limit import LogRateLimit
+from tidelog.network.session import Session
+from tidelog.network.transport import PlainTransport
 
 logger = logging.getLogger(__name__)
 logger.addFilter(LogRateLimit())
@@ -36,10 +38,11 @@ _WARNING_INTERVAL_SECONDS: Final = 10
 class Endpoint:
     """A listening socket and the name its clients come in under."""
 
-    __slots__ = ("is_accepting", "is_resting", "name", "socket")
+    __slots__ = ("is_accepting", "is_resting", "name", "security_protocol", "socket")
 
-    def __init__(self, name: str, listening: socket.socket) -> None:
+    def __init__(self, name: str, security_protocol: str, listening: socket.socket) -> None:
         self.name = name
+        self.security_protocol = security_protocol
         self.socket = listening
         self.is_accepting = False
         self.is_resting = False
@@ -89,7 +92,7 @@ class SocketServer:
 
     # --- listeners ---
 
-    def bind(self, name: str, host: str, port: int) -> Endpoint:
+    def bind(self, name: str, host: str, port: int, security_protocol: str = "PLAINTEXT") -> Endpoint:
         """Listen on an address without accepting yet; raises OSError when the address cannot be had."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -105,7 +108,7 @@ class SocketServer:
         except OSError:
             listening.close()
             raise
-        endpoint = Endpoint(name, listening)
+        endpoint = Endpoint(name, security_protocol, listening)
         self._endpoints.append(endpoint)
         return endpoint
 
@@ -183,7 +186,8 @@ class SocketServer:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self._limits.send_buffer_bytes > 0:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes)
-        connection = Connection(self, client, endpoint.name, address)
+        session = Session(endpoint.name, endpoint.security_protocol, address)
+        connection = Connection(self, PlainTransport(client), session)
         connection.last_active_ms = self._wall_ms()
         self.connections[connection.fd] = connection
         self.start_reading(connection)
@@ -223,7 +227,7 @@ class SocketServer:
         self._loop.remove_reader(connection.fd)
         self._loop.remove_writer(connection.fd)
         del self.connections[connection.fd]
-        self.quotas.release(connection.listener, connection.address)
+        self.quotas.release(connection.session.listener, connection.session.address)
         for endpoint in self._endpoints:
             self._accept_on(endpoint)
 
@@ -342,7 +346,7 @@ class SocketServer:
         if excess:
             protected = self._limits.protected_listener
             by_idleness = sorted(
-                self.connections.values(), key=lambda each: (each.listener == protected, each.last_active_ms)
+                self.connections.values(), key=lambda each: (each.session.listener == protected, each.last_active_ms)
             )
             for connection in by_idleness[:excess]:
                 connection.close()

@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from tidelog.network.connection import Connection, Slot
 from tidelog.network.limits import NetworkLimits
+from tidelog.network.session import Session
 from tidelog.network.socket_server import SocketServer
+from tidelog.network.transport import PlainTransport
 
 
 class HandLoop:
@@ -79,7 +81,9 @@ class Peers:
         """A client and its connection. A pair of Unix sockets has no TCP options to set."""
         client, inner = socket.socketpair()
         client.setblocking(False)
-        connection = Connection(self.server, _without_blocking(inner), "PLAINTEXT", "here")
+        connection = Connection(
+            self.server, PlainTransport(_without_blocking(inner)), Session("PLAINTEXT", "PLAINTEXT", "here")
+        )
         self.server.quotas.try_admit("PLAINTEXT", "here")
         self.server.connections[connection.fd] = connection
         self.server.start_reading(connection)

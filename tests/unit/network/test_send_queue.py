@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tidelog.network.send_queue import Chunk, SendQueue
 from tidelog.network.socket_server import SCRATCH_BYTES
+from tidelog.network.transport import PlainTransport
 from tidelog.storage._files import FileSlice, OpenFile
 from tidelog.storage._pools import open_descriptor
 
@@ -37,7 +38,7 @@ class Pair:
         self.sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
         self.sender.setblocking(False)
         self.receiver.settimeout(20)
-        self.queue = SendQueue(self.sender, memoryview(bytearray(SCRATCH_BYTES)))
+        self.queue = SendQueue(PlainTransport(self.sender), memoryview(bytearray(SCRATCH_BYTES)))
 
     def transfer(self, total: int) -> bytes:
         """Send and receive in turns until `total` bytes have come."""

@@ -20,7 +20,7 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
         name, version = request.client_software_name, request.client_software_version
         if not (_is_software_word(name) and _is_software_word(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        context.connection.client_software = (name, version)
+        context.session.client_software = (name, version)
     return ApiVersionsResponse(api_keys=[_range(route) for route in context.node.routes.values()])
 
 

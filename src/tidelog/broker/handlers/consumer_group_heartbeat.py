@@ -22,7 +22,7 @@ def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> Consumer
     """Ask the group's coordinator."""
     check_consumer_protocol(context)
     gives_own_id = context.api_version >= _OWN_IDS_FROM
-    asker = Asker(context.client_id or "", f"/{context.connection.address}", gives_own_id)
+    asker = Asker(context.client_id or "", f"/{context.session.address}", gives_own_id)
     return context.node.groups.call(
         request.group_id,
         lambda shard, _respond, now_ms: shard.consumer_heartbeat(request, asker, now_ms),

@@ -37,7 +37,7 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
         brokers=[
             DescribeClusterBroker(broker_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for broker in image.brokers()
-            if (endpoint := broker.endpoint(context.listener)) is not None
+            if (endpoint := broker.endpoint(context.session.listener)) is not None
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations

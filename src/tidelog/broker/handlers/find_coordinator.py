@@ -82,7 +82,7 @@ def _find(key_type: int, key: str, context: Context) -> Coordinator:
         else:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
         broker = node.image.broker(broker_id)
-        endpoint = None if broker is None else broker.endpoint(context.listener)
+        endpoint = None if broker is None else broker.endpoint(context.session.listener)
         if endpoint is None:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {broker_id} is not on this listener")
     except ApiError as error:

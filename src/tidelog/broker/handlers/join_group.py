@@ -21,7 +21,7 @@ def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
     version = context.api_version
     joiner = Joiner(
         context.client_id or "",
-        f"/{context.connection.address}",
+        f"/{context.session.address}",
         needs_member_id=version >= _MEMBER_ID_REQUIRED_FROM and request.group_instance_id is None,
         may_skip_assignment=version >= _SKIP_ASSIGNMENT_FROM,
     )

@@ -83,7 +83,7 @@ async def _describe_all(
         brokers=[
             MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for broker in node.image.brokers()
-            if (endpoint := broker.endpoint(context.listener)) is not None
+            if (endpoint := broker.endpoint(context.session.listener)) is not None
         ],
         cluster_id=node.image.cluster_id,
         controller_id=node.image.controller_id,

@@ -1,0 +1,28 @@
+"""What a broker knows about the client at the other end of a connection. Handlers decide by it.
+
+A session begins with the connection and ends with it. On a listener without authentication the client is anonymous from
+the start, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+class Session:
+    """Who asks, from where, and by which listener."""
+
+    __slots__ = ("address", "client_software", "listener", "principal", "security_protocol")
+
+    def __init__(self, listener: str, security_protocol: str, address: str) -> None:
+        self.listener = listener
+        """Its name. Clients are given the addresses of the listener they came in by."""
+        self.security_protocol = security_protocol
+        self.address = address
+        """The host, without the port."""
+        self.principal = ANONYMOUS
+        """Kafka's form: a type and a name."""
+        self.client_software: tuple[str, str] | None = None
+        """Name and version, if the client has said so (ApiVersions 3 and newer)."""

@@ -1,0 +1,55 @@
+"""The way of bytes between a connection and its peer.
+
+`Transport` is what connections and send queues need of a socket; whoever puts something in between, such as TLS, offers
+the same calls. Each of them raises BlockingIOError when it would have to wait, and OSError when the peer is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+_TCP_CORK: Final = getattr(socket, "TCP_CORK", 3)
+
+
+class Transport(Protocol):
+    """A non-blocking stream. Its first calls are attributes, so that a transport may offer a socket's own methods."""
+
+    recv_into: Callable[[bytearray | memoryview], int]
+    """Returns the count; 0 when the peer has ended the stream."""
+    send: Callable[[bytes], int]
+    sendmsg: Callable[[Iterable[bytes | memoryview], tuple[()], int], int]
+    """Takes buffers and flags as a socket does; returns how many bytes of them, taken together, were sent."""
+
+    def fileno(self) -> int: ...
+    def sendfile(self, fd: int, position: int, count: int) -> int: ...
+    def cork(self, is_corked: bool) -> None:
+        """Hold back what does not fill a packet, until uncorked."""
+
+    def close(self) -> None: ...
+
+
+class PlainTransport:
+    """The socket itself."""
+
+    __slots__ = ("_socket", "recv_into", "send", "sendmsg")
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self.recv_into: Callable[[bytearray | memoryview], int] = connected.recv_into
+        self.send: Callable[[bytes], int] = connected.send
+        self.sendmsg: Callable[[Iterable[bytes | memoryview], tuple[()], int], int] = connected.sendmsg
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def sendfile(self, fd: int, position: int, count: int) -> int:
+        return os.sendfile(self._socket.fileno(), fd, position, count)
+
+    def cork(self, is_corked: bool) -> None:
+        self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, is_corked)
+
+    def close(self) -> None:
+        self._socket.close()
