@@ -5,7 +5,10 @@ Reached from `tidelog.__main__` without a command line framework: whatever is im
 
 import sys
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+
+if TYPE_CHECKING:
+    from logging import LogRecord
 
 HELP: Final = """\
 Usage: tidelog serve [--config FILE] [--set name=value ...] [--log-level LEVEL]
@@ -26,6 +29,9 @@ Example: tidelog serve --set listeners=PLAINTEXT://127.0.0.1:9092 --set log.dirs
 
 EXIT_FAILED: Final = 1
 EXIT_MISUSED: Final = 2
+
+LOG_MESSAGE_LENGTH_MAX: Final = 2000
+"""Of a message, not of a traceback under it."""
 
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -135,9 +141,19 @@ def _configure_logging(level: str, stream: TextIO) -> None:
 
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)"))
+    handler.addFilter(clip_log_message)
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())
+
+
+def clip_log_message(record: "LogRecord") -> bool:
+    """Cut a line that quotes names of requests, which may have 32,767 bytes, so that requests cannot fill the disk."""
+    message = record.getMessage()
+    if len(message) > LOG_MESSAGE_LENGTH_MAX:
+        record.msg = f"{message[:LOG_MESSAGE_LENGTH_MAX]}… ({len(message)} characters)"
+        record.args = ()
+    return True
 
 
 def _os_error_text(error: OSError) -> str:

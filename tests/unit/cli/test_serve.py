@@ -1,11 +1,20 @@
 """The words of `tidelog serve`, and that it starts without a command line framework."""
 
+import logging
 import subprocess
 import sys
 
 import pytest
 
-from tidelog.cli.serve import ServeOptions, UsageError, main, parse_arguments, read_settings
+from tidelog.cli.serve import (
+    LOG_MESSAGE_LENGTH_MAX,
+    ServeOptions,
+    UsageError,
+    clip_log_message,
+    main,
+    parse_arguments,
+    read_settings,
+)
 
 
 def test_options_are_taken_with_space_or_equals_sign():
@@ -82,3 +91,15 @@ def test_serve_imports_no_command_line_framework():
     loaded = {name.partition(".")[0] for name in ran.stdout.split()}
     assert "tidelog" in loaded
     assert not loaded & {"typer", "rich", "click", "argparse", "pydantic", "inspect", "json", "importlib_metadata"}
+
+
+def test_a_log_line_that_quotes_a_long_name_is_cut():
+    def said(name):
+        record = logging.makeLogRecord({"msg": "group %s is removed", "args": (name,)})
+        assert clip_log_message(record)
+        return record.getMessage()
+
+    assert said("g") == "group g is removed"
+    assert said("g" * 32_000).startswith("group ggg")
+    assert said("g" * 32_000).endswith("g… (32017 characters)")
+    assert len(said("%s" * 16_000)) < LOG_MESSAGE_LENGTH_MAX + 30
