@@ -21,6 +21,7 @@ from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
 from benchmarks.hostile import report
 from benchmarks.hostile.bystander import Bystander
 from benchmarks.hostile.measuring import Outcome, measure
+from benchmarks.hostile.preparing import prepare
 from benchmarks.hostile.rendering import Target
 from benchmarks.hostile.requests import HostileRequest, generated, named
 from benchmarks.processes import BrokerProcess
@@ -76,6 +77,7 @@ def _attack(name: str, broker: BrokerProcess, requests: Sequence[HostileRequest]
     """The bystander's worst wait in peace, and what each request did."""
     admin = Admin.connect(broker.address)
     calm, victim = (Target(topic, admin.create(topic)) for topic in (CALM, VICTIM))
+    prepare(broker.address, admin)
     # The work of a JVM is not that of its main thread.
     with Bystander(broker.address, calm, broker.child.pid if name == OURS else 0) as bystander:
         bystander.begin()

@@ -21,6 +21,8 @@ from tidelog.broker.routes import request_name
 from tidelog.wire import messages
 from tidelog.wire.schema import Message
 
+GROUP: Final = "reader"
+"""A group that has committed an offset of each partition of a topic."""
 SIZE_BYTES: Final = 900_000
 """Of each generated request: below a megabyte, the default of most clients' largest."""
 TEXT_BYTES_MAX: Final = 32_767
@@ -99,7 +101,7 @@ def _of_version(request: type[Message], version: int, size_bytes: int) -> Iterat
 
 def named() -> Iterator[HostileRequest]:
     """Requests that are large, or that need to know what they do."""
-    yield _array("OffsetFetch", 8, "one group 10,000 times", ("groups",), rendering.repeated(10_000 * 15))
+    yield _array("OffsetFetch", 8, "all 1,000 offsets of one group 10,000 times", ("groups",), _all_offsets(10_000))
     yield _array("DescribeConfigs", 4, "one topic 50,000 times", ("resources",), _all_settings(50_000))
     yield _array(
         "Produce", 9, "1,000,000 empty partitions", ("topic_data", "partition_data"), rendering.smallest(6_000_000)
@@ -117,6 +119,15 @@ def named() -> Iterator[HostileRequest]:
 def _array(api: str, version: int, kind: str, path: rendering.Path, special: rendering.Special) -> HostileRequest:
     request = getattr(messages, f"{api}Request")
     return HostileRequest(api, version, kind, lambda target: Renderer(request, version, target).frame({path: special}))
+
+
+def _all_offsets(count: int) -> rendering.Special:
+    """Groups of OffsetFetch that ask for every offset of one group, which `preparing` has committed."""
+
+    def render(renderer: Renderer, _cls: object, _name: str, _field: object) -> bytes:
+        return renderer.count(count) + (frames.text(GROUP) + b"\x00" + frames.NO_TAGS) * count
+
+    return render
 
 
 def _all_settings(count: int) -> rendering.Special:
