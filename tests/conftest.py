@@ -1,4 +1,4 @@
-"""What holds for all tests: the order of their files, and that interrupts interrupt.
+"""What holds for all tests: the order of their files, that interrupts interrupt, and how much Hypothesis tries.
 
 Long files come first: processes share the tests file by file, and none shall wait for another's last long one.
 """
@@ -6,6 +6,13 @@ Long files come first: processes share the tests file by file, and none shall wa
 import signal
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no reason to fail, so no example has a deadline. `--hypothesis-profile=thorough` tries more where a
+# test does not say itself how much.
+settings.register_profile("usual", deadline=None, max_examples=50)
+settings.register_profile("thorough", deadline=None, max_examples=1000)
+settings.load_profile("usual")
 
 _LONG_FIRST = (
     "tests/integration/spark/test_pipeline_kill.py",
