@@ -11,7 +11,8 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from tidelog.broker.metadata_errors import metadata_errors_told
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
     from tidelog.metadata.store import Store
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_PLANNED_AT_ONCE: Final = 500
+"""Partitions whose placement takes a millisecond or two."""
 
 
 class LeadershipListener(Protocol):
@@ -109,7 +115,8 @@ class TopicService:
     ) -> tuple[TopicImage, LogConfig]:
         node = self._node
         broker_count = max(len(node.image.broker_ids()), 1)
-        plan = topic_plans.plan_topic(
+        plan_topic = partial(
+            topic_plans.plan_topic,
             name,
             partition_count,
             replication_factor,
@@ -120,10 +127,11 @@ class TopicService:
             default_replication_factor=node.config.default_replication_factor,
             start_index=random.randrange(broker_count),
             follower_shift=random.randrange(broker_count),
-            controller_epoch=self._node.image.controller_epoch,
+            controller_epoch=node.image.controller_epoch,
         )
+        plan = await self._planned(plan_topic, max(partition_count, node.config.num_partitions))
         config = self._check_config(overrides)
-        topic = plan.image()
+        topic = await self._planned(plan.image, len(plan.replicas))
         self._refuse_orphans(topic)
         if validate_only:
             return topic, config
@@ -196,7 +204,7 @@ class TopicService:
             await node.metadata.run(topic_plans.write_partitions, plan)
         before = node.image.topic(name)
         assert before is not None, f"{name} is in the tree and must be in the image"
-        added = plan.images()
+        added = await self._planned(plan.images, len(plan.states))
         topic = TopicImage(name, before.topic_id, [*before.partitions, *added])
         node.image.set_topic(topic)
         return topic, added
@@ -221,6 +229,12 @@ class TopicService:
             listener((name,))
         logger.info("deleted topic %s", name)
         return topic.topic_id
+
+    async def _planned(self, plan: Callable[[], T], partition_count: int) -> T:
+        """What `plan` returns. For many partitions it runs on a thread; it only reads, and the tree is locked."""
+        if partition_count <= _PLANNED_AT_ONCE:
+            return plan()
+        return await self._node.background.run_alone(plan)
 
     def _lock_of(self, name: str) -> asyncio.Lock:
         """Taken before the lock of the tree, never after it."""
