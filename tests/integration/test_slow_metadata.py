@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,27 @@ def test_a_change_that_was_acknowledged_is_seen_by_the_next_request(tmp_path: Pa
         partition = broker.node.replica_manager.find("t", 0)
         assert partition is not None
         assert partition.log.config.segment_ms == 900_000
+
+
+def test_no_change_is_synced_on_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the metadata nor in the checkpoints of log directories. Fails on 4724f6e."""
+    with Inside(tmp_path) as broker, RawClient(broker.port) as admin:
+        loop_thread = broker.on_loop(threading.current_thread)
+        synced: list[str] = []
+        label = ""
+
+        def watched(sync: Callable[[int], None]) -> Callable[[int], None]:
+            def call(descriptor: int) -> None:
+                if threading.current_thread() is loop_thread:
+                    synced.append(label)
+                sync(descriptor)
+
+            return call
+
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, name, watched(getattr(os, name)))
+        admin.call(messages.CreateTopicsRequest(topics=[topic("t"), topic("old", 3)]))
+        for label, change in CHANGES.items():
+            assert set(errors_in(admin.call(change))) == {0}, label
+        monkeypatch.undo()
+    assert synced == []

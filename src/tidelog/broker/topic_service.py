@@ -223,6 +223,7 @@ class TopicService:
             async with self._lock:
                 await node.metadata.run(topic_plans.mark_for_deletion, name)
             await node.slices.run(self._removing(topic))
+            await self._forget_deleted(name)
             async with self._lock:
                 await node.metadata.run(topic_plans.delete_topic, name)
         for listener in self._deletion_listeners:
@@ -242,6 +243,14 @@ class TopicService:
         if lock is None:
             lock = self._topic_locks[name] = asyncio.Lock()
         return lock
+
+    async def _forget_deleted(self, name: str) -> None:
+        """Let no checkpoint name logs that are gone, before there may be new ones of their names."""
+        node = self._node
+        try:
+            await node.background.run(node.log_manager.forget_deleted(name))
+        except LogDirFailure as failure:
+            node.replica_manager.fail_log_dir(failure)
 
     def _removing(self, topic: TopicImage) -> Generator[None, None, None]:
         """Forget a topic and delete its logs, one a step."""
@@ -311,6 +320,7 @@ class TopicService:
             topic = node.image.topic(name)
             if topic is not None:
                 _exhaust(self._removing(topic))
+                node.log_manager.forget_deleted(name)()
             topic_plans.delete_topic(store, name)
         if is_unclean:
             begin_new_epochs(store, node.image, node.broker_id, self._node.image.controller_epoch)

@@ -50,9 +50,19 @@ class CheckpointWriter:
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write here and now, whether or not anything has changed."""
+        self.writing(offsets)()
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether what was handed over last has been written."""
+        return self.written is not None and self._on_disk == self._newest
+
+    def writing(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        """What writes these offsets, on any thread, unless newer ones were handed over meanwhile."""
         self._newest += 1
-        self._replace(offsets, self._newest)
+        number = self._newest
         self.written = offsets
+        return lambda: self._replace(offsets, number)
 
     def write_with(self, offsets: Mapping[TopicPartition, int], replacements: Replacements) -> None:
         """Write together with other files; nothing else may be written afterwards."""

@@ -1,6 +1,6 @@
 """A log directory that is online: how many logs it holds, and the checkpoint files that `LogManager` keeps in it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidelog.storage._background import Background, CheckpointWriter, Done
@@ -59,16 +59,20 @@ class LiveDirectory:
         if clean_points or self._clean_points.written:
             self._clean_points.write_in(background, clean_points, done)
 
-    def forget(self, key: TopicPartition, logs: LogsByPartition, clean_point: int) -> None:
-        """See to it, here and now, that no start offset or clean point of a deleted partition is on disk.
+    def forgetting(self, deleted: Mapping[TopicPartition, int], logs: LogsByPartition) -> list[Callable[[], None]]:
+        """What writes the checkpoints without deleted partitions, which are given with their clean points.
 
-        A new partition of the same name would otherwise begin, after a crash, where the old one did, or pass for clean.
+        Until that is done there must be no new partition of the same name: after a crash it would begin where the old
+        one did, or pass for clean.
         """
-        written = self._start_offsets.written
-        if written is None or key in written:
-            self._start_offsets.write(_start_offsets(logs))
-        if clean_point >= 0:
-            self._clean_points.write(_clean_points(logs))
+        writes = []
+        written = self._start_offsets.written or {}
+        # Also where another deletion has left these partitions out, and is still writing.
+        if not self._start_offsets.is_on_disk or not written.keys().isdisjoint(deleted):
+            writes.append(self._start_offsets.writing(_start_offsets(logs)))
+        if any(clean_point >= 0 for clean_point in deleted.values()):
+            writes.append(self._clean_points.writing(_clean_points(logs)))
+        return writes
 
     def close(self, logs: LogsByPartition, broker_epoch: int) -> LogDirFailure | None:
         """Flush and close all logs, write the checkpoints and, if all of that went well, the clean-shutdown marker."""

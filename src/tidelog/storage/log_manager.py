@@ -78,6 +78,8 @@ class LogManager:
         self._live: dict[str, LiveDirectory] = {}
         self._offline: dict[str, str] = {}
         self._logs: dict[TopicPartition, Log] = {}
+        self._deleted: dict[str, dict[str, dict[TopicPartition, int]]] = {}
+        """The clean points of deleted partitions that checkpoints may still name, by topic and directory."""
         self._offline_partitions: dict[TopicPartition, str] = {}
         self._remover = Remover(scheduler, background, lambda path: self._done_in(os.path.dirname(path)))
         self.housekeeping = Housekeeping(self, clock, scheduler, flush or self._flush_now, self._on_failure)
@@ -265,7 +267,10 @@ class LogManager:
         return log
 
     def delete_log(self, topic: str, partition: int) -> bool:
-        """Take a log away; whether there was one. Its files go after `log.segment.delete.delay.ms`."""
+        """Take a log away; whether there was one. Its files go after `log.segment.delete.delay.ms`.
+
+        Before a log of the same name is created, what `forget_deleted` returns must have been called.
+        """
         key = topic, partition
         log = self._logs.get(key)
         if log is None:
@@ -278,16 +283,34 @@ class LogManager:
             path = log.rename_for_delete()
             del self._logs[key]
             live.log_count -= 1
-            live.forget(key, self._logs_in(live), log.clean_point)
         except LogDirFailure as failure:
             self._on_failure(failure)
             return True
-        except OSError as error:
-            self._on_failure(LogDirFailure(live.path, error))
-            return True
+        self._deleted.setdefault(topic, {}).setdefault(live.path, {})[key] = log.clean_point
         logger.info("%s-%d is deleted: its files are in %s for now", topic, partition, path)
         self._remover.directory(path, self.config.log_segment_delete_delay_ms, log)
         return True
+
+    def forget_deleted(self, topic: str) -> Callable[[], None]:
+        """What removes the deleted partitions of a topic from the checkpoints. It syncs, on any thread.
+
+        Raises LogDirFailure.
+        """
+        writes = [
+            (path, write)
+            for path, deleted in self._deleted.pop(topic, {}).items()
+            if (live := self._live.get(path)) is not None
+            for write in live.forgetting(deleted, self._logs_in(live))
+        ]
+
+        def forget() -> None:
+            for path, write in writes:
+                try:
+                    write()
+                except OSError as error:
+                    raise LogDirFailure(path, error) from error
+
+        return forget
 
     # Checkpoints and flushing
 

@@ -292,6 +292,26 @@ def test_a_new_partition_does_not_inherit_a_start_offset(tmp_path: Path) -> None
     manager.checkpoint_start_offsets()
     assert checkpoint(tmp_path, LOG_START_OFFSET_FILE) == {("topic", 0): 4}
     manager.delete_log("topic", 0)
+    forget = manager.forget_deleted("topic")
+    assert checkpoint(tmp_path, LOG_START_OFFSET_FILE) == {("topic", 0): 4}, "nothing is synced by the caller itself"
+    forget()
+    assert checkpoint(tmp_path, LOG_START_OFFSET_FILE) == {}
+    manager.close()
+
+
+def test_of_two_deletions_at_once_neither_ends_before_its_start_offset_is_forgotten(tmp_path: Path) -> None:
+    manager = ManagedLogs(tmp_path).start()
+    for topic in ("one", "other"):
+        log = manager.get_or_create_log(topic, 0, TOPIC_ID, CONFIG)
+        fill(log, 5)
+        log.maybe_increment_log_start_offset(4, StartOffsetReason.CLIENT_DELETION)
+    manager.checkpoint_start_offsets()
+    manager.delete_log("one", 0)
+    manager.delete_log("other", 0)
+    first, second = manager.forget_deleted("one"), manager.forget_deleted("other")
+    second()
+    assert checkpoint(tmp_path, LOG_START_OFFSET_FILE) == {}
+    first()
     assert checkpoint(tmp_path, LOG_START_OFFSET_FILE) == {}
     manager.close()
 

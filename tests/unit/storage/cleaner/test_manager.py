@@ -548,6 +548,7 @@ def test_clean_points_are_kept_over_restarts_and_go_with_their_partition(tmp_pat
     file = OffsetCheckpointFile(str(tmp_path / "data"), CLEANER_OFFSET_FILE)
     assert file.read() == {("kept", 0): 2, ("deleted", 0): 2}
     logs.delete_log("deleted", 0)
+    logs.forget_deleted("deleted")()
     assert file.read() == {("kept", 0): 2}
     logs.close()
 
