@@ -379,6 +379,8 @@ class Connection:
             slots.popleft()
             if slot.abandon is None:
                 server.release_request(slot.request_bytes)
+            else:
+                slot.abandon = _nothing  # it refers to what waited, which refers to the slot
             if reply.__class__ is bytes:
                 if reply:
                     out.append(reply)
@@ -414,6 +416,8 @@ class Connection:
             channel = self.server.channel
             channel.queued_requests -= 1
             channel.queued_bytes -= slot.request_bytes
+        else:
+            slot.abandon = _nothing  # it refers to what waited, which refers to the slot
         if sent < len(reply):
             self._out.put_rest(reply, sent)
             self._pause(OUTPUT_IS_STUCK)

@@ -5,8 +5,10 @@ The event loop is a list of callbacks that the test runs when it likes, over a p
 
 from __future__ import annotations
 
+import gc
 import socket
 import struct
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing
@@ -421,3 +423,37 @@ class TestClosingInTurn:
             peers.loop.turn()
             peers.waiting[0][0].close_connection()
             assert peers.connection.is_closed
+
+
+class Waiting:
+    """What a parked request waits with: it answers its slot, and the slot can end it."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        slot.park(self.end)
+
+    def end(self) -> None:
+        self.slot.fill(framed(b"reply"))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_request_that_waited_leaves_no_garbage(count: int) -> None:
+    """A consumer parks a fetch twice a second; looking for cycles among them would take time from everybody."""
+    gc.collect()
+    gc.disable()
+    try:
+        with closing(Peers(NetworkLimits())) as peers:
+            for _ in range(count):
+                peers.send(framed(b"request"))
+            peers.loop.turn()
+            waiting = [Waiting(slot) for slot, _ in peers.waiting]
+            peers.waiting.clear()
+            for each in waiting:
+                each.end()
+            peers.loop.turn()
+            left = [weakref.ref(each) for each in waiting]
+            del each
+            waiting.clear()
+            assert [reference() for reference in left] == [None] * count
+    finally:
+        gc.enable()
