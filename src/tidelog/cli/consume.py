@@ -28,6 +28,7 @@ from tidelog.client.types import TopicPartition
 EXAMPLE: Final = "tidelog consume orders --from-beginning --max-messages 10"
 
 _POLL_S: Final = 0.25
+_FIRST_ANSWER_S: Final = 10.0
 _TIMESTAMP_TYPES: Final = {
     TimestampType.CREATE_TIME: "CreateTime",
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
@@ -153,7 +154,8 @@ def read_in_chunks(
     most: int | None,
 ) -> Iterator[list[ConsumerRecord]]:
     """What each poll brings, until the ends are reached, `most` records came or none did for `timeout_s`."""
-    idle_since = time.monotonic()
+    idle_since = started = time.monotonic()
+    is_answered = False
     wait_s = _POLL_S if timeout_s is None else max(0.001, min(_POLL_S, timeout_s))
     positions = dict(starts)
     count = 0
@@ -162,12 +164,21 @@ def read_in_chunks(
         positions.update((each, place.offset) for each, place in polled.next_offsets.items())
         wanted = (record for record in polled if ends is None or record.offset < ends[record.topic_partition])
         records = list(islice(wanted, None if most is None else most - count))
+        if not is_answered:
+            # Until the brokers have answered once, nothing could come: connecting is not idling.
+            is_answered = _has_answers(consumer) or time.monotonic() - started >= _FIRST_ANSWER_S
+            idle_since = time.monotonic()
         if records:
             yield records
             idle_since = time.monotonic()
             count += len(records)
         if count == most or (timeout_s is not None and time.monotonic() - idle_since >= timeout_s):
             return
+
+
+def _has_answers(consumer: Consumer) -> bool:
+    """Whether a fetch of every partition was answered."""
+    return all(each.lag is not None for each in consumer.metrics().partitions.values())
 
 
 def as_line(record: ConsumerRecord, shown: Shown) -> bytes:
