@@ -3,6 +3,7 @@
 rendering   bytes of any declared request in any version, with one field replaced by whatever is hostile
 requests    the requests: one for each API, version, field and kind of hostility, and a few large ones by name
 bystander   a process with a client of its own that is served meanwhile, and measures how long it waits
+preparing   what a broker has before it is attacked
 measuring   sends a request and watches the bystander and the broker's memory
 report      the table
 command     `python -m benchmarks hostile`
