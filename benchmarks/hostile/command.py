@@ -88,7 +88,8 @@ def _attack(name: str, broker: BrokerProcess, requests: Sequence[HostileRequest]
             outcome = min(_tries(request, broker, victim, bystander, baseline_ms), key=report.waited_ms)
             outcomes.append(outcome)
             print(
-                f"{name} {number + 1}/{len(requests)} {request.name}: {outcome.size_bytes} B, {outcome.fate}, "
+                f"{name} {number + 1}/{len(requests)} {request.name}: {outcome.size_bytes} B, {outcome.fate} "
+                f"({outcome.reply_bytes} B), "
                 f"{outcome.worst_ms:.1f} ms, {outcome.worst_work_ms:.1f} ms work, "
                 f"{outcome.grown_bytes / 1e6:.1f} MB {outcome.failure or ''}",
                 file=sys.stderr,

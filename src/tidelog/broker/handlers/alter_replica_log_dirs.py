@@ -28,21 +28,18 @@ async def handle(request: AlterReplicaLogDirsRequest, context: Context) -> Alter
     for directory in request.dirs:
         for topic in directory.topics:
             codes = topics.setdefault(topic.name, {})
+            await context.pause()
             for index in topic.partitions:
                 codes[index] = _code_of(directory.path, topic.name, index, context)
                 await context.pause()
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
-                    for index, code in codes.items()
-                ],
-            )
-            for name, codes in topics.items()
-        ]
-    )
+    response = AlterReplicaLogDirsResponse()
+    for name, codes in topics.items():
+        result = AlterReplicaLogDirTopicResult(topic_name=name)
+        response.results.append(result)
+        for index, code in codes.items():
+            result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+            await context.pause()
+    return response
 
 
 def _code_of(path: str, topic: str, index: int, context: Context) -> ErrorCode:

@@ -30,10 +30,12 @@ async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeaders
     codes: dict[str, dict[int, ErrorCode]] = {}
     for topic in request.topic_partitions:
         found = codes.setdefault(topic.topic, {})
+        await context.pause()
         for index in topic.partitions:
             found[index] = _code_of(topic.topic, index, no_candidate, context)
             await context.pause()
-    response.replica_election_results = [_result(name, found) for name, found in codes.items()]
+    for name, found in codes.items():
+        response.replica_election_results.append(await _result(name, found, context))
     return response
 
 
@@ -44,7 +46,7 @@ async def _leaderless(no_candidate: ErrorCode, context: Context) -> list[Replica
             if partition.leader_id < 0:
                 codes.setdefault(topic.name, {})[partition.index] = no_candidate
         await context.pause()
-    return [_result(name, found) for name, found in codes.items()]
+    return [await _result(name, found, context) for name, found in codes.items()]
 
 
 def _code_of(topic: str, index: int, no_candidate: ErrorCode | None, context: Context) -> ErrorCode:
@@ -56,11 +58,9 @@ def _code_of(topic: str, index: int, no_candidate: ErrorCode | None, context: Co
     return ErrorCode.ELECTION_NOT_NEEDED if partition.leader_id >= 0 else no_candidate
 
 
-def _result(topic: str, codes: dict[int, ErrorCode]) -> ReplicaElectionResult:
-    return ReplicaElectionResult(
-        topic=topic,
-        partition_result=[
-            PartitionResult(partition_id=index, error_code=code, error_message=code.text)
-            for index, code in codes.items()
-        ],
-    )
+async def _result(topic: str, codes: dict[int, ErrorCode], context: Context) -> ReplicaElectionResult:
+    result = ReplicaElectionResult(topic=topic)
+    for index, code in codes.items():
+        result.partition_result.append(PartitionResult(partition_id=index, error_code=code, error_message=code.text))
+        await context.pause()
+    return result

@@ -62,12 +62,13 @@ async def handle_alter(
         errors.setdefault(change.name, _refusal(change))
         seen.add((change.name, change.mechanism))
         await context.pause()
-    return AlterUserScramCredentialsResponse(
-        results=[
+    response = AlterUserScramCredentialsResponse()
+    for name, error in errors.items():
+        response.results.append(
             AlterUserScramCredentialsResult(user=name, error_code=error.code, error_message=error.message)
-            for name, error in errors.items()
-        ]
-    )
+        )
+        await context.pause()
+    return response
 
 
 def _refusal(change: _Change) -> ApiError:
