@@ -192,10 +192,10 @@ def test_nothing_of_a_client_stays_when_it_is_gone(tmp_path: Path) -> None:
         assert counts(inside) == before
 
 
-def test_a_full_request_channel_makes_others_wait_and_then_goes_on(
+def test_produces_that_wait_for_the_disk_do_not_fill_the_request_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With `queued.max.requests=5` and a sync that takes its time, the sixth request is not even read."""
+    """With `queued.max.requests=5` and a sync that takes its time: they are in purgatory, as in Kafka."""
     gate = threading.Event()
     sync = _flush._sync_data
 
@@ -210,12 +210,36 @@ def test_a_full_request_channel_makes_others_wait_and_then_goes_on(
             clients = [stack.enter_context(RawClient(inside.port)) for _ in range(8)]
             for client in clients:
                 client.send(produce_request("topic", {0: batch_of([b"value"])}), 9)
-            wait_until(lambda: counts(inside)["queued requests"] == 5, "the channel is full")
-            leaving = stack.enter_context(RawClient(inside.port))
-            leaving.send(produce_request("topic", {0: batch_of([b"value"])}), 9)
-            leaving.close()
+            wait_until(lambda: counts(inside)["waiting produces"] == len(clients), "all produces wait")
+            assert counts(inside)["queued requests"] == 0
+            with RawClient(inside.port) as other:
+                assert other.call(messages.ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
             gate.set()
             for client in clients:
                 answer = client.answer(messages.ProduceRequest, 9).responses[0].partition_responses[0]
                 assert answer.error_code == ErrorCode.NONE
+        wait_until(lambda: counts(inside)["queued requests"] == counts(inside)["connections"] == 0, "all is over")
+
+
+def test_a_full_request_channel_makes_others_wait_and_then_goes_on(tmp_path: Path) -> None:
+    """With `queued.max.requests=5` the sixth request of a turn waits for the next."""
+    with Inside(tmp_path, {"queued.max.requests": 5}) as inside:
+        make_topic(inside, "topic")
+        with ExitStack() as stack:
+            clients = [stack.enter_context(RawClient(inside.port)) for _ in range(8)]
+            frame = frame_of(produce_request("topic", {0: batch_of([b"value"])}), 9)
+
+            def send_all() -> None:
+                """On the loop's own thread, so that one turn finds all of it."""
+                for client in clients:
+                    client.socket.sendall(frame * 10)
+
+            inside.on_loop(send_all)
+            leaving = stack.enter_context(RawClient(inside.port))
+            leaving.socket.sendall(frame * 10)
+            leaving.close()
+            for client in clients:
+                for _ in range(10):
+                    answer = client.answer(messages.ProduceRequest, 9).responses[0].partition_responses[0]
+                    assert answer.error_code == ErrorCode.NONE
         wait_until(lambda: counts(inside)["queued requests"] == counts(inside)["connections"] == 0, "all is over")
