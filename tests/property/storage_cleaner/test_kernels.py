@@ -52,7 +52,7 @@ def _plain(keys_max: int | None = None) -> Compactor:
 # --- whole cleanings ---
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(histories, st.one_of(st.none(), st.integers(1, 5)))
 def test_both_write_the_same_files(steps: list[Step], keys_max: int | None) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -63,7 +63,7 @@ def apply(directory: Path, damage: tuple[float, str, float, float, bytes]) -> No
     path.write_bytes(content)
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(damages(), st.integers(0, 2))
 def test_whatever_a_crash_leaves_opens_and_is_what_was_written(
     crashed: tuple[Path, list[bytes]],
