@@ -216,8 +216,8 @@ class HeartbeatCoordinator:
         return Wishes(self._subscription.topics, owned)
 
     def _keep_beating(self) -> None:
-        if self._subscription.kind is SubscriptionKind.PATTERN and not self._client.metadata.version:
-            return  # what the pattern matches is not known yet
+        if not self._subscription.topics and not self.membership.is_in:
+            return  # a pattern that matches no topic yet has nothing to join for; Kafka refuses such a member
         self._news.set()
         if self._task is None or self._task.done():
             self._clocks.restart(self._client.now_ms())
