@@ -54,6 +54,7 @@ def _engines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], Compacto
     return {"plain": _plain, "compiled": lambda: CompiledCompactor(1 << 22, 0.9, secret=bytes(16))}
 
 
+@pytest.mark.long
 def test_our_cleaner_leaves_what_kafkas_leaves(
     zookeeper: ZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,7 @@ def test_failed_rows_climb_the_ladder_and_all_others_pass(spark: SparkSession, b
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.long
 def test_order_by_key_is_kept_while_some_rows_wait(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Also when rows are left out that others wait for, and when the last batch is done again, as after a crash."""
     servers = broker.bootstrap_servers
