@@ -7,7 +7,7 @@ A reply may be older than what is known, because brokers hear of changes at diff
 older epoch of the same topic (same topic id) never replaces a newer one (KIP-320).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from tidelog.client.types import BrokerNode, TopicPartition
@@ -66,6 +66,14 @@ class MetadataCache:
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of a topic id."""
         return self._names.get(topic_id)
+
+    def topic_names(self, *, with_internal: bool) -> Iterator[str]:
+        """The topics that exist, for a pattern to be matched with."""
+        return (
+            topic.name
+            for topic in self.topics.values()
+            if not topic.error_code and (with_internal or not topic.is_internal)
+        )
 
     def topic_id(self, name: str) -> bytes:
         """The id of a topic; zeroes if brokers do not tell."""

@@ -133,12 +133,8 @@ class GroupCoordinator:
             return
         self._seen_metadata = metadata.version
         if self._subscription.kind is SubscriptionKind.PATTERN:
-            hides_internal = self._settings.exclude_internal_topics
-            self._subscription.match_topics(
-                topic.name
-                for topic in metadata.topics.values()
-                if not topic.error_code and not (hides_internal and topic.is_internal)
-            )
+            with_internal = not self._settings.exclude_internal_topics
+            self._subscription.match_topics(metadata.topic_names(with_internal=with_internal))
         if self._snapshot is not None and self._snapshot != snapshot_of(metadata, self._subscription.group_topics):
             self.membership.request_rejoin("the partitions of subscribed topics have changed")
 

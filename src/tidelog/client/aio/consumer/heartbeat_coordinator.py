@@ -121,12 +121,8 @@ class HeartbeatCoordinator:
         if metadata.version == self._seen_metadata or self._subscription.kind is not SubscriptionKind.PATTERN:
             return
         self._seen_metadata = metadata.version
-        hides_internal = self._settings.exclude_internal_topics
-        self._subscription.match_topics(
-            topic.name
-            for topic in metadata.topics.values()
-            if not topic.error_code and not (hides_internal and topic.is_internal)
-        )
+        with_internal = not self._settings.exclude_internal_topics
+        self._subscription.match_topics(metadata.topic_names(with_internal=with_internal))
 
     # Towards the assignment.
 
