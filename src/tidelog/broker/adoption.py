@@ -216,7 +216,7 @@ class Adoption:
                 log.update_config(configs[log.topic])
 
     def _report_unsettled(self) -> None:
-        """Warn, at every start, about topics that keep everything only because nobody has said otherwise yet."""
+        """Warn, at every start, about adopted topics whose retention is off because their settings are not known."""
         node = self._node
         unsettled = tuple(
             name

@@ -148,7 +148,7 @@ def setting(
     """Declare one setting in the body of a `Settings` class. The type follows from the default unless given.
 
     A setting that nothing reads says so: `effect=False` where ignoring it does no harm, `refused` with a reason where
-    it would, because whoever sets it relies on what it asks for.
+    it would, because its effect is relied on where it is set.
     """
     declared = Setting()
     declared.name = name

@@ -26,7 +26,7 @@ message that names it.
 Not everything that Kafka has is here. A setting marked **No effect** is accepted, so that a file written for Kafka
 opens as it is, and one warning at start names it; so are settings of Kafka that are not listed (KRaft's tuning, tiered
 storage, the JVM). A setting marked **Only the default is accepted** stops the start when it is set to anything else,
-because whoever sets it relies on what it asks for; so do listeners with TLS or SASL and settings that form a KRaft
+because its effect is relied on where it is set; so do listeners with TLS or SASL and settings that form a KRaft
 cluster. AlterConfigs follows the same rules.
 
 "Changed" says how a setting is changed: at a **restart**, or while the broker runs **per broker** or for the whole

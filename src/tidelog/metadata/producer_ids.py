@@ -62,7 +62,7 @@ def stay_above(store: Store, broker_id: int, producer_id: int) -> bool:
 class ProducerIdAllocator:
     """Allocates producer ids for one broker.
 
-    The next block is taken before the last id of this one is used, so that in general nobody waits for it.
+    The next block is taken before the last id of this one is used, so that a request seldom waits for it.
     """
 
     def __init__(self, take: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
@@ -105,6 +105,6 @@ class ProducerIdAllocator:
 
 
 def _retrieved(task: asyncio.Task[None]) -> None:
-    """A failure matters to those who wait for the block; if nobody does, the next one who needs it tries again."""
+    """A failure matters to those who wait for the block; otherwise the next request that needs one tries again."""
     if not task.cancelled():
         task.exception()

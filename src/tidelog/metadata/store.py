@@ -5,7 +5,7 @@ version they expect and fail if it is another, which is how two writers stay out
 or nothing. An ephemeral node goes when the session that made it ends. A watch tells once that something changed.
 
 Stores answer synchronously and may wait: for a disk that syncs, for a quorum. They may be used from any thread, by one
-call at a time. At start-up, when nobody is served yet, they are called directly; from then on through a `StoreQueue`,
+call at a time. At start-up, before clients are served, they are called directly; from then on through a `StoreQueue`,
 so that the event loop never waits for one.
 """
 

@@ -194,7 +194,7 @@ class SocketServer:
         self._close_excess()
 
     def _warn_of_shortage(self, address: str) -> None:
-        """At most once in a while: whoever opens too many connections goes on trying."""
+        """Log at most once in a while: a client that opens too many connections keeps trying."""
         self._refused_for_shortage += 1
         now = self._loop.time()
         if now >= self._next_shortage_warning:

@@ -79,7 +79,7 @@ def _first_size(records: memoryview) -> int | None:
 
 
 def _no_transactional_id() -> ApiError:
-    """Kafka's way to say that whoever writes to a transaction must name its transactional id."""
+    """The error that Kafka gives to a transactional batch in a request without a transactional id."""
     return ApiError(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         "a batch of a transaction came in a request without a transactional id",

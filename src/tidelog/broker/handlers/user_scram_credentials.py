@@ -81,5 +81,5 @@ def _refusal(change: _Change) -> ApiError:
     if change.iterations not in _ITERATIONS:
         text = f"{change.iterations} iterations are not from {_ITERATIONS.start} to {_ITERATIONS.stop - 1}"
         return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, text)
-    text = "SASL is not supported yet, and nobody would be asked for the password"
+    text = "SASL is not supported yet, so the password would never be checked"
     return ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, text)

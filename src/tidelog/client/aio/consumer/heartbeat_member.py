@@ -72,7 +72,7 @@ class HeartbeatMember:
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._server_assignor = server_assignor
         self._reported: Wishes | None = None
-        """What the coordinator knows; None when it must be told everything."""
+        """What the coordinator knows; None when the next heartbeat must carry everything."""
         self._sent = Wishes()
 
     @property
