@@ -30,7 +30,7 @@ from tests.integration.mishaps import MISHAPS
 from tests.integration.raw_client import RawClient, describe_topic
 from tests.integration.writers import Acknowledged, Follower, TopicPartition, Writer, value_of, wait_until
 from tidelog.records.batch import iterate_records
-from tidelog.storage.log_directory import CLEAN_SHUTDOWN_FILE
+from tidelog.storage.directories.log_directory import CLEAN_SHUTDOWN_FILE
 from tidelog.testing import Broker
 from tidelog.testing._process import ProcessRunner
 from tidelog.testing._runner import BrokerFailed

@@ -29,7 +29,7 @@ from tidelog.client.cluster import ClusterClient
 from tidelog.client.topics import create_topic
 from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.metadata.walk import subtree
-from tidelog.storage.log_directory import LogDirectory
+from tidelog.storage.directories.log_directory import LogDirectory
 from tidelog.wire.errors import ApiError, ErrorCode
 
 PRODUCER_IDS = range(6)

@@ -34,7 +34,7 @@ from tidelog.metadata.walk import create_or_set
 from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.errors import CorruptRecordError
 from tidelog.storage.errors import StorageError
-from tidelog.storage.producer_id_scan import NO_PRODUCER_ID, largest_active_producer_id, largest_producer_id
+from tidelog.storage.loading.producer_ids import NO_PRODUCER_ID, largest_active_producer_id, largest_producer_id
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node

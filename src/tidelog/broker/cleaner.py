@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tidelog.config import BrokerConfig
     from tidelog.storage.cleaner.jobs import CleanJob, Event
     from tidelog.storage.cleaner.manager import LogCleaner
+    from tidelog.storage.directories.manager import LogManager
     from tidelog.storage.errors import LogDirFailure
-    from tidelog.storage.log_manager import LogManager
     from tidelog.timing import Clock, Scheduler
 
 logger = logging.getLogger(__name__)

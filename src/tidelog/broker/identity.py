@@ -15,8 +15,8 @@ from tidelog.metadata.cluster_id import generate_broker_id, get_cluster_id, get_
 from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.loading import load_image
 from tidelog.metadata.store import Store
-from tidelog.storage.log_directory import LogDirectory, PartitionState
-from tidelog.storage.meta_properties import (
+from tidelog.storage.directories.log_directory import LogDirectory, PartitionState
+from tidelog.storage.directories.meta_properties import (
     META_PROPERTIES_FILE,
     MetaProperties,
     MetaPropertiesError,

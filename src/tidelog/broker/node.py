@@ -24,8 +24,8 @@ from tidelog.metadata.store_queue import StoreQueue
 from tidelog.network.socket_server import SocketServer
 from tidelog.replication.fetch_session import FetchSessionCache
 from tidelog.replication.replica_manager import PurgeIntervals, ReplicaManager
+from tidelog.storage.directories.manager import LogManager, LogManagerConfig
 from tidelog.storage.errors import LogDirFailure
-from tidelog.storage.log_manager import LogManager, LogManagerConfig
 from tidelog.timing import Clock, Scheduler, Timer
 
 

@@ -35,8 +35,8 @@ from tidelog.metadata.store_queue import StoreQueue
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.socket_server import SocketServer
 from tidelog.records.scanner import HAS_SPEEDUPS
+from tidelog.storage.directories.meta_properties import scan_meta_properties
 from tidelog.storage.errors import LogDirFailure, StorageError
-from tidelog.storage.meta_properties import scan_meta_properties
 from tidelog.timing import Clock
 
 logger = logging.getLogger(__name__)

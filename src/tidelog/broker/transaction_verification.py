@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.coordination import ProducerEpoch
 from tidelog.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT
-from tidelog.storage.verification import OPEN, VerificationGuard
+from tidelog.storage.producers.verification import OPEN, VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:

@@ -34,9 +34,9 @@ from tidelog.metadata.registration import prepare_tree
 from tidelog.metadata.store import Store
 from tidelog.metadata.tree import encode_config
 from tidelog.metadata.walk import create_or_set
+from tidelog.storage.directories.log_directory import LogDirectory, PartitionState
+from tidelog.storage.directories.meta_properties import read_meta_properties
 from tidelog.storage.errors import StorageError
-from tidelog.storage.log_directory import LogDirectory, PartitionState
-from tidelog.storage.meta_properties import read_meta_properties
 
 EXAMPLE: Final = "tidelog adopt /var/lib/kafka --topic-config orders:cleanup.policy=compact"
 

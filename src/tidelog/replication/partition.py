@@ -12,8 +12,8 @@ from typing import Final
 
 from tidelog.records.validation import PreparedRecords
 from tidelog.storage.log import Log
+from tidelog.storage.producers.verification import VerificationGuard
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
-from tidelog.storage.verification import VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
 
 NO_LEADER: Final = -1

@@ -31,10 +31,10 @@ from tidelog.records.errors import (
 from tidelog.records.validation import COMPRESSION_TYPES, AppendRules, PreparedRecords, assign, prepare
 from tidelog.storage._recall import recall_batches
 from tidelog.storage.errors import AppendOffsetError
-from tidelog.storage.producer_state import BatchMetadata
-from tidelog.storage.transaction_index import AbortedTransaction
+from tidelog.storage.producers.state import BatchMetadata
+from tidelog.storage.producers.verification import VerificationGuard
+from tidelog.storage.segment.transaction_index import AbortedTransaction
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
-from tidelog.storage.verification import VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tidelog.storage import names
 from tidelog.storage._files import Replacements
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.leader_epochs import LeaderEpochCache
-from tidelog.storage.producer_state import DAY_MS, ProducerStateManager
+from tidelog.storage.producers.state import DAY_MS, ProducerStateManager
 from tidelog.storage.segment import Segment
 
 if TYPE_CHECKING:

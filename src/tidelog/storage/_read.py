@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.records.batch import LENGTH_PREFIX_BYTES
 from tidelog.storage.segment import Segment
-from tidelog.storage.transaction_index import AbortedTransaction
+from tidelog.storage.segment.transaction_index import AbortedTransaction
 from tidelog.storage.types import LogRead
 from tidelog.wire.errors import ApiError, ErrorCode
 

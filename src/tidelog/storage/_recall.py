@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from tidelog.records.batch import BatchHeader
-from tidelog.storage._scan import iterate_headers
+from tidelog.storage.segment.batches import iterate_headers
 
 if TYPE_CHECKING:
     from tidelog.storage.log import Log

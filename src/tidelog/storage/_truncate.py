@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.storage._retention import mark_deleted
-from tidelog.storage._scan import iterate_headers
-from tidelog.storage.producer_state import ProducerStateManager
+from tidelog.storage.producers.state import ProducerStateManager
 from tidelog.storage.segment import Segment
+from tidelog.storage.segment.batches import iterate_headers
 
 if TYPE_CHECKING:
     from tidelog.storage.log import Log

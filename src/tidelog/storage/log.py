@@ -33,7 +33,8 @@ from tidelog.storage._lifecycle import OnFilesDeleted
 from tidelog.storage._segments import SegmentList
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.leader_epochs import LeaderEpochCache
-from tidelog.storage.producer_state import ProducerEntry, ProducerStateManager
+from tidelog.storage.producers.state import ProducerEntry, ProducerStateManager
+from tidelog.storage.producers.verification import VerificationGuard
 from tidelog.storage.segment import Segment, segment_ms
 from tidelog.storage.types import (
     AppendOrigin,
@@ -41,7 +42,6 @@ from tidelog.storage.types import (
     LogAppendInfo,
     StartOffsetReason,
 )
-from tidelog.storage.verification import VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)

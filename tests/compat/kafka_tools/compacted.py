@@ -18,9 +18,9 @@ from tidelog.storage.cleaner.cleaning import clean
 from tidelog.storage.cleaner.jobs import GroupCleaned, JobDone
 from tidelog.storage.cleaner.selection import examine
 from tidelog.storage.cleaner.swap import open_cleaned, replace_segments, sources_of
+from tidelog.storage.directories.manager import LogManager, LogManagerConfig
+from tidelog.storage.directories.meta_properties import MetaProperties, write_meta_properties
 from tidelog.storage.log import Log
-from tidelog.storage.log_manager import LogManager, LogManagerConfig
-from tidelog.storage.meta_properties import MetaProperties, write_meta_properties
 from tidelog.storage.types import AppendOrigin
 from tidelog.timing import ManualClock, Scheduler, Timer
 

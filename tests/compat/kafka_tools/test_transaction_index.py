@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.apache_kafka import dump_log_segments
 from tests.compat.kafka_tools import dump_output
-from tidelog.storage.transaction_index import AbortedTransaction, TransactionIndex
+from tidelog.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 pytestmark = pytest.mark.java
 

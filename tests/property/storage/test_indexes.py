@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.storage.leader_epochs import EpochEntry, LeaderEpochCache
-from tidelog.storage.offset_index import OffsetIndex
-from tidelog.storage.time_index import TimeIndex
+from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.time_index import TimeIndex
 
 BASE = 1000
 gaps = st.lists(st.integers(min_value=1, max_value=50), max_size=120)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tests.unit.storage.logs import NOW_MS, batch
 from tidelog.records.batch import BatchHeader, read_header
-from tidelog.storage._producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 from tidelog.storage.errors import CorruptSnapshotError
-from tidelog.storage.producer_state import ProducerStateManager
+from tidelog.storage.producers.snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+from tidelog.storage.producers.state import ProducerStateManager
 from tidelog.storage.types import AppendOrigin
 from tidelog.wire.errors import ApiError, ErrorCode
 

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.storage.checkpoints import CheckpointError, format_offset_checkpoint, parse_offset_checkpoint
-from tidelog.storage.log_directory import DirectoryNameError, parse_directory_name
-from tidelog.storage.meta_properties import (
+from tidelog.storage.directories.log_directory import DirectoryNameError, parse_directory_name
+from tidelog.storage.directories.meta_properties import (
     MetaProperties,
     MetaPropertiesError,
     format_meta_properties,
     parse_meta_properties,
 )
-from tidelog.storage.partition_metadata import (
+from tidelog.storage.directories.partition_metadata import (
     PartitionMetadataError,
     format_partition_metadata,
     format_uuid,

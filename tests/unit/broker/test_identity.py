@@ -11,7 +11,7 @@ from tidelog.metadata.image import ClusterImage, PartitionImage, TopicImage
 from tidelog.metadata.registration import prepare_tree
 from tidelog.metadata.topics import NewTopic, write_topic
 from tidelog.metadata.tree import PartitionState
-from tidelog.storage.meta_properties import (
+from tidelog.storage.directories.meta_properties import (
     InconsistentBrokerMetadataError,
     InconsistentClusterIdError,
     MetaPropertiesError,

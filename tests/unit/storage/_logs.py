@@ -9,9 +9,9 @@ from typing import Any
 from tidelog.config import LogConfig
 from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
+from tidelog.storage.directories.manager import LogManager, LogManagerConfig
+from tidelog.storage.loading.loader import Recovery, load_log
 from tidelog.storage.log import Log
-from tidelog.storage.log_loader import Recovery, load_log
-from tidelog.storage.log_manager import LogManager, LogManagerConfig
 from tidelog.timing import ManualClock, Scheduler, Timer
 
 CONFIG = LogConfig(index_interval_bytes=100, segment_index_bytes=4096)

@@ -10,7 +10,7 @@ from tidelog.storage._truncate import rebuild_producer_state
 from tidelog.storage.leader_epochs import LeaderEpochCache
 from tidelog.storage.log import Log
 from tidelog.storage.names import LOG_SUFFIX, offset_of
-from tidelog.storage.producer_state import ProducerStateManager
+from tidelog.storage.producers.state import ProducerStateManager
 from tidelog.storage.segment import Segment
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
 

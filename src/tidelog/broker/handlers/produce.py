@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidelog.broker.transaction_verification import Verification
     from tidelog.network.connection import Slot
     from tidelog.replication.partition import Partition
-    from tidelog.storage.verification import VerificationGuard
+    from tidelog.storage.producers.verification import VerificationGuard
 
 _CLIENT: Final = AppendOrigin.CLIENT
 _NOT_VERIFIED: Final = (None, None)

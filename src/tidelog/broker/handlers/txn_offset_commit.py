@@ -26,7 +26,7 @@ from tidelog.wire.messages.txn_offset_commit import (
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
     from tidelog.broker.node import Node
-    from tidelog.storage.verification import VerificationGuard
+    from tidelog.storage.producers.verification import VerificationGuard
 
 _ABORTABLE_FROM: Final = 4
 _LOADING_SINCE: Final = 2

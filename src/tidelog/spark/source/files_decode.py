@@ -22,7 +22,7 @@ from tidelog.records.kernels.arrow_decode import Columns, Decoder, micros
 from tidelog.records.legacy import iterate_legacy_records
 from tidelog.spark.source.columns import Projection
 from tidelog.spark.source.files_scan import FileEnd, Located, Window, corrupt, windows
-from tidelog.storage.transaction_index import AbortedTransaction
+from tidelog.storage.segment.transaction_index import AbortedTransaction
 
 ROWS_A_BATCH: Final = 10_000
 _NO_TIMESTAMP_TYPE: Final = -1

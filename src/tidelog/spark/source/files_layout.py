@@ -13,7 +13,12 @@ from typing import Final, NamedTuple
 from tidelog.client.types import TopicPartition
 from tidelog.spark.options import OptionError
 from tidelog.storage.checkpoints import LOG_START_OFFSET_FILE, OffsetCheckpointFile
-from tidelog.storage.log_directory import DirectoryNameError, PartitionDirectory, PartitionState, parse_directory_name
+from tidelog.storage.directories.log_directory import (
+    DirectoryNameError,
+    PartitionDirectory,
+    PartitionState,
+    parse_directory_name,
+)
 from tidelog.storage.names import LOG_SUFFIX, offset_of, segment_path
 
 _LOCAL_SCHEME: Final = "file:"

@@ -13,8 +13,8 @@ from tidelog.spark.source.files_options import FileOptions
 from tidelog.spark.source.files_scan import FileEnd, headers, opened, pread
 from tidelog.spark.source.files_transactions import Stability, read_stability
 from tidelog.spark.source.offsets import EARLIEST, LATEST
-from tidelog.storage._scan import parse_header
 from tidelog.storage.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from tidelog.storage.segment.batches import parse_header
 
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")

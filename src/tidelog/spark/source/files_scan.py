@@ -12,7 +12,7 @@ from zlib import crc32
 
 from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, check_crc
 from tidelog.records.errors import CorruptRecordError
-from tidelog.storage._scan import parse_header
+from tidelog.storage.segment.batches import parse_header
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 HEADERS_WINDOW_BYTES: Final = 64 * 1024

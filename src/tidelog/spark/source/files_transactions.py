@@ -13,10 +13,10 @@ from tidelog.records.batch import BatchHeader, iterate_records
 from tidelog.records.control import ControlType, control_type
 from tidelog.spark.source.files_layout import PartitionFiles, Segment
 from tidelog.spark.source.files_scan import FileEnd, headers, opened
-from tidelog.storage._producer_snapshot import read_snapshot
 from tidelog.storage.errors import CorruptIndexError, CorruptSnapshotError
 from tidelog.storage.names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_of, segment_path
-from tidelog.storage.transaction_index import AbortedTransaction, read_transaction_index
+from tidelog.storage.producers.snapshot import read_snapshot
+from tidelog.storage.segment.transaction_index import AbortedTransaction, read_transaction_index
 
 _FROM_THE_BEGINNING: Final = -1
 

@@ -20,8 +20,8 @@ from tidelog.storage.names import (
     TRANSACTION_INDEX_SUFFIX,
     segment_path,
 )
-from tidelog.storage.offset_index import MAX_RELATIVE_OFFSET
-from tidelog.storage.transaction_index import AbortedTransaction, TransactionIndex
+from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET
+from tidelog.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")

@@ -24,7 +24,7 @@ from tidelog.storage.names import (
     TRANSACTION_INDEX_SUFFIX,
     segment_path,
 )
-from tidelog.storage.transaction_index import AbortedTransaction, read_transaction_index
+from tidelog.storage.segment.transaction_index import AbortedTransaction, read_transaction_index
 
 _WINDOW_BYTES_MIN: Final = 4096
 

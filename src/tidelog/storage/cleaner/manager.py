@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tidelog.storage._background import Background
 from tidelog.storage._files import sync_path
 from tidelog.storage.checkpoints import TopicPartition
 from tidelog.storage.cleaner._contracts import CleanableLogs, Cleaning, Worker
@@ -38,6 +37,7 @@ from tidelog.storage.cleaner.swap import (
     replace_segments,
     sources_of,
 )
+from tidelog.storage.directories.background import Background
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
 from tidelog.timing import Clock, Scheduler

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from tidelog.records.batch import BatchHeader, iterate_records
 from tidelog.records.compression import Buffer
 from tidelog.records.control import ControlType, control_type
-from tidelog.storage.transaction_index import AbortedTransaction
+from tidelog.storage.segment.transaction_index import AbortedTransaction
 
 
 class AbortedTransactions:

@@ -5,7 +5,7 @@ from struct import pack
 import pytest
 
 from tests.unit.spark.source.segment_files import batch, marker, read_offsets, splits_of, transactional, write_segment
-from tidelog.storage._producer_snapshot import SnapshotEntry, encode_snapshot
+from tidelog.storage.producers.snapshot import SnapshotEntry, encode_snapshot
 
 UNCOMMITTED = {"kafka__isolation__level": "read_uncommitted"}
 

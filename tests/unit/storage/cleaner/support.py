@@ -16,8 +16,8 @@ from tidelog.storage.cleaner.jobs import CleanJob, Event, GroupCleaned, JobDone,
 from tidelog.storage.cleaner.selection import Candidate, examine
 from tidelog.storage.cleaner.swap import open_cleaned, replace_segments, sources_of
 from tidelog.storage.cleaner.worker import do
+from tidelog.storage.loading.loader import load_log
 from tidelog.storage.log import Log
-from tidelog.storage.log_loader import load_log
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
 from tidelog.timing import ManualClock
 

@@ -16,14 +16,14 @@ from tests.unit.storage.cleaner.support import (
     make_log,
     records_of,
 )
-from tidelog.storage._background import Done, run_inline
 from tidelog.storage.checkpoints import CLEANER_OFFSET_FILE, OffsetCheckpointFile
 from tidelog.storage.cleaner.jobs import GroupCleaned, JobFailed, Progress
 from tidelog.storage.cleaner.manager import CleanerConfig, LogCleaner
 from tidelog.storage.cleaner.requests import RequestState
+from tidelog.storage.directories.background import Done, run_inline
+from tidelog.storage.directories.manager import LogManager, LogManagerConfig
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
-from tidelog.storage.log_manager import LogManager, LogManagerConfig
 from tidelog.timing import ManualClock, Scheduler, Timer
 
 BACKOFF_MS = 15_000

@@ -27,7 +27,7 @@ from tidelog.storage.cleaner.metrics import CleanerMetrics
 from tidelog.storage.cleaner.requests import CompactionRequests, RequestState
 from tidelog.storage.cleaner.throttle import Throttle
 from tidelog.storage.cleaner.transactions import AbortedTransactions, TransactionTracker
-from tidelog.storage.transaction_index import AbortedTransaction
+from tidelog.storage.segment.transaction_index import AbortedTransaction
 
 MIB = 1024 * 1024
 

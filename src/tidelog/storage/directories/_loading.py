@@ -1,0 +1,161 @@
+"""Loading all logs of a log directory, on several threads where they have to be read.
+
+After a clean shutdown a log costs microseconds and threads would only get in each other's way; after a crash the
+batches of many logs are read and checked, and reading as well as checksums run without the interpreter lock.
+"""
+
+import gc
+import logging
+from collections.abc import Callable
+from threading import Thread
+from typing import NamedTuple, TypeVar
+
+from tidelog.config import LogConfig
+from tidelog.storage._lifecycle import OnFilesDeleted
+from tidelog.storage.checkpoints import CheckpointError, OffsetCheckpointFile, TopicPartition
+from tidelog.storage.directories.log_directory import LogDirectory, PartitionDirectory, PartitionState
+from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.loading.loader import Recovery, load_log
+from tidelog.storage.log import Log
+from tidelog.timing import Clock
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LogConfigOf = Callable[[str], LogConfig]
+"""The settings of a topic's logs, by its name."""
+
+
+class LoadedDirectory(NamedTuple):
+    """What was found in one log directory."""
+
+    path: str
+    logs: list[Log]
+    recovery: Recovery
+    was_clean: bool
+    others: list[PartitionDirectory]
+    """Directories that are no live partition: deleted, future and stray ones."""
+
+
+class Loader(NamedTuple):
+    """What loading needs to know."""
+
+    clock: Clock
+    config_of: LogConfigOf
+    threads: int
+    producer_expiration_ms: int
+    on_files_deleted: OnFilesDeleted
+
+    def load(self, directory: LogDirectory) -> LoadedDirectory:
+        """All logs of `directory`. LogDirFailure when that fails, DirectoryNameError when something else lies in it."""
+        try:
+            was_clean = directory.take_clean_shutdown_marker()
+            found = directory.partitions()
+            offsets = _CheckpointedOffsets(
+                _read_or_forget(directory.recovery_points, "every log is read from its start"),
+                _read_or_forget(directory.start_offsets, "logs start with their first segment"),
+                directory.high_watermarks.read(),
+                _read_or_forget(directory.clean_points, "every compacted log is cleaned from its start"),
+            )
+        except (OSError, CheckpointError) as error:
+            raise LogDirFailure(directory.path, error) from error
+        live = [one for one in found if one.state is PartitionState.LIVE]
+        threads = 1 if was_clean else self.threads
+        loaded = run_on_threads(threads, [self._job(directory, one, offsets, was_clean) for one in live])
+        recovery = Recovery()
+        for _, done in loaded:
+            if done.segments:
+                recovery = recovery.plus(done)
+        others = [one for one in found if one.state is not PartitionState.LIVE]
+        return LoadedDirectory(directory.path, [log for log, _ in loaded], recovery, was_clean, others)
+
+    def _job(
+        self, directory: LogDirectory, found: PartitionDirectory, offsets: "_CheckpointedOffsets", was_clean: bool
+    ) -> Callable[[], tuple[Log, Recovery]]:
+        def load() -> tuple[Log, Recovery]:
+            key = found.topic_partition
+            log, recovery = load_log(
+                f"{directory.path}/{found.name}",
+                found.topic,
+                found.partition,
+                self.config_of(found.topic),
+                self.clock,
+                is_clean=was_clean,
+                recovery_point=offsets.recovery_points.get(key, 0),
+                log_start_offset=offsets.start_offsets.get(key, 0),
+                clean_point=offsets.clean_points.get(key, -1),
+                producer_expiration_ms=self.producer_expiration_ms,
+                on_files_deleted=self.on_files_deleted,
+            )
+            log.update_high_watermark(offsets.high_watermarks.get(key, 0))
+            return log, recovery
+
+        return load
+
+
+def load_directories(loader: Loader, directories: list[LogDirectory]) -> list[LoadedDirectory | LogDirFailure]:
+    """Load all directories; one that fails does not keep the others from it."""
+
+    def job(directory: LogDirectory) -> Callable[[], LoadedDirectory | LogDirFailure]:
+        def load() -> LoadedDirectory | LogDirFailure:
+            try:
+                return loader.load(directory)
+            except LogDirFailure as failure:
+                return failure
+
+        return load
+
+    # Side by side only where there is something to read: otherwise it is the interpreter that is busy.
+    is_clean = all(directory.has_clean_shutdown_marker() for directory in directories)
+    was_collecting = gc.isenabled()
+    # All that is made here stays: looking through it for garbage, again and again, would double the time.
+    gc.disable()
+    try:
+        return run_on_threads(1 if is_clean else len(directories), [job(directory) for directory in directories])
+    finally:
+        if was_collecting:
+            gc.enable()
+
+
+class _CheckpointedOffsets(NamedTuple):
+    recovery_points: dict[TopicPartition, int]
+    start_offsets: dict[TopicPartition, int]
+    high_watermarks: dict[TopicPartition, int]
+    clean_points: dict[TopicPartition, int]
+
+
+def _read_or_forget(checkpoint: OffsetCheckpointFile, consequence: str) -> dict[TopicPartition, int]:
+    """Kafka starts without these checkpoints rather than not at all; so do we."""
+    try:
+        return checkpoint.read()
+    except CheckpointError as error:
+        logger.warning("%s; %s", error, consequence)
+        return {}
+
+
+def run_on_threads(threads: int, jobs: list[Callable[[], T]]) -> list[T]:
+    """The results of all jobs. The first exception ends it all and is raised; jobs that run already are waited for."""
+    if threads <= 1 or len(jobs) <= 1:
+        return [job() for job in jobs]
+    results: list[T] = []
+    failures: list[BaseException] = []
+    waiting = iter(jobs)  # of a list: `next` is atomic under the interpreter lock
+
+    def work() -> None:
+        for job in waiting:
+            if failures:
+                return
+            try:
+                results.append(job())
+            except BaseException as error:
+                failures.append(error)
+
+    workers = [Thread(target=work, name=f"tidelog-recovery-{number}") for number in range(min(threads, len(jobs)))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if failures:
+        raise failures[0]
+    return results

@@ -1,0 +1,459 @@
+"""All logs of a broker: the directories they lie in, and everything that happens to logs while nobody appends to them.
+
+Start-up calls `open_directories`, then `load`, then `start_tasks`; shutdown calls `close`. In between the broker asks
+for logs by topic and partition, and creates and deletes them here. One thread owns the manager; what blocks is handed
+to `Background` (checkpoints, removals) or to `flush`.
+
+A directory that fails goes offline with its logs and stays so until the next start; the others go on. Whoever notices
+tells `on_failure`, whose owner tells everybody else and calls `handle_log_dir_failure`.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.config import LogConfig
+from tidelog.storage._pools import OUT_OF_DESCRIPTORS
+from tidelog.storage.checkpoints import TopicPartition
+from tidelog.storage.directories._housekeeping import Housekeeping
+from tidelog.storage.directories._live_directory import LiveDirectory, LogsByPartition
+from tidelog.storage.directories._loading import LoadedDirectory, Loader, LogConfigOf, load_directories, run_on_threads
+from tidelog.storage.directories._types import (
+    DirectoryDescription,
+    DuplicatePartitionError,
+    FailedDirectory,
+    LoadSummary,
+    LogManagerConfig,
+    NoLogDirectoryError,
+    PartitionSize,
+)
+from tidelog.storage.directories.background import Background, Done, Remover, run_inline
+from tidelog.storage.directories.log_directory import LogDirectory, PartitionState
+from tidelog.storage.directories.partition_metadata import (
+    create_partition_metadata,
+    format_uuid,
+    write_partition_metadata,
+)
+from tidelog.storage.errors import LogDirFailure, StorageError
+from tidelog.storage.loading.loader import Recovery
+from tidelog.storage.log import Log
+from tidelog.timing import Clock, Scheduler
+from tidelog.wire.errors import ApiError, ErrorCode
+
+__all__ = [
+    "DirectoryDescription",
+    "DuplicatePartitionError",
+    "FailedDirectory",
+    "LoadSummary",
+    "LogManager",
+    "LogManagerConfig",
+    "NoLogDirectoryError",
+    "PartitionSize",
+]
+
+logger = logging.getLogger(__name__)
+
+_NEVER_MS: Final = 2**62
+"""Intervals this long are how Kafka says never."""
+
+"""The process has too many open files; the disk is not to blame."""
+
+
+class LogManager:
+    """The logs of one broker by topic and partition."""
+
+    def __init__(
+        self,
+        config: LogManagerConfig,
+        clock: Clock,
+        scheduler: Scheduler,
+        *,
+        background: Background = run_inline,
+        flush: Callable[[Log], None] | None = None,
+        on_failure: Callable[[LogDirFailure], None] | None = None,
+    ) -> None:
+        """`flush` syncs a log in the background; without it logs are synced on the spot."""
+        self.config = config
+        self._clock = clock
+        self._scheduler = scheduler
+        self._background = background
+        self._on_failure = on_failure or self._fail
+        self._live: dict[str, LiveDirectory] = {}
+        self._offline: dict[str, str] = {}
+        self._logs: dict[TopicPartition, Log] = {}
+        self._deleted: dict[str, dict[str, dict[TopicPartition, int]]] = {}
+        """The clean points of deleted partitions that checkpoints may still name, by topic and directory."""
+        self._offline_partitions: dict[TopicPartition, str] = {}
+        self._remover = Remover(scheduler, background, lambda path: self._done_in(os.path.dirname(path)))
+        self.housekeeping = Housekeeping(self, clock, scheduler, flush or self._flush_now, self._on_failure)
+
+    # Start-up
+
+    def open_directories(self) -> list[str]:
+        """Create and lock the directories of `log.dirs`; those that are usable.
+
+        One that fails goes offline. DirectoryLockedError when another broker uses one, NoLogDirectoryError when none is
+        left.
+        """
+        paths = [os.path.abspath(path) for path in self.config.log_dirs]
+        for path in paths:
+            if paths.count(path) > 1:
+                raise StorageError(f"log.dirs names {path} more than once")
+        try:
+            for path in paths:
+                self._open(LogDirectory(path))
+        except StorageError:
+            self.unlock()
+            raise
+        self._check_any_left()
+        return list(self._live)
+
+    def _open(self, directory: LogDirectory) -> None:
+        try:
+            directory.create()
+            directory.lock()
+        except OSError as error:
+            logger.error("log directory %s cannot be used and is offline: %s", directory.path, error)
+            self._offline[directory.path] = str(error)
+        else:
+            self._live[directory.path] = LiveDirectory(directory)
+
+    def load(self, config_of: LogConfigOf) -> LoadSummary:
+        """Load every log; `config_of` gives a topic's settings. A directory that fails goes offline.
+
+        DirectoryNameError or DuplicatePartitionError when something is there that an operator must look at,
+        NoLogDirectoryError when no directory is left.
+        """
+        started_ms = self._clock.monotonic_ms()
+        config = self.config
+        loader = Loader(
+            self._clock,
+            config_of,
+            config.num_recovery_threads_per_data_dir,
+            config.producer_id_expiration_ms,
+            self._remover.files,
+        )
+        recovery, unclean = Recovery(), []
+        for loaded in load_directories(loader, [live.directory for live in self._live.values()]):
+            if isinstance(loaded, LogDirFailure):
+                self._fail(loaded)
+                continue
+            self._take_over(loaded)
+            recovery = recovery.plus(loaded.recovery)
+            if not loaded.was_clean and loaded.logs:
+                unclean.append(loaded.path)
+        self._check_any_left()
+        took_ms = self._clock.monotonic_ms() - started_ms
+        summary = LoadSummary(len(self._logs), len(self._live), tuple(unclean), recovery, took_ms)
+        _report(summary)
+        return summary
+
+    def _take_over(self, loaded: LoadedDirectory) -> None:
+        for log in loaded.logs:
+            key = log.topic, log.partition
+            if key in self._logs:
+                raise DuplicatePartitionError(
+                    f"{log.name} lies in both {self._logs[key].directory} and {log.directory}. Its directory probably "
+                    "failed while it was being moved: delete the one that is on the disk that failed"
+                )
+            self._logs[key] = log
+        live = self._live[loaded.path]
+        live.log_count = len(loaded.logs)
+        live.is_loaded = True
+        for other in loaded.others:
+            path = f"{loaded.path}/{other.name}"
+            if other.state is PartitionState.DELETED:
+                self._remover.directory(path, self.config.log_segment_delete_delay_ms)
+            else:
+                logger.warning("%s is left as it is: it is marked %s", path, other.state.value)
+
+    def start_tasks(self) -> None:
+        """Schedule what is done from time to time, beginning after `log.initial.task.delay.ms`."""
+        config, rounds = self.config, self.housekeeping
+        for name, function, period_ms in (
+            ("log-retention", rounds.delete_old_segments, config.log_retention_check_interval_ms),
+            ("log-flusher", rounds.flush_old_logs, config.log_flush_scheduler_interval_ms),
+            ("producer-expiry", rounds.remove_expired_producers, config.producer_id_expiration_check_interval_ms),
+            ("recovery-points", self.checkpoint_recovery_points, config.log_flush_offset_checkpoint_interval_ms),
+            ("start-offsets", self.checkpoint_start_offsets, config.log_flush_start_offset_checkpoint_interval_ms),
+            ("high-watermarks", self.checkpoint_high_watermarks, config.replica_high_watermark_checkpoint_interval_ms),
+        ):
+            if 0 < period_ms < _NEVER_MS:
+                self._scheduler.schedule(name, function, config.log_initial_task_delay_ms, period_ms)
+
+    # Logs
+
+    def get_log(self, topic: str, partition: int) -> Log | None:
+        """The log of a partition, None when there is none or it is offline."""
+        return self._logs.get((topic, partition))
+
+    def all_logs(self) -> list[Log]:
+        """Every log that is online."""
+        return list(self._logs.values())
+
+    def logs_of(self, topic: str) -> list[Log]:
+        """The logs of a topic that are online."""
+        return [log for (name, _), log in self._logs.items() if name == topic]
+
+    def update_config(self, topic: str, config: LogConfig) -> None:
+        """Let the logs of a topic follow its changed settings."""
+        for log in self.logs_of(topic):
+            log.update_config(config)
+
+    def get_or_create_log(
+        self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, *, is_new: bool = True
+    ) -> Log:
+        """The log of a partition, created where there is none, in the directory that holds the fewest.
+
+        ApiError KAFKA_STORAGE_ERROR when it is offline, or (unless `is_new`) may be; INCONSISTENT_TOPIC_ID when the log
+        belongs to another topic of the same name.
+        """
+        log = self._logs.get((topic, partition))
+        if log is not None:
+            self._check_topic_id(log, topic_id)
+            return log
+        failed = self._offline_partitions.get((topic, partition))
+        if failed is not None or (self._offline and not is_new):
+            where = failed or ", ".join(self._offline)
+            raise _storage_error(f"{topic}-{partition} lies in a log directory that is offline: {where}")
+        return self._create(topic, partition, topic_id, config)
+
+    def _check_topic_id(self, log: Log, topic_id: bytes | None) -> None:
+        if topic_id is None or log.topic_id == topic_id:
+            return
+        if log.topic_id is not None:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{log.name} in {log.parent_directory} belongs to topic id {format_uuid(log.topic_id)}, "
+                f"not {format_uuid(topic_id)}",
+            )
+        try:
+            write_partition_metadata(log.directory, topic_id)
+        except OSError as error:
+            failure = log.fail(error)
+            self._on_failure(failure)
+            raise _storage_error(str(failure)) from error
+        log.topic_id = topic_id
+
+    def _create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
+        for live in sorted(self._live.values(), key=_log_count):
+            try:
+                log = self._create_in(live, topic, partition, topic_id, config)
+            except FileExistsError as error:
+                raise _storage_error(f"{error.filename} exists, but was not there when logs were loaded") from error
+            except OSError as error:
+                self._on_failure(LogDirFailure(live.path, error))
+            except LogDirFailure as failure:
+                self._on_failure(failure)
+            else:
+                live.log_count += 1
+                self._logs[topic, partition] = log
+                return log
+        raise _storage_error(f"{topic}-{partition} cannot be created, no log directory is online: {self._reasons()}")
+
+    def _create_in(
+        self, live: LiveDirectory, topic: str, partition: int, topic_id: bytes | None, config: LogConfig
+    ) -> Log:
+        path = f"{live.path}/{topic}-{partition}"
+        log = Log.create(
+            path,
+            topic,
+            partition,
+            config,
+            self._clock.wall_ms(),
+            producer_expiration_ms=self.config.producer_id_expiration_ms,
+            topic_id=topic_id,
+            on_files_deleted=self._remover.files,
+        )
+        if topic_id is not None:
+            log.add_unsynced_path(create_partition_metadata(path, topic_id))
+        return log
+
+    def delete_log(self, topic: str, partition: int) -> bool:
+        """Take a log away; whether there was one. Its files go after `log.segment.delete.delay.ms`.
+
+        Before a log of the same name is created, what `forget_deleted` returns must have been called.
+        """
+        key = topic, partition
+        log = self._logs.get(key)
+        if log is None:
+            failed = self._offline_partitions.pop(key, None)
+            if failed is not None:
+                logger.warning("%s-%d is in %s, which is offline: its files stay there", topic, partition, failed)
+            return failed is not None
+        live = self._live[log.parent_directory]
+        try:
+            path = log.rename_for_delete()
+            del self._logs[key]
+            live.log_count -= 1
+        except LogDirFailure as failure:
+            self._on_failure(failure)
+            return True
+        self._deleted.setdefault(topic, {}).setdefault(live.path, {})[key] = log.clean_point
+        logger.info("%s-%d is deleted: its files are in %s for now", topic, partition, path)
+        self._remover.directory(path, self.config.log_segment_delete_delay_ms, log)
+        return True
+
+    def forget_deleted(self, topic: str) -> Callable[[], None]:
+        """What removes the deleted partitions of a topic from the checkpoints. It syncs, on any thread.
+
+        Raises LogDirFailure.
+        """
+        writes = [
+            (path, write)
+            for path, deleted in self._deleted.pop(topic, {}).items()
+            if (live := self._live.get(path)) is not None
+            for write in live.forgetting(deleted, self._logs_in(live))
+        ]
+
+        def forget() -> None:
+            for path, write in writes:
+                try:
+                    write()
+                except OSError as error:
+                    raise LogDirFailure(path, error) from error
+
+        return forget
+
+    # Checkpoints and flushing
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write up to where each log is known to be on disk."""
+        for live in list(self._live.values()):
+            live.checkpoint_recovery_points(self._logs_in(live), self._background, self._done_in(live.path))
+
+    def checkpoint_start_offsets(self) -> None:
+        """Write the log start offsets."""
+        for live in list(self._live.values()):
+            live.checkpoint_start_offsets(self._logs_in(live), self._background, self._done_in(live.path))
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks."""
+        for live in list(self._live.values()):
+            live.checkpoint_high_watermarks(self._logs_in(live), self._background, self._done_in(live.path))
+
+    def checkpoint_clean_points(self) -> None:
+        """Write up to where logs are compacted."""
+        for live in list(self._live.values()):
+            live.checkpoint_clean_points(self._logs_in(live), self._background, self._done_in(live.path))
+
+    def _logs_in(self, live: LiveDirectory) -> LogsByPartition:
+        if len(self._live) == 1 and live.path in self._live:
+            return self._logs
+        path = live.path
+        return {key: log for key, log in self._logs.items() if log.parent_directory == path}
+
+    def _flush_now(self, log: Log) -> None:
+        log.flush(now_ms=self._clock.wall_ms())
+
+    # Directories
+
+    def live_directories(self) -> list[str]:
+        """The paths of the directories that are online."""
+        return list(self._live)
+
+    def offline_directories(self) -> dict[str, str]:
+        """The paths of the directories that are offline, with the reasons."""
+        return dict(self._offline)
+
+    def offline_partitions(self) -> dict[TopicPartition, str]:
+        """The partitions that went offline, with the directories they are in."""
+        return dict(self._offline_partitions)
+
+    def handle_log_dir_failure(self, path: str, cause: object = "input or output failed") -> FailedDirectory:
+        """Take a directory offline, with every log in it. Nothing of it is written any more."""
+        live = self._live.pop(path, None)
+        if live is None:
+            return FailedDirectory(path, (), not self._live)
+        logs = {key: log for key, log in self._logs.items() if log.parent_directory == path}
+        for key, log in logs.items():
+            del self._logs[key]
+            self._offline_partitions[key] = path
+            log.release()
+        self._offline[path] = str(cause)
+        live.directory.unlock()
+        logger.error("log directory %s is offline with its %d partitions: %s", path, len(logs), cause)
+        return FailedDirectory(path, tuple(logs), not self._live)
+
+    def _fail(self, failure: LogDirFailure) -> None:
+        self.handle_log_dir_failure(failure.directory, failure.cause)
+
+    def _done_in(self, path: str) -> Done:
+        def done(error: BaseException | None) -> None:
+            if error is None or path not in self._live:
+                return
+            if isinstance(error, OSError) and error.errno not in OUT_OF_DESCRIPTORS:
+                self._on_failure(LogDirFailure(path, error))
+            else:
+                logger.error("background work in %s failed", path, exc_info=error)
+
+        return done
+
+    def _check_any_left(self) -> None:
+        if not self._live:
+            raise NoLogDirectoryError(f"none of the log directories can be used: {self._reasons()}")
+
+    def _reasons(self) -> str:
+        return "; ".join(f"{path}: {why}" for path, why in self._offline.items())
+
+    def describe_dirs(self) -> list[DirectoryDescription]:
+        """Every directory of `log.dirs`, for DescribeLogDirs."""
+        described = []
+        for live in list(self._live.values()):
+            try:
+                space = live.directory.space()
+            except OSError as error:
+                self._on_failure(LogDirFailure(live.path, error))
+                continue
+            sizes = [PartitionSize(*key, log.size_bytes) for key, log in self._logs_in(live).items()]
+            described.append(DirectoryDescription(live.path, False, space.total_bytes, space.usable_bytes, sizes))
+        described += [DirectoryDescription(path, True, -1, -1, ()) for path in self._offline]
+        return described
+
+    # Shutdown
+
+    def close(self, broker_epoch: int = -1) -> bool:
+        """Flush and close every log, write all checkpoints and mark the shutdown as clean; whether all of it was.
+
+        Directories are closed side by side; background work under way is not waited for and does no harm.
+        """
+        jobs = [_close_job(live, self._logs_in(live), broker_epoch) for live in self._live.values()]
+        failures = [failure for failure in run_on_threads(len(jobs), jobs) if failure is not None]
+        for failure in failures:
+            logger.error("%s: its logs will be recovered at the next start", failure)
+        self._live.clear()
+        self._logs.clear()
+        return not failures and not self._offline
+
+    def unlock(self) -> None:
+        """Let go of the directories without closing any log, when start-up fails."""
+        for live in self._live.values():
+            live.directory.unlock()
+        self._live.clear()
+
+
+def _close_job(live: LiveDirectory, logs: LogsByPartition, broker_epoch: int) -> Callable[[], LogDirFailure | None]:
+    return lambda: live.close(logs, broker_epoch)
+
+
+def _log_count(live: LiveDirectory) -> int:
+    return live.log_count
+
+
+def _storage_error(message: str) -> ApiError:
+    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
+def _report(summary: LoadSummary) -> None:
+    logger.info("loaded %d logs from %d directories in %d ms", summary.logs, summary.directories, summary.took_ms)
+    if summary.unclean_directories:
+        done = summary.recovery
+        logger.warning(
+            "no clean shutdown was recorded in %s: %d segments with %d batches read (%d bytes), %d bytes cut off",
+            ", ".join(summary.unclean_directories),
+            done.segments,
+            done.batches,
+            done.bytes_scanned,
+            done.bytes_cut,
+        )

@@ -1,0 +1,162 @@
+"""The rows of `.index` and `.timeindex` files, compared with the log they lead into. See `dump`.
+
+The files are read, not mapped: an index that is being looked at must stay as it is.
+"""
+
+import os
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from tidelog.records.batch import HEADER_BYTES, BatchHeader, read_header
+from tidelog.storage.dump._rows import DumpOptions, DumpRow, note, problem
+from tidelog.storage.names import LOG_SUFFIX, offset_of, segment_path
+
+_OFFSET_ENTRY: Final = Struct(">ii")
+_TIME_ENTRY: Final = Struct(">qi")
+
+
+class LogHeaders:
+    """Batch headers of the log beside an index, by position. A log that is not there has none."""
+
+    __slots__ = ("_descriptor", "_position", "path")
+
+    def __init__(self, index_path: str, base_offset: int) -> None:
+        self.path = segment_path(os.path.dirname(index_path) or ".", base_offset, LOG_SUFFIX)
+        self._position = 0
+        try:
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self._descriptor = -1
+
+    @property
+    def is_there(self) -> bool:
+        return self._descriptor >= 0
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def at(self, position: int) -> BatchHeader | None:
+        """The header at `position`, None when there is no magic 2 batch."""
+        data = os.pread(self._descriptor, HEADER_BYTES, position) if position >= 0 else b""
+        if len(data) < HEADER_BYTES:
+            return None
+        header = read_header(data)
+        return header if header.magic == 2 and header.size_bytes >= HEADER_BYTES else None
+
+    def ending_at_or_after(self, offset: int) -> BatchHeader | None:
+        """The first batch whose last offset is at least `offset`. Offsets must be asked for in ascending order."""
+        while (header := self.at(self._position)) is not None and header.last_offset < offset:
+            self._position += header.size_bytes
+        return header
+
+
+def dump_offset_index(path: str, options: DumpOptions) -> Iterator[DumpRow]:
+    """Entries as (offset, position); each must lead to the batch that ends with its offset."""
+    base_offset = offset_of(os.path.basename(path))
+    if base_offset is None:
+        yield problem(f"{path}: the name must begin with the 20 digits of the base offset")
+        return
+    entries, broken = _entries(path, _OFFSET_ENTRY)
+    yield from broken
+    if not entries:
+        yield note(f"{path} is empty.")
+    elif options.sanity_only:
+        yield from _sanity(path, is_sane=entries[-1][0] >= 0 and not broken)
+    else:
+        yield from _verified_offsets(path, base_offset, entries, options)
+
+
+def _verified_offsets(
+    path: str, base_offset: int, entries: list[tuple[int, int]], options: DumpOptions
+) -> Iterator[DumpRow]:
+    log = LogHeaders(path, base_offset)
+    if not log.is_there:
+        yield problem(f"{path} is not compared with its log: there is no {log.path}")
+    try:
+        previous = (-1, -1)
+        for slot, (relative, position) in enumerate(entries):
+            # After a crash the preallocated rest of the file is still there, full of zeros.
+            if relative == 0 and slot > 0:
+                return
+            if relative <= previous[0] or position <= previous[1]:
+                yield problem(f"{path}: entry {slot} does not ascend")
+            previous = (relative, position)
+            offset = base_offset + relative
+            if log.is_there and ((header := log.at(position)) is None or header.last_offset != offset):
+                found = "none" if header is None else header.last_offset
+                yield problem(f"Mismatch in {path}: index offset: {offset}, log offset: {found}, position: {position}")
+            if not options.verify_only:
+                yield DumpRow("offset-entry", {"offset": offset, "position": position})
+    finally:
+        log.close()
+
+
+def dump_time_index(path: str, options: DumpOptions) -> Iterator[DumpRow]:
+    """Entries as (timestamp, offset); each must lead to the batch that ends with its offset and has its timestamp."""
+    base_offset = offset_of(os.path.basename(path))
+    if base_offset is None:
+        yield problem(f"{path}: the name must begin with the 20 digits of the base offset")
+        return
+    entries, broken = _entries(path, _TIME_ENTRY)
+    yield from broken
+    if not entries:
+        yield note(f"{path} is empty.")
+    elif options.sanity_only:
+        is_sane = entries[-1][0] >= entries[0][0] and entries[-1][1] >= 0 and not broken
+        yield from _sanity(path, is_sane=is_sane)
+    else:
+        yield from _verified_times(path, base_offset, entries, options)
+
+
+def _verified_times(
+    path: str, base_offset: int, entries: list[tuple[int, int]], options: DumpOptions
+) -> Iterator[DumpRow]:
+    log = LogHeaders(path, base_offset)
+    if not log.is_there:
+        yield problem(f"{path} is not compared with its log: there is no {log.path}")
+    try:
+        previous = (-1, -1)
+        for slot, (timestamp, relative) in enumerate(entries):
+            if relative == 0 and slot > 0:
+                return
+            offset = base_offset + relative
+            if timestamp <= previous[0]:
+                yield problem(f"{path}: index timestamp: {timestamp}, previously indexed timestamp: {previous[0]}")
+            if relative < previous[1]:
+                yield problem(f"{path}: entry {slot} does not ascend")
+            elif log.is_there:
+                yield from _time_mismatch(path, log, timestamp, offset)
+            previous = (timestamp, relative)
+            if not options.verify_only:
+                yield DumpRow("time-entry", {"timestamp": timestamp, "offset": offset})
+    finally:
+        log.close()
+
+
+def _time_mismatch(path: str, log: LogHeaders, timestamp: int, offset: int) -> Iterator[DumpRow]:
+    header = log.ending_at_or_after(offset)
+    if header is None or header.last_offset != offset:
+        found = -1 if header is None else header.last_offset
+        yield problem(f"{path}: indexed offset: {offset}, found log offset: {found}")
+    elif header.max_timestamp != timestamp:
+        yield problem(f"{path}: index timestamp: {timestamp}, log timestamp: {header.max_timestamp}")
+
+
+def _entries(path: str, entry: Struct) -> tuple[list[tuple[int, int]], list[DumpRow]]:
+    """All whole entries, and a problem when there are bytes left over."""
+    with open(path, "rb") as file:
+        data = file.read()
+    rest = len(data) % entry.size
+    entries: list[tuple[int, int]] = [(first, second) for first, second in entry.iter_unpack(data[: len(data) - rest])]
+    if not rest:
+        return entries, []
+    return entries, [problem(f"{path}: its {len(data)} bytes are not a multiple of {entry.size}")]
+
+
+def _sanity(path: str, *, is_sane: bool) -> Iterator[DumpRow]:
+    if is_sane:
+        yield note(f"{path} passed sanity check.")
+    else:
+        yield problem(f"{path} fails the sanity check: a starting broker rebuilds it")

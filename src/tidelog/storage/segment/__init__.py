@@ -1,0 +1,12 @@
+"""One segment of a log: a file of record batches and the sparse indexes over it.
+
+Segment            the files together, and what is known of them
+batches            walking a file of batches by their headers
+offset_index       from an offset to a position, memory-mapped
+time_index         from a timestamp to an offset, memory-mapped
+transaction_index  the aborted transactions of a segment
+"""
+
+from tidelog.storage.segment._segment import NEVER, Segment, segment_ms
+
+__all__ = ["NEVER", "Segment", "segment_ms"]
