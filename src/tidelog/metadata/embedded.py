@@ -31,6 +31,7 @@ from tidelog.metadata.store import (
     EventKind,
     NodeData,
     Operation,
+    Outcome,
     Result,
     SessionListener,
     Set,
@@ -40,6 +41,7 @@ from tidelog.metadata.store import (
     join_path,
     split_path,
 )
+from tidelog.metadata.submission import none_if_missing, submit_each
 from tidelog.metadata.wall_clock import system_wall_ms
 from tidelog.metadata.watches import WatchTable, events_of_create, events_of_delete
 
@@ -109,9 +111,12 @@ class EmbeddedStore:
         self._watches.watch_data(path, watch)
         return row[0], Stat._make(row[1:])
 
-    def get_many(self, paths: Sequence[str]) -> list[NodeData | None]:
+    def get_many(self, paths: Sequence[str], watch: Watcher | None = None) -> list[NodeData | None]:
         one = self._database.one
-        rows = (one(_DATA_AND_STAT, split_path(path)) for path in paths)
+        rows = [one(_DATA_AND_STAT, split_path(path)) for path in paths]
+        if watch is not None:
+            for path, row in zip(paths, rows, strict=True):
+                self._watches.watch_data(path, None if row is None else watch)
         return [None if row is None else (row[0], Stat._make(row[1:])) for row in rows]
 
     def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
@@ -132,6 +137,12 @@ class EmbeddedStore:
             raise NoNodeError(path)
         self._watches.watch_children(path, watch)
         return [name for (name,) in self._database.all(_CHILDREN, (path,))]
+
+    def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        return [none_if_missing(self.children, path) for path in paths]
+
+    def submit_all(self, operations: Sequence[Operation], fence: Check | None = None) -> list[Outcome]:
+        return submit_each(self.multi, operations, fence)
 
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
         if not operations:

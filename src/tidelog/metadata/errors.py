@@ -9,6 +9,8 @@
     │   ├── NoChildrenForEphemeralsError
     │   ├── BadPathError
     │   └── MalformedNodeError         the node holds something other than what belongs there
+    ├── ControllerMovedError           a fenced change was refused: there is a newer controller
+    ├── RequestTooLargeError           a `multi` exceeds what the store takes in one request; nothing was changed
     ├── SessionExpiredError            the session is over, and its ephemeral nodes with it; open a new one
     └── StoreUnavailableError          the store cannot be reached or written to
         ├── StoreLockedError           another process has it
@@ -42,8 +44,11 @@ class NoNodeError(NodeError):
 
 
 class BadVersionError(NodeError):
-    def __init__(self, path: str, expected: int, found: int) -> None:
-        super().__init__(path, f"the node has version {found}, expected {expected}")
+    """`found` is None where the store does not say which version the node has."""
+
+    def __init__(self, path: str, expected: int, found: int | None = None) -> None:
+        has = "another version" if found is None else f"version {found}"
+        super().__init__(path, f"the node has {has}, expected {expected}")
         self.expected = expected
         self.found = found
 
@@ -64,6 +69,14 @@ class BadPathError(NodeError):
 
 class MalformedNodeError(NodeError):
     """The node at `path` holds something other than what belongs there."""
+
+
+class ControllerMovedError(StoreError):
+    """The controller epoch is not the one that this controller was elected with: another one has taken over."""
+
+
+class RequestTooLargeError(StoreError):
+    """An atomic change does not fit into one request; the message says how large it is and what the limit is."""
 
 
 class SessionExpiredError(StoreError):

@@ -7,13 +7,19 @@ or nothing. An ephemeral node goes when the session that made it ends. A watch t
 Stores answer synchronously and may wait: for a disk that syncs, for a quorum. They may be used from any thread, by one
 call at a time. At start-up, before clients are served, they are called directly; from then on through a `StoreQueue`,
 so that the event loop never waits for one.
+
+A session of a remote store can be lost. While its connection is down (`SUSPENDED`) calls wait, up to a deadline, and
+are repeated when it is back; watches stay. So a `create` may find its own node, and a `set` its own version: callers
+that care read again. When the session is over (`EXPIRED`) its watches and ephemeral nodes are gone, and calls that were
+under way raise `SessionExpiredError`. The store opens a new session by itself, reports `CONNECTED` and has a new
+`session_id`; the owners of watches and ephemeral nodes make them again.
 """
 
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from tidelog.metadata.errors import BadPathError
+from tidelog.metadata.errors import BadPathError, StoreError
 
 ANY_VERSION: Final = -1
 
@@ -99,6 +105,7 @@ class Check(NamedTuple):
 
 Operation: TypeAlias = Create | Set | Delete | Check
 Result: TypeAlias = str | Stat | None
+Outcome: TypeAlias = Result | StoreError
 
 
 class Store(Protocol):
@@ -121,8 +128,12 @@ class Store(Protocol):
         """A node's data. The watch fires when the data changes or the node is deleted."""
         ...
 
-    def get_many(self, paths: Sequence[str]) -> list[NodeData | None]:
-        """The data of many nodes, in one go; None for those that do not exist."""
+    def get_many(self, paths: Sequence[str], watch: Watcher | None = None) -> list[NodeData | None]:
+        """The data of many nodes, in one go; None for those that do not exist. The watch is set on those that do.
+
+        Without a watch this is a hundred times faster than a `get` for each where the store is remote; with one, it is
+        as many pipelined requests.
+        """
         ...
 
     def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
@@ -141,8 +152,20 @@ class Store(Protocol):
         """The names of a node's children, sorted. The watch fires when one comes or goes, or the node itself goes."""
         ...
 
+    def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """The sorted names of the children of many nodes, in one go; None for nodes that do not exist."""
+        ...
+
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
         """Carry out all operations in order, or none: then the error of the first that failed is raised."""
+        ...
+
+    def submit_all(self, operations: Sequence[Operation], fence: Check | None = None) -> list[Outcome]:
+        """Carry out operations that do not depend on each other, in any order; the result or the error of each.
+
+        With a `fence` no operation takes effect unless its check holds: otherwise `ControllerMovedError` is raised, and
+        what was carried out before the fence moved stays. Errors that are not of one node are raised, too.
+        """
         ...
 
     def add_session_listener(self, listener: SessionListener) -> None:

@@ -34,15 +34,18 @@ def create_if_missing(store: Store, path: str, data: bytes = b"") -> bool:
 
 
 def subtree(store: Store, path: str) -> list[str]:
-    """A node and everything below it, children before their parents: the order in which they can be deleted."""
-    found = []
-    if store.exists(path) is not None:
-        pending = [path]
-        while pending:
-            node = pending.pop()
-            found.append(node)
-            pending += [join_path(node, name) for name in store.children(node)]
-        found.reverse()
+    """A node and everything below it, children before their parents: the order in which they can be deleted.
+
+    Read a level at a time, so that the depth of the tree and not its size is what a remote store costs.
+    """
+    found: list[str] = []
+    level = [path]
+    while level:
+        names = store.children_many(level)
+        present = [(node, below) for node, below in zip(level, names, strict=True) if below is not None]
+        found += [node for node, _ in present]
+        level = [join_path(node, name) for node, below in present for name in below]
+    found.reverse()
     return found
 
 

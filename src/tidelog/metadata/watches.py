@@ -6,10 +6,13 @@ Kept by the stores that have no server to do it for them.
 import logging
 from collections import deque
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from tidelog.metadata.store import EventKind, Watcher, WatchEvent
 
 _logger = logging.getLogger(__name__)
+
+Notification: TypeAlias = tuple[Watcher, WatchEvent]
 
 
 class WatchTable:
@@ -19,7 +22,7 @@ class WatchTable:
         # Dictionaries as ordered sets: setting the same watcher on a node twice makes it fire once.
         self._data: dict[str, dict[Watcher, None]] = {}
         self._children: dict[str, dict[Watcher, None]] = {}
-        self._pending: deque[tuple[Watcher, WatchEvent]] = deque()
+        self._pending: deque[Notification] = deque()
         self._is_delivering = False
 
     def watch_data(self, path: str, watcher: Watcher | None) -> None:
@@ -37,22 +40,24 @@ class WatchTable:
         self._pending.clear()
 
     def fire(self, events: Iterable[WatchEvent]) -> None:
-        """Tell the watchers of these events, in order. A change made by a watcher is told after the present ones."""
+        """Notify the watchers of these events, in order. Events of changes made by a watcher come after these."""
+        self.deliver(self.take(events))
+
+    def take(self, events: Iterable[WatchEvent]) -> list[Notification]:
+        """Use up the watches that these events trigger. `deliver` what is returned."""
         if not self._data and not self._children:
-            return
-        for event in events:
-            self._pending.extend((watcher, event) for watcher in self._take(event))
+            return []
+        return [(watcher, event) for event in events for watcher in self._take(event)]
+
+    def deliver(self, notifications: Iterable[Notification]) -> None:
+        """Call watchers, one after the other, even if one of them changes the tree and so triggers more."""
+        self._pending.extend(notifications)
         if self._is_delivering:
             return
         self._is_delivering = True
         try:
             while self._pending:
-                watcher, event = self._pending.popleft()
-                try:
-                    watcher(event)
-                except Exception:
-                    # The change is made; whoever made it must not be told that it failed.
-                    _logger.exception("a watcher of %s failed on event %s", event.path, event.kind.value)
+                call_watcher(*self._pending.popleft())
         finally:
             self._is_delivering = False
 
@@ -63,6 +68,14 @@ class WatchTable:
         if event.kind is EventKind.DELETED:
             watchers |= self._children.pop(event.path, {})
         return watchers
+
+
+def call_watcher(watcher: Watcher, event: WatchEvent) -> None:
+    """Call a watcher. The change that it is notified of is made: a watcher that fails is logged and harms nothing."""
+    try:
+        watcher(event)
+    except Exception:
+        _logger.exception("a watcher of %s failed on event %s", event.path, event.kind.value)
 
 
 def events_of_create(path: str, parent: str) -> tuple[WatchEvent, WatchEvent]:
