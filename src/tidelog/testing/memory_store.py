@@ -1,10 +1,12 @@
 """The metadata tree in memory: for tests, and for the simulator, where several brokers share one `MemoryTree`.
 
-It behaves like a ZooKeeper ensemble that is always there: sessions come and go, and a session can be made to expire.
+It behaves like a ZooKeeper ensemble: sessions come and go, lose their connection and expire, each by a call. Nothing
+happens by itself, and the same calls in the same order have the same effects, notifications included.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from tidelog.metadata.errors import (
     BadPathError,
@@ -14,6 +16,7 @@ from tidelog.metadata.errors import (
     NoNodeError,
     NotEmptyError,
     SessionExpiredError,
+    StoreUnavailableError,
 )
 from tidelog.metadata.store import (
     ANY_VERSION,
@@ -23,6 +26,7 @@ from tidelog.metadata.store import (
     EventKind,
     NodeData,
     Operation,
+    Outcome,
     Result,
     SessionListener,
     SessionState,
@@ -33,8 +37,9 @@ from tidelog.metadata.store import (
     join_path,
     split_path,
 )
+from tidelog.metadata.submission import none_if_missing, submit_each
 from tidelog.metadata.wall_clock import system_wall_ms
-from tidelog.metadata.watches import WatchTable, events_of_create, events_of_delete
+from tidelog.metadata.watches import Notification, WatchTable, events_of_create, events_of_delete
 
 
 class _Node:
@@ -75,30 +80,44 @@ class _Node:
         )
 
 
-class MemoryTree:
-    """The nodes, and the sessions that are to be told of changes."""
+Deliver: TypeAlias = Callable[["MemoryStore", Callable[[], None]], object]
 
-    def __init__(self, wall_ms: Callable[[], int] = system_wall_ms) -> None:
+
+def _deliver_at_once(_store: "MemoryStore", notify: Callable[[], None]) -> None:
+    notify()
+
+
+class MemoryTree:
+    """The nodes, and the sessions that are notified of changes.
+
+    `deliver(store, notify)` is called when a change has triggered watches of `store`: `notify()` calls the watchers. By
+    default that is before the call that made the change returns. A simulator may call it later, in order for each
+    store, or not at all; it does nothing when the session has ended, and waits for the connection if that is down.
+    """
+
+    def __init__(self, wall_ms: Callable[[], int] = system_wall_ms, deliver: Deliver = _deliver_at_once) -> None:
         self._wall_ms = wall_ms
         self._zxid = 0
         self._last_session_id = 0
-        self._sessions: list[MemoryStore] = []
+        self._sessions: dict[int, MemoryStore] = {}
+        self.deliver = deliver
         self.nodes = {"/": _Node(b"", 0, 0, 0)}
 
     def connect(self) -> "MemoryStore":
         """Open a session."""
         return MemoryStore(self)
 
-    def join(self, session: "MemoryStore") -> int:
-        self._sessions.append(session)
+    def join(self, store: "MemoryStore") -> int:
+        """Open a session for `store`; return its id."""
         self._last_session_id += 1
+        self._sessions[self._last_session_id] = store
         return self._last_session_id
 
-    def leave(self, session: "MemoryStore") -> None:
-        """End a session: it hears no more, and its ephemeral nodes go."""
-        self._sessions.remove(session)
-        owned = [path for path, node in self.nodes.items() if node.owner == session.session_id]
-        self.transact([Delete(path) for path in owned], session.session_id)
+    def leave(self, session_id: int) -> None:
+        """End a session: it gets no more events, and its ephemeral nodes go."""
+        del self._sessions[session_id]
+        owned = [path for path, node in self.nodes.items() if node.owner == session_id]
+        self.transact([Delete(path) for path in owned], session_id)
 
     def node(self, path: str) -> _Node:
         split_path(path)
@@ -108,6 +127,8 @@ class MemoryTree:
         return node
 
     def transact(self, operations: Sequence[Operation], session_id: int) -> list[Result]:
+        if not operations:
+            return []
         change = _Change(self.nodes, self._zxid + 1, self._wall_ms(), session_id)
         try:
             results = [change.apply(operation) for operation in operations]
@@ -115,8 +136,8 @@ class MemoryTree:
             change.undo()
             raise
         self._zxid += 1
-        for session in list(self._sessions):
-            session.tell(change.events)
+        for store in list(self._sessions.values()):
+            store.trigger(change.events)
         return results
 
 
@@ -206,18 +227,30 @@ class _Change:
 
 
 class MemoryStore:
-    """A session with a `MemoryTree`, by default with one of its own. See `Store` for the methods."""
+    """A client of a `MemoryTree`, by default of one of its own. See `Store` for the methods.
+
+    `suspend`, `resume` and `expire` are what a network and an ensemble do to a client. Calls cannot wait here for a
+    connection to come back: while it is down they raise `StoreUnavailableError`.
+    """
 
     def __init__(self, tree: MemoryTree | None = None) -> None:
         self._tree = tree or MemoryTree()
         self._watches = WatchTable()
         self._listeners: list[SessionListener] = []
-        self._is_over = False
+        self._held_back: list[Notification] = []
+        self._is_suspended = False
+        self._is_closed = False
+        self._is_expired = False
         self._session_id = self._tree.join(self)
 
     @property
     def session_id(self) -> int:
         return self._session_id
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether the connection is down."""
+        return self._is_suspended
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         (created,) = self.multi([Create(path, data, ephemeral, sequential)])
@@ -229,14 +262,8 @@ class MemoryStore:
         self._watches.watch_data(path, watch)
         return node.data, node.stat()
 
-    def get_many(self, paths: Sequence[str]) -> list[NodeData | None]:
-        found: list[NodeData | None] = []
-        for path in paths:
-            try:
-                found.append(self.get(path))
-            except NoNodeError:
-                found.append(None)
-        return found
+    def get_many(self, paths: Sequence[str], watch: Watcher | None = None) -> list[NodeData | None]:
+        return [none_if_missing(lambda each: self.get(each, watch), path) for path in paths]
 
     def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
         (stat,) = self.multi([Set(path, data, expected_version)])
@@ -257,28 +284,86 @@ class MemoryStore:
         self._watches.watch_children(path, watch)
         return sorted(node.children)
 
+    def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        return [none_if_missing(self.children, path) for path in paths]
+
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
         return self._live().transact(operations, self._session_id)
+
+    def submit_all(self, operations: Sequence[Operation], fence: Check | None = None) -> list[Outcome]:
+        return submit_each(self.multi, operations, fence)
 
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 
-    def tell(self, events: Sequence[WatchEvent]) -> None:
-        self._watches.fire(events)
+    def trigger(self, events: Sequence[WatchEvent]) -> None:
+        """Use up the watches that these events trigger, and let the tree deliver the notifications."""
+        notifications = self._watches.take(events)
+        if notifications:
+            self._tree.deliver(self, partial(self._notify, self._session_id, notifications))
+
+    def suspend(self) -> None:
+        """Cut the connection. The session goes on until it expires; its notifications wait."""
+        if not (self._is_suspended or self._is_closed):
+            self._is_suspended = True
+            self._report(SessionState.SUSPENDED)
+
+    def resume(self) -> None:
+        """Restore the connection; the client learns whether its session has expired meanwhile."""
+        if self._is_suspended and not self._is_closed:
+            self._is_suspended = False
+            if self._is_expired:
+                self._begin_session()
+            else:
+                self._report(SessionState.CONNECTED)
+                held_back, self._held_back = self._held_back, []
+                self._watches.deliver(held_back)
 
     def expire(self) -> None:
-        """End the session as an ensemble would that has not heard from its client for too long."""
-        self.close()
-        for listener in self._listeners:
-            listener(SessionState.EXPIRED)
+        """End the session as an ensemble does that has not heard from its client for too long.
+
+        A connected client learns it at once and has a new session; one that is cut off does so when it is back.
+        """
+        if self._is_expired or self._is_closed:
+            return
+        self._is_expired = True
+        self._end_session()
+        if not self._is_suspended:
+            self._begin_session()
 
     def close(self) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self._watches.clear()
-            self._tree.leave(self)
+        if not self._is_closed:
+            self._is_closed = True
+            if not self._is_expired:
+                self._end_session()
+
+    def _end_session(self) -> None:
+        self._watches.clear()
+        self._held_back.clear()
+        self._tree.leave(self._session_id)
+
+    def _begin_session(self) -> None:
+        self._report(SessionState.EXPIRED)
+        if not self._is_closed:
+            self._session_id = self._tree.join(self)
+            self._is_expired = False
+            self._report(SessionState.CONNECTED)
+
+    def _report(self, state: SessionState) -> None:
+        for listener in list(self._listeners):
+            listener(state)
+
+    def _notify(self, session_id: int, notifications: list[Notification]) -> None:
+        if self._is_closed or self._is_expired or session_id != self._session_id:
+            return
+        if self._is_suspended:
+            self._held_back += notifications
+        else:
+            self._watches.deliver(notifications)
 
     def _live(self) -> MemoryTree:
-        if self._is_over:
+        if self._is_closed or (self._is_expired and not self._is_suspended):
             raise SessionExpiredError(f"session {self._session_id} with the metadata tree is over")
+        if self._is_suspended:
+            raise StoreUnavailableError(f"session {self._session_id} has no connection to the metadata tree")
         return self._tree
