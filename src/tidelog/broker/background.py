@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
@@ -19,8 +19,6 @@ from tidelog.timing import Clock
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 1
 _PREPARED_AT_ONCE_MAX: Final = 3
@@ -37,10 +35,7 @@ class BackgroundPool:
     def __call__(self, work: Callable[[], object], done: Callable[[BaseException | None], None]) -> None:
         """Run `work` on a thread, then `done` on the loop with what it raised, or None."""
 
-        def tell(future: Future[object]) -> None:
-            self._loop.call_soon_threadsafe(done, future.exception())
-
-        self._executor.submit(work).add_done_callback(tell)
+        self.run(work).add_done_callback(lambda future: None if future.cancelled() else done(future.exception()))
 
     def run(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run `function` on a thread; the result comes back on the loop."""

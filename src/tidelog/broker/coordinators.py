@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.wire.errors import ApiError
@@ -138,24 +137,25 @@ class ShardLoader:
 
     async def _load(self, loading: Loading[Any], partition: Partition) -> None:
         log = partition.log
-        began = monotonic()
+        seconds = self._node.slices.seconds
+        began = seconds()
         offset, end_offset = log.log_start_offset, log.written_end_offset
         while offset < end_offset and not loading.is_cancelled:
             piece = log.read(offset, self._buffer_bytes, end_offset, True).slice
             if piece is None:
                 break
             data = await self._node.background.run(piece.read)
-            pause_at = monotonic() + _SLICE_SECONDS
+            pause_at = seconds() + _SLICE_SECONDS
             for next_offset in loading.replay(data):
                 offset = next_offset
-                if monotonic() >= pause_at:
+                if seconds() >= pause_at:
                     await asyncio.sleep(0)
                     if loading.is_cancelled:
                         return
-                    pause_at = monotonic() + _SLICE_SECONDS
+                    pause_at = seconds() + _SLICE_SECONDS
         self._runtime.finish_load(loading)
         self._node.socket_server.wake()
-        logger.info("loaded %s-%d in %.0f ms", *partition.key, (monotonic() - began) * 1000)
+        logger.info("loaded %s-%d in %.0f ms", *partition.key, (seconds() - began) * 1000)
 
     def stop(self) -> None:
         if self._task is not None:

@@ -76,7 +76,7 @@ class DynamicConfig:
         before, node.config_layers, node.config = node.config, layers, layers.config
         known = settings_without_effect(before.originals)
         warn_of_idle_settings([each for each in settings_without_effect(node.config.originals) if each not in known])
-        node.socket_server.update_limits(network_limits(node.config))
+        node.socket_server.update_limits(network_limits(node.config, node.surroundings.socket_descriptors_max()))
         node.cleaning.update_config(node.config)
         if before.parsed_advertised_listeners != node.config.parsed_advertised_listeners:
             await self._register()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping
 
 from tidelog.broker.background import BackgroundPool, Flusher, RecordPreparation
@@ -13,6 +12,7 @@ from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.handlers import handlers
 from tidelog.broker.routes import Route
 from tidelog.broker.slices import TimeSlices
+from tidelog.broker.surroundings import Surroundings
 from tidelog.broker.timer_driver import TimerDriver
 from tidelog.broker.topic_service import TopicService
 from tidelog.broker.transaction_coordinator import TransactionCoordinator
@@ -26,7 +26,7 @@ from tidelog.replication.fetch_session import FetchSessionCache
 from tidelog.replication.replica_manager import PurgeIntervals, ReplicaManager
 from tidelog.storage.directories.manager import LogManager, LogManagerConfig
 from tidelog.storage.errors import LogDirFailure
-from tidelog.timing import Clock, Scheduler, Timer
+from tidelog.timing import Scheduler, Timer
 
 
 class Node:
@@ -56,6 +56,7 @@ class Node:
         "scheduler",
         "slices",
         "socket_server",
+        "surroundings",
         "timer",
         "timer_driver",
         "topics",
@@ -79,7 +80,8 @@ class Node:
         self.image = image
         self.metadata = metadata
         """The metadata tree: where everything that must outlast the broker is written first."""
-        self.clock = base.clock
+        self.surroundings = base.surroundings
+        self.clock = base.surroundings.clock
         self.timer = base.timer
         self.timer_driver = base.timer_driver
         self.scheduler = base.scheduler
@@ -91,13 +93,13 @@ class Node:
         self.cleaning = base.cleaning
         self.producer_ids = ProducerIdAllocator(lambda: metadata.run(take_block, broker_id))
         self.fetch_sessions = FetchSessionCache(
-            config.max_incremental_fetch_session_cache_slots, lambda: random.randrange(1, 2**31)
+            config.max_incremental_fetch_session_cache_slots, lambda: base.surroundings.random.randrange(1, 2**31)
         )
         self.routes: Mapping[int, Route] = handlers()
         self.socket_server = new_socket_server(self)
         self.replica_manager = ReplicaManager(
             broker_id,
-            base.clock,
+            self.clock,
             base.timer,
             on_log_dir_failure,
             base.flusher.flush,
@@ -123,11 +125,11 @@ class NodeBase:
     __slots__ = (
         "background",
         "cleaning",
-        "clock",
         "flusher",
         "log_manager",
         "scheduler",
         "slices",
+        "surroundings",
         "timer",
         "timer_driver",
     )
@@ -136,15 +138,16 @@ class NodeBase:
         self,
         loop: asyncio.AbstractEventLoop,
         config: BrokerConfig,
-        clock: Clock,
+        surroundings: Surroundings,
         on_log_dir_failure: Callable[[LogDirFailure], None],
         on_timer_failure: Callable[[object, Exception], None],
     ) -> None:
-        self.clock = clock
+        self.surroundings = surroundings
+        clock = surroundings.clock
         self.timer = Timer(clock.monotonic_ms(), on_error=on_timer_failure)
         self.timer_driver = TimerDriver(loop, self.timer, clock)
         self.scheduler = Scheduler(self.timer, clock)
-        self.slices = TimeSlices(loop)
+        self.slices = TimeSlices(loop, surroundings.processor_seconds)
         self.background = BackgroundPool(loop, config.background_threads)
         self.flusher = Flusher(self.background, clock, on_log_dir_failure)
         self.log_manager = LogManager(

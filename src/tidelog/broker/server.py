@@ -18,12 +18,12 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from tidelog.broker.adoption import Adoption
-from tidelog.broker.clock import SystemClock
 from tidelog.broker.dispatcher import Dispatcher
 from tidelog.broker.identity import establish_broker_id, establish_cluster_id
 from tidelog.broker.node import Node, NodeBase
 from tidelog.broker.own_apis import own_handlers
 from tidelog.broker.settings import load_dynamic_layers, network_limits, registration_of, warn_of_idle_settings
+from tidelog.broker.surroundings import Surroundings
 from tidelog.config import BrokerConfig, LogConfig, settings_without_effect
 from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.metadata.errors import StoreError
@@ -37,7 +37,6 @@ from tidelog.network.socket_server import SocketServer
 from tidelog.records.scanner import HAS_SPEEDUPS
 from tidelog.storage.directories.meta_properties import scan_meta_properties
 from tidelog.storage.errors import LogDirFailure, StorageError
-from tidelog.timing import Clock
 
 logger = logging.getLogger(__name__)
 failure_logger = logging.getLogger(f"{__name__}.failures")
@@ -57,12 +56,16 @@ class Server:
     """One broker. `start` returns when clients are served; `stop` when everything is on disk."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock | None = None, reach: Callable[[str], None] | None = None
+        self,
+        config: BrokerConfig,
+        surroundings: Surroundings | None = None,
+        reach: Callable[[str], None] | None = None,
     ) -> None:
         """`reach` is called with the names of places that the testing kit can make a broker crash at."""
         self._static = config
         self._reach = reach or _reach_nothing
-        self._clock = clock or SystemClock()
+        self._surroundings = surroundings or Surroundings.of_this_machine()
+        self._clock = self._surroundings.clock
         self._node: Node | None = None
         self._failed: asyncio.Future[LogDirFailure] | None = None
         self.address = ("", 0)
@@ -94,7 +97,7 @@ class Server:
 
     def _start_base(self, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack) -> NodeBase:
         """Time, threads and the log manager, which need no metadata."""
-        base = NodeBase(loop, self._static, self._clock, self._on_log_dir_failure, _log_failure)
+        base = NodeBase(loop, self._static, self._surroundings, self._on_log_dir_failure, _log_failure)
         undo.callback(base.background.close)
         undo.callback(base.timer_driver.stop)
         return base
@@ -123,9 +126,15 @@ class Server:
 
         def new_socket_server(node: Node) -> SocketServer:
             dispatcher = Dispatcher(node, {**node.routes, **own_handlers()})
-            limits = network_limits(layers.config)
+            surroundings = self._surroundings
             return SocketServer(
-                loop, limits, dispatcher.dispatch, self._end_turn, self._clock.wall_ms, dispatcher.request_limit
+                loop,
+                network_limits(layers.config, surroundings.socket_descriptors_max()),
+                dispatcher.dispatch,
+                self._end_turn,
+                self._clock.wall_ms,
+                dispatcher.request_limit,
+                surroundings.listen,
             )
 
         return Node(broker_id, layers, image, metadata, base, self._on_directory_gone, new_socket_server, self._reach)

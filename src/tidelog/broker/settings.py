@@ -6,7 +6,6 @@ Called at start-up, and again when a dynamic setting changes.
 from __future__ import annotations
 
 import logging
-import resource
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -15,15 +14,11 @@ from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.store import Store
 from tidelog.metadata.tree import BrokerRegistration, Endpoint
-from tidelog.network.limits import UNLIMITED, NetworkLimits
+from tidelog.network.limits import NetworkLimits
 
 logger = logging.getLogger(__name__)
 
 CLUSTER_DEFAULT: Final = "<default>"
-
-_FILE_DESCRIPTORS_MIN: Final = 16
-_FILE_DESCRIPTORS_MAX: Final = 1024
-"""What is kept for files. Few are enough: the storage closes files that are idle when it needs to open others."""
 
 
 def load_dynamic_layers(store: Store, broker_id: int, static: Mapping[str, str]) -> ConfigLayers:
@@ -51,7 +46,7 @@ def warn_of_idle_settings(names: Collection[str], owner: str = "the broker") -> 
         logger.warning("settings of %s that have no effect in Tidelog: %s", owner, ", ".join(names))
 
 
-def network_limits(config: BrokerConfig) -> NetworkLimits:
+def network_limits(config: BrokerConfig, socket_descriptors_max: int) -> NetworkLimits:
     """What the network room needs to know."""
     return NetworkLimits(
         request_bytes_max=config.socket_request_max_bytes,
@@ -68,7 +63,7 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
         send_buffer_bytes=_if_set(config, "socket.send.buffer.bytes", config.socket_send_buffer_bytes),
         receive_buffer_bytes=_if_set(config, "socket.receive.buffer.bytes", config.socket_receive_buffer_bytes),
         listen_backlog=config.socket_listen_backlog_size,
-        socket_descriptors_max=_socket_descriptors(),
+        socket_descriptors_max=socket_descriptors_max,
     )
 
 
@@ -84,14 +79,6 @@ def registration_of(config: BrokerConfig, broker_id: int, ports: Mapping[str, in
         for listener in config.parsed_advertised_listeners
     )
     return BrokerRegistration(broker_id, endpoints, config.broker_rack, wall_ms)
-
-
-def _socket_descriptors() -> int:
-    """The number of descriptors that sockets may use up: all but a reserve, so that files can always be opened."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
-        return UNLIMITED
-    return limit - min(max(limit // 8, _FILE_DESCRIPTORS_MIN), _FILE_DESCRIPTORS_MAX)
 
 
 def _if_set(config: BrokerConfig, name: str, size: int) -> int:

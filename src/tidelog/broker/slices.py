@@ -28,10 +28,12 @@ T = TypeVar("T")
 class TimeSlices:
     """The slices of one loop and the work that is cut into them."""
 
-    __slots__ = ("_ends_at", "_loop", "_tasks", "_waiting")
+    __slots__ = ("_ends_at", "_loop", "_tasks", "_waiting", "seconds")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: Callable[[], float] = monotonic) -> None:
         self._loop = loop
+        self.seconds = seconds
+        """The time by which slices are measured."""
         self._ends_at: float | None = None
         """When the slice of this turn is used up; None as long as no work has asked for one in this turn."""
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -64,7 +66,7 @@ class TimeSlices:
             if not self._waiting:
                 self._begin_slice()
                 return
-        elif monotonic() < ends_at:
+        elif self.seconds() < ends_at:
             return
         next_slice = self._loop.create_future()
         self._waiting.append(next_slice)
@@ -83,7 +85,7 @@ class TimeSlices:
             await self.pause()
 
     def _begin_slice(self) -> None:
-        self._ends_at = monotonic() + SLICE_SECONDS
+        self._ends_at = self.seconds() + SLICE_SECONDS
         self._loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -125,8 +124,8 @@ class TopicService:
             node.image,
             default_partition_count=node.config.num_partitions,
             default_replication_factor=node.config.default_replication_factor,
-            start_index=random.randrange(broker_count),
-            follower_shift=random.randrange(broker_count),
+            start_index=node.surroundings.random.randrange(broker_count),
+            follower_shift=node.surroundings.random.randrange(broker_count),
             controller_epoch=node.image.controller_epoch,
         )
         plan = await self._planned(plan_topic, max(partition_count, node.config.num_partitions))

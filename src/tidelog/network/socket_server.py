@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -20,9 +19,10 @@ from typing import Final
 from tidelog.network.buffers import BufferPool
 from tidelog.network.connection import Connection, Dispatch
 from tidelog.network.limits import ConnectionQuotas, NetworkLimits, RequestChannel
+from tidelog.network.listener import Listen, Listener, listen_tcp
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.session import Session
-from tidelog.network.transport import PlainTransport
+from tidelog.network.transport import Transport
 
 logger = logging.getLogger(__name__)
 logger.addFilter(LogRateLimit())
@@ -36,20 +36,20 @@ _WARNING_INTERVAL_SECONDS: Final = 10
 
 
 class Endpoint:
-    """A listening socket and the name its clients come in under."""
+    """A listener and the name its clients come in under."""
 
-    __slots__ = ("is_accepting", "is_resting", "name", "security_protocol", "socket")
+    __slots__ = ("is_accepting", "is_resting", "listener", "name", "security_protocol")
 
-    def __init__(self, name: str, security_protocol: str, listening: socket.socket) -> None:
+    def __init__(self, name: str, security_protocol: str, listener: Listener) -> None:
         self.name = name
         self.security_protocol = security_protocol
-        self.socket = listening
+        self.listener = listener
         self.is_accepting = False
         self.is_resting = False
 
     @property
     def port(self) -> int:
-        return int(self.socket.getsockname()[1])
+        return self.listener.port
 
 
 class SocketServer:
@@ -63,6 +63,7 @@ class SocketServer:
         end_turn: Callable[[], None],
         wall_ms: Callable[[], int],
         request_limit: Callable[[int], int] | None = None,
+        listen: Listen = listen_tcp,
     ) -> None:
         """`request_limit` says how many bytes a request of an API may have, by its key."""
         self.dispatch = dispatch
@@ -76,6 +77,7 @@ class SocketServer:
         self.channel = RequestChannel(limits)
         self.connections: dict[int, Connection] = {}
         self._loop = loop
+        self._listen = listen
         self._limits = limits
         self._end_turn = end_turn
         self._wall_ms = wall_ms
@@ -94,21 +96,7 @@ class SocketServer:
 
     def bind(self, name: str, host: str, port: int, security_protocol: str = "PLAINTEXT") -> Endpoint:
         """Listen on an address without accepting yet; raises OSError when the address cannot be had."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            if self._limits.receive_buffer_bytes > 0:
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer_bytes)
-            listening.bind((host, port))
-            listening.listen(max(self._limits.listen_backlog, 1))
-            listening.setblocking(False)
-        except OSError:
-            listening.close()
-            raise
-        endpoint = Endpoint(name, security_protocol, listening)
+        endpoint = Endpoint(name, security_protocol, self._listen(host, port, self._limits))
         self._endpoints.append(endpoint)
         return endpoint
 
@@ -127,19 +115,19 @@ class SocketServer:
         for endpoint in self._endpoints:
             if endpoint.is_accepting:
                 endpoint.is_accepting = False
-                self._loop.remove_reader(endpoint.socket.fileno())
+                self._loop.remove_reader(endpoint.listener.fileno())
 
     def _accept_on(self, endpoint: Endpoint) -> None:
         if self._is_accepting and not endpoint.is_accepting and not endpoint.is_resting:
             endpoint.is_accepting = True
-            self._loop.add_reader(endpoint.socket.fileno(), self._on_acceptable, endpoint)
+            self._loop.add_reader(endpoint.listener.fileno(), self._on_acceptable, endpoint)
 
     def _on_acceptable(self, endpoint: Endpoint) -> None:
         for _ in range(_ACCEPTS_PER_EVENT):
             if not self.quotas.has_room(endpoint.name):
                 # Clients wait in the backlog until somebody leaves, as with Kafka's max.connections.
                 endpoint.is_accepting = False
-                self._loop.remove_reader(endpoint.socket.fileno())
+                self._loop.remove_reader(endpoint.listener.fileno())
                 logger.warning("listener %s is at its connection limit and waits", endpoint.name)
                 return
             wait_seconds = self.quotas.wait_seconds(endpoint.name, self._loop.time())
@@ -147,7 +135,7 @@ class SocketServer:
                 self._rest_from_accepting(endpoint, wait_seconds)
                 return
             try:
-                client, address = endpoint.socket.accept()
+                transport, address = endpoint.listener.accept(self._limits)
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as cause:
@@ -155,22 +143,22 @@ class SocketServer:
                 logger.error("listener %s cannot accept connections for now: %s", endpoint.name, cause)
                 self._rest_from_accepting(endpoint, _ACCEPT_RETRY_SECONDS)
                 return
-            self._admit(endpoint, client, str(address[0]))
+            self._admit(endpoint, transport, address)
 
     def _rest_from_accepting(self, endpoint: Endpoint, seconds: float) -> None:
         endpoint.is_accepting = False
         endpoint.is_resting = True
-        self._loop.remove_reader(endpoint.socket.fileno())
+        self._loop.remove_reader(endpoint.listener.fileno())
         self._loop.call_later(seconds, self._end_rest, endpoint)
 
     def _end_rest(self, endpoint: Endpoint) -> None:
         endpoint.is_resting = False
         self._accept_on(endpoint)
 
-    def _admit(self, endpoint: Endpoint, client: socket.socket, address: str) -> None:
+    def _admit(self, endpoint: Endpoint, transport: Transport, address: str) -> None:
         # The system hands out the lowest number that is free, so the number says how many are in use.
-        if client.fileno() >= self._limits.socket_descriptors_max:
-            client.close()
+        if transport.fileno() >= self._limits.socket_descriptors_max:
+            transport.close()
             self._warn_of_shortage(address)
             return
         if not self.quotas.try_admit(endpoint.name, address):
@@ -179,15 +167,10 @@ class SocketServer:
                 address,
                 self.quotas.address_limit(address),
             )
-            client.close()
+            transport.close()
             return
-        client.setblocking(False)
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._limits.send_buffer_bytes > 0:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes)
         session = Session(endpoint.name, endpoint.security_protocol, address)
-        connection = Connection(self, PlainTransport(client), session)
+        connection = Connection(self, transport, session)
         connection.last_active_ms = self._wall_ms()
         self.connections[connection.fd] = connection
         self.start_reading(connection)
@@ -356,7 +339,7 @@ class SocketServer:
         self.stop_accepting()
         self._flush()
         for endpoint in self._endpoints:
-            endpoint.socket.close()
+            endpoint.listener.close()
         for connection in list(self.connections.values()):
             connection.close()
 

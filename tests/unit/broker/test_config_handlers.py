@@ -79,6 +79,7 @@ def context() -> Any:
         metadata=InlineQueue(store),
         topics=FakeTopics(image),
         clock=ManualClock(),
+        surroundings=SimpleNamespace(socket_descriptors_max=lambda: 1000),
     )
     node.dynamic_config = DynamicConfig(node)
     node.dynamic_config.start(store)

@@ -31,7 +31,7 @@ STEPS_PER_SLICE = round(SLICE_SECONDS * 1000)
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
     clock = Time()
-    monkeypatch.setattr(module, "monotonic", clock)
+    monkeypatch.setattr(module.TimeSlices.__init__, "__defaults__", (clock,))
     return clock
 
 

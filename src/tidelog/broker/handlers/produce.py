@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.handlers._record_sets import has_records
@@ -89,9 +88,9 @@ def _append_all(
     else:
         outcomes, staged, prepared = progress
         partitions = partitions[len(outcomes) :]
-    ends_at = monotonic() + SLICE_SECONDS if len(partitions) > 1 else None
+    ends_at = node.slices.seconds() + SLICE_SECONDS if len(partitions) > 1 else None
     for topic, index, start, end in partitions:
-        if ends_at is not None and monotonic() > ends_at:
+        if ends_at is not None and node.slices.seconds() > ends_at:
             go_on = partial(_append_all, node, slot, data, spans, version, correlation_id, verified)
             _go_on_after(node.slices.pause(), node, slot, go_on, outcomes, staged)
             return

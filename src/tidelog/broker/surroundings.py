@@ -1,0 +1,54 @@
+"""What a broker gets from the machine that it runs on: time, chance, the network.
+
+`Server` is given them once. `Surroundings.of_this_machine` are the real ones; the simulator has others, in which the
+same seed gives the same run again.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.broker.clock import SystemClock
+from tidelog.network.limits import UNLIMITED
+from tidelog.network.listener import Listen, listen_tcp
+from tidelog.timing import Clock
+
+_FILE_DESCRIPTORS_MIN: Final = 16
+_FILE_DESCRIPTORS_MAX: Final = 1024
+"""What is kept for files. Few are enough: the storage closes files that are idle when it needs to open others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Injected wherever a broker would otherwise ask the machine."""
+
+    clock: Clock
+    processor_seconds: Callable[[], float]
+    """By which long work is cut into slices."""
+    random: random.Random
+    listen: Listen
+    socket_descriptors_max: Callable[[], int]
+    """The number of descriptors that sockets may use up."""
+
+    @classmethod
+    def of_this_machine(cls, clock: Clock | None = None) -> Surroundings:
+        return cls(
+            clock=clock or SystemClock(),
+            processor_seconds=time.monotonic,
+            random=random.SystemRandom(),
+            listen=listen_tcp,
+            socket_descriptors_max=_socket_descriptors,
+        )
+
+
+def _socket_descriptors() -> int:
+    """All descriptors but a reserve, so that files can always be opened."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return UNLIMITED
+    return limit - min(max(limit // 8, _FILE_DESCRIPTORS_MIN), _FILE_DESCRIPTORS_MAX)

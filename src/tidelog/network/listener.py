@@ -1,0 +1,79 @@
+"""Where connections come from: a listening address that hands over a `Transport` for each client.
+
+`SocketServer` is given a function that opens listeners: `listen_tcp`, or that of a simulated network.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from tidelog.network.limits import NetworkLimits
+from tidelog.network.transport import PlainTransport, Transport
+
+
+class Listener(Protocol):
+    """An address that clients connect to."""
+
+    @property
+    def port(self) -> int: ...
+
+    def fileno(self) -> int:
+        """What the event loop watches: it is readable while a client waits."""
+
+    def accept(self, limits: NetworkLimits) -> tuple[Transport, str]:
+        """The next client's transport and host. Raises BlockingIOError if none waits, OSError if it cannot be had."""
+
+    def close(self) -> None: ...
+
+
+Listen: TypeAlias = Callable[[str, int, NetworkLimits], Listener]
+"""`(host, port, limits) -> listener`; raises OSError when the address cannot be had."""
+
+
+class TcpListener:
+    """A listening TCP socket."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._socket = listening
+
+    @property
+    def port(self) -> int:
+        return int(self._socket.getsockname()[1])
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def accept(self, limits: NetworkLimits) -> tuple[Transport, str]:
+        client, address = self._socket.accept()
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if limits.send_buffer_bytes > 0:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+        return PlainTransport(client), str(address[0])
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def listen_tcp(host: str, port: int, limits: NetworkLimits) -> Listener:
+    """Listen on a TCP address; an empty host is every address of the machine."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if limits.receive_buffer_bytes > 0:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
+        listening.bind((host, port))
+        listening.listen(max(limits.listen_backlog, 1))
+        listening.setblocking(False)
+    except OSError:
+        listening.close()
+        raise
+    return TcpListener(listening)
