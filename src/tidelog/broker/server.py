@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -25,7 +24,6 @@ from tidelog.broker.own_apis import own_handlers
 from tidelog.broker.settings import load_dynamic_layers, network_limits, registration_of, warn_of_idle_settings
 from tidelog.broker.surroundings import Surroundings
 from tidelog.config import BrokerConfig, LogConfig, settings_without_effect
-from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.metadata.errors import StoreError
 from tidelog.metadata.image import BrokerImage
 from tidelog.metadata.loading import load_image
@@ -36,7 +34,7 @@ from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.socket_server import SocketServer
 from tidelog.records.scanner import HAS_SPEEDUPS
 from tidelog.storage.directories.meta_properties import scan_meta_properties
-from tidelog.storage.errors import LogDirFailure, StorageError
+from tidelog.storage.errors import LogDirFailure
 
 logger = logging.getLogger(__name__)
 failure_logger = logging.getLogger(f"{__name__}.failures")
@@ -84,7 +82,7 @@ class Server:
             base = self._start_base(loop, undo)
             undo.callback(base.log_manager.unlock)
             directories = base.log_manager.open_directories()
-            store = EmbeddedStore(_metadata_path(directories, self._static.log_dirs))
+            store = self._surroundings.open_store(self._static, directories)
             metadata = StoreQueue(loop, store)
             undo.push_async_callback(metadata.close)
             node = self._node = self._build_node(loop, base, metadata, store, directories)
@@ -272,21 +270,6 @@ async def _within(seconds: float, what: str, work: Awaitable[object]) -> None:
     else:
         logger.warning("the shutdown does not wait any longer for %s", what)
         task.cancel()
-
-
-def _metadata_path(directories: list[str], configured: Sequence[str]) -> str:
-    """Where the metadata is: in the first of `log.dirs`, or in the one that has it.
-
-    If the first is offline and no other has it, starting with an empty tree would look like losing every topic.
-    """
-    for directory in directories:
-        path = os.path.join(directory, METADATA_FILE_NAME)
-        if os.path.exists(path):
-            return path
-    first = os.path.abspath(configured[0])
-    if first not in directories:
-        raise StorageError(f"{first}, the first of log.dirs, holds the metadata and cannot be used: repair it first")
-    return os.path.join(first, METADATA_FILE_NAME)
 
 
 def _log_failure(failed: object, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""What a broker gets from the machine that it runs on: time, chance, the network.
+"""What a broker gets from the machine that it runs on: time, chance, the network, the metadata.
 
 `Server` is given them once. `Surroundings.of_this_machine` are the real ones; the simulator has others, in which the
 same seed gives the same run again.
@@ -6,16 +6,21 @@ same seed gives the same run again.
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.broker.clock import SystemClock
+from tidelog.config import BrokerConfig
+from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
+from tidelog.metadata.store import Store
 from tidelog.network.limits import UNLIMITED
 from tidelog.network.listener import Listen, listen_tcp
+from tidelog.storage.errors import StorageError
 from tidelog.timing import Clock
 
 _FILE_DESCRIPTORS_MIN: Final = 16
@@ -34,6 +39,8 @@ class Surroundings:
     listen: Listen
     socket_descriptors_max: Callable[[], int]
     """The number of descriptors that sockets may use up."""
+    open_store: Callable[[BrokerConfig, Sequence[str]], Store]
+    """A session with the metadata tree, given the settings and the log directories that can be used."""
 
     @classmethod
     def of_this_machine(cls, clock: Clock | None = None) -> Surroundings:
@@ -43,7 +50,27 @@ class Surroundings:
             random=random.SystemRandom(),
             listen=listen_tcp,
             socket_descriptors_max=_socket_descriptors,
+            open_store=_open_embedded_store,
         )
+
+
+def _open_embedded_store(config: BrokerConfig, directories: Sequence[str]) -> Store:
+    return EmbeddedStore(_metadata_path(directories, config.log_dirs))
+
+
+def _metadata_path(directories: Sequence[str], configured: Sequence[str]) -> str:
+    """Where the metadata is: in the first of `log.dirs`, or in the one that has it.
+
+    If the first is offline and no other has it, starting with an empty tree would look like losing every topic.
+    """
+    for directory in directories:
+        path = os.path.join(directory, METADATA_FILE_NAME)
+        if os.path.exists(path):
+            return path
+    first = os.path.abspath(configured[0])
+    if first not in directories:
+        raise StorageError(f"{first}, the first of log.dirs, holds the metadata and cannot be used: repair it first")
+    return os.path.join(first, METADATA_FILE_NAME)
 
 
 def _socket_descriptors() -> int:
