@@ -11,9 +11,9 @@ from tests.integration.client_support import SECONDS, make_topic, read_all, run,
 from tidelog.client import AsyncProducer, Producer, ProducerRecord, RecordMetadata
 from tidelog.client.errors import ClientClosed, DeadlinePassed, RecordTooLarge, SerializationFailed
 from tidelog.client.partitioner import partition_for_key
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
+from tidelog.records.record import Record
 from tidelog.wire.errors import ApiError, ErrorCode
 
 

@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from tidelog.records.batch import Record, iterate_batches, iterate_records
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
+from tidelog.records.record import Record
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frames import encode_request, response_body_offset

@@ -28,8 +28,8 @@ from tests.integration.raw_client import (
     produce_request,
 )
 from tests.integration.siege import CALM_TOPIC, siege
-from tidelog.records.batch import HEADER_BYTES
 from tidelog.records.compression import Codec, compress
+from tidelog.records.header import HEADER_BYTES
 from tidelog.testing import Broker
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode

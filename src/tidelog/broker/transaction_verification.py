@@ -8,11 +8,16 @@ by the handlers of Produce and TxnOffsetCommit; off with `transaction.partition.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.coordination import ProducerEpoch
-from tidelog.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT
+from tidelog.records.header import (
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL_BIT,
+    unpack_attributes_and_producer,
+)
 from tidelog.storage.producers.verification import OPEN, VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -23,11 +28,6 @@ if TYPE_CHECKING:
 
 _ABORTABLE_FROM: Final = 11
 """The version of Produce whose clients know that an error ends only the transaction."""
-_MAGIC_POSITION: Final = 16
-_MAGIC_2: Final = 2
-_unpack_producer: Final = Struct(">h20xqhi").unpack_from
-"""Attributes, producer id, epoch and sequence."""
-_ATTRIBUTES_POSITION: Final = 21
 
 _TRANSLATED: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -59,9 +59,9 @@ def verify_produce(
     producers: set[ProducerEpoch] = set()
     sequences: dict[TopicPartition, int] = {}
     for topic, index, start, end in spans.partitions:
-        if end - start < HEADER_BYTES or data[start + _MAGIC_POSITION] != _MAGIC_2:
+        if end - start < HEADER_BYTES or data[start + MAGIC_POSITION] != MAGIC:
             continue
-        attributes, producer_id, epoch, sequence = _unpack_producer(data, start + _ATTRIBUTES_POSITION)
+        attributes, producer_id, epoch, sequence = unpack_attributes_and_producer(data, start)
         if attributes & TRANSACTIONAL_BIT:
             producers.add(ProducerEpoch(producer_id, epoch))
             sequences[topic.decode(), index] = sequence

@@ -12,7 +12,9 @@ from tidelog.client.cluster import ClusterClient, Node
 from tidelog.client.connection import Connection
 from tidelog.client.errors import ConnectionLost
 from tidelog.client.refusals import raise_refusal
-from tidelog.records.batch import BatchHeader, Record, iterate_batches, iterate_records
+from tidelog.records.batch import iterate_batches, iterate_records
+from tidelog.records.header import BatchHeader
+from tidelog.records.record import Record
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import FetchRequest, FetchResponse
 from tidelog.wire.messages.fetch import AbortedTransaction, FetchPartition, FetchTopic, PartitionData

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from tidelog.coordination.decision import Decision, Respond, SetTimer, TimerChange, TimerKey
-from tidelog.records.batch import HEADER_BYTES
 from tidelog.records.builder import BatchBuilder
 from tidelog.records.compression import Codec
+from tidelog.records.header import HEADER_BYTES
 from tidelog.timing import TimerTask
 from tidelog.wire.errors import ErrorCode
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from tidelog.coordination.decision import ProducerEpoch, StateRecord
 from tidelog.coordination.shard import Shard
-from tidelog.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, iterate_batches, iterate_records
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import BatchBuilder
 from tidelog.records.compression import Codec
 from tidelog.records.control import parse_end_transaction_marker
+from tidelog.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
 
 
 def build_record_batch(

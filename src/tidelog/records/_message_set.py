@@ -14,10 +14,10 @@ from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
 
-from tidelog.records._record import Record
-from tidelog.records.batch import CODEC_MASK, LOG_APPEND_TIME_BIT, NO_TIMESTAMP
 from tidelog.records.compression import Buffer, Codec, decompress, decompress_lz4_of_magic_0
 from tidelog.records.errors import CorruptRecordError, InvalidRecordError
+from tidelog.records.header import CODEC_MASK, LOG_APPEND_TIME_BIT, NO_TIMESTAMP
+from tidelog.records.record import Record
 
 _OFFSET_AND_SIZE = struct.Struct(">qi")
 _CRC_MAGIC_ATTRIBUTES = struct.Struct(">Ibb")

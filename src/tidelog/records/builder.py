@@ -4,11 +4,11 @@ Used by producers (a batch grows until it is full), by compaction and conversion
 coordinators for their own topics, and for the markers that end transactions.
 """
 
-import struct
 from collections.abc import Iterable, Sequence
 
-from tidelog.records._record import Record, encode_record
-from tidelog.records.batch import (
+from tidelog.records.compression import Codec, compress
+from tidelog.records.control import CONTROL_KEY, CONTROL_VERSION, END_TRANSACTION_VALUE, ControlType
+from tidelog.records.header import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
@@ -22,13 +22,9 @@ from tidelog.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     TimestampType,
+    assemble_batch,
 )
-from tidelog.records.checksum import crc32c
-from tidelog.records.compression import Codec, compress
-from tidelog.records.control import CONTROL_KEY, CONTROL_VERSION, END_TRANSACTION_VALUE, ControlType
-
-_BEFORE_CRC = struct.Struct(">qiibI")
-_AFTER_CRC = struct.Struct(">hiqqqhii")
+from tidelog.records.record import Record, encode_record
 
 RECORD_OVERHEAD_BYTES_MAX = 36
 """Length 5, attributes 1, timestamp 10, offset 5, two sizes and the header count 5 each."""
@@ -159,15 +155,6 @@ class BatchBuilder:
             ),
         )
         return assemble_batch(header, payload)
-
-
-def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
-    """A batch of `payload`, encoded and compressed as `header` says; length and checksum are set here."""
-    after_crc = _AFTER_CRC.pack(*header[5:])
-    length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload)
-    checksum = crc32c(payload, crc32c(after_crc))
-    before_crc = _BEFORE_CRC.pack(header.base_offset, length, header.partition_leader_epoch, MAGIC, checksum)
-    return b"".join((before_crc, after_crc, payload))
 
 
 def build_batch(

@@ -4,30 +4,27 @@
 records of a batch, with the sizes and deltas that nearly all records have looked up in a table, and the batch is
 assembled in a buffer that the caller lends and may use again.
 
-A batch that is sent again under another producer epoch or sequence is not built anew: `stamp_producer` patches its
-header and its checksum. It does the same to batches that somebody else has built.
+A batch that is sent again under another producer epoch or sequence is not built again: `header.stamp_producer` patches
+its header and its checksum.
 """
 
 from collections.abc import Callable, Sequence
-from struct import Struct
 from typing import Final, NamedTuple
 
-from tidelog.records._record import encode_record
 from tidelog.records._varint import encode_varint
-from tidelog.records.batch import (
-    ATTRIBUTES_POSITION,
-    CRC_POSITION,
+from tidelog.records.compression import Codec, compress
+from tidelog.records.header import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    PRODUCER_ID_POSITION,
     TRANSACTIONAL_BIT,
+    pack_header_into,
+    seal,
 )
-from tidelog.records.checksum import crc32c
-from tidelog.records.compression import Codec, compress
+from tidelog.records.record import encode_record
 
 BulkRecord = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 """Timestamp, key, value, headers: all that is known before offsets are."""
@@ -40,11 +37,6 @@ _VARINTS: Final = tuple([encode_varint(value) for value in range(_TABLE_SIZE)])
 _NO_ATTRIBUTES: Final = b"\0"
 _NULL: Final = b"\1"
 _NO_HEADERS: Final = b"\0"
-
-_HEADER: Final = Struct(">qiibIhiqqqhii")
-_CRC: Final = Struct(">I")
-_ATTRIBUTES: Final = Struct(">h")
-_PRODUCER: Final = Struct(">qhi")
 
 
 def encode_records(records: Sequence[BulkRecord]) -> tuple[bytes, int, int, bool]:
@@ -111,7 +103,7 @@ def assemble_batch(
     buffer = buffer_of(size_bytes)
     buffer[HEADER_BYTES:size_bytes] = payload
     count = len(records)
-    _HEADER.pack_into(
+    pack_header_into(
         buffer,
         0,
         0,
@@ -128,26 +120,5 @@ def assemble_batch(
         base_sequence,
         count,
     )
-    _seal(buffer, size_bytes)
+    seal(buffer, size_bytes)
     return Assembled(buffer, size_bytes, raw_bytes, has_one_timestamp)
-
-
-def stamp_producer(
-    buffer: bytearray | memoryview,
-    size_bytes: int,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-    is_transactional: bool,
-) -> None:
-    """Put another producer, epoch or sequence into the batch that fills the first `size_bytes` of `buffer`."""
-    (attributes,) = _ATTRIBUTES.unpack_from(buffer, ATTRIBUTES_POSITION)
-    attributes = attributes | TRANSACTIONAL_BIT if is_transactional else attributes & ~TRANSACTIONAL_BIT
-    _ATTRIBUTES.pack_into(buffer, ATTRIBUTES_POSITION, attributes)
-    _PRODUCER.pack_into(buffer, PRODUCER_ID_POSITION, producer_id, producer_epoch, base_sequence)
-    _seal(buffer, size_bytes)
-
-
-def _seal(buffer: bytearray | memoryview, size_bytes: int) -> None:
-    with memoryview(buffer) as view, view[ATTRIBUTES_POSITION:size_bytes] as covered:
-        _CRC.pack_into(buffer, CRC_POSITION, crc32c(covered))

@@ -9,8 +9,8 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from tidelog.records._record import Record
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.record import Record
 
 CONTROL_KEY = struct.Struct(">hh")
 END_TRANSACTION_VALUE = struct.Struct(">hi")

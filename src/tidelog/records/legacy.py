@@ -8,15 +8,7 @@ the old formats lack is lost: headers always, timestamps in magic 0, control bat
 from collections.abc import Iterator
 
 from tidelog.records._message_set import Message, MessageSet, encode_message, iterate_messages, read_message_set, unwrap
-from tidelog.records._record import Record
-from tidelog.records.batch import (
-    LOG_APPEND_TIME_BIT,
-    NO_TIMESTAMP,
-    BatchHeader,
-    TimestampType,
-    iterate_batches,
-    iterate_records,
-)
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import (
     DECOMPRESSED_BYTES_MAX,
@@ -26,6 +18,8 @@ from tidelog.records.compression import (
     compress_lz4_for_magic_0,
 )
 from tidelog.records.errors import UnsupportedCompressionError
+from tidelog.records.header import LOG_APPEND_TIME_BIT, NO_TIMESTAMP, BatchHeader, TimestampType
+from tidelog.records.record import Record
 
 __all__ = ["Message", "MessageSet", "convert_down", "convert_up", "iterate_legacy_records", "read_message_set"]
 

@@ -11,11 +11,12 @@ A record with headers, with a null value or with anything unusual is left to the
 
 from typing import Any
 
-from tidelog.records._record import Record, decode_records
 from tidelog.records._varint import UNZIGZAG, decode_varint, decode_varlong
-from tidelog.records.batch import LOG_APPEND_TIME_BIT, BatchHeader, record_data
+from tidelog.records.batch import record_data
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, Buffer
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import LOG_APPEND_TIME_BIT, BatchHeader
+from tidelog.records.record import Record, decode_records
 
 
 class RowReader:

@@ -19,8 +19,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.records._message_set import message_sizes, read_message_set
-from tidelog.records._record import Record, decode_records
-from tidelog.records.batch import (
+from tidelog.records.builder import build_batch
+from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec, compress, decompress_to_buffer
+from tidelog.records.errors import (
+    CorruptRecordError,
+    ExpansionError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    UnsupportedCompressionError,
+)
+from tidelog.records.header import (
     CODEC_MASK,
     CONTROL_BIT,
     HEADER_BYTES,
@@ -33,22 +43,13 @@ from tidelog.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     TimestampType,
+    assemble_batch,
     assign_offset,
     check_crc,
     read_header,
     set_max_timestamp,
 )
-from tidelog.records.builder import assemble_batch, build_batch
-from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec, compress, decompress_to_buffer
-from tidelog.records.errors import (
-    CorruptRecordError,
-    ExpansionError,
-    InvalidRecordError,
-    InvalidTimestampError,
-    RecordBatchTooLargeError,
-    RecordTooLargeError,
-    UnsupportedCompressionError,
-)
+from tidelog.records.record import Record, decode_records
 from tidelog.records.scanner import HAS_SPEEDUPS, RECORD_BYTES_MIN, TIMESTAMP_MAX, TIMESTAMP_MIN, Fault, scan
 
 UNLIMITED_MS = 2**63 - 1

@@ -9,7 +9,15 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from tidelog.config import LogConfig
-from tidelog.records.batch import (
+from tidelog.records.batch import iterate_records
+from tidelog.records.control import EndTransactionMarker, parse_end_transaction_marker
+from tidelog.records.errors import (
+    CorruptRecordError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    UnsupportedCompressionError,
+)
+from tidelog.records.header import (
     CODEC_MASK,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -18,15 +26,7 @@ from tidelog.records.batch import (
     BatchHeader,
     TimestampType,
     check_crc,
-    iterate_records,
     read_header,
-)
-from tidelog.records.control import EndTransactionMarker, parse_end_transaction_marker
-from tidelog.records.errors import (
-    CorruptRecordError,
-    RecordBatchTooLargeError,
-    RecordTooLargeError,
-    UnsupportedCompressionError,
 )
 from tidelog.records.validation import COMPRESSION_TYPES, AppendRules, PreparedRecords, assign, prepare
 from tidelog.storage._recall import recall_batches

@@ -3,7 +3,7 @@
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from tidelog.records.batch import LENGTH_PREFIX_BYTES
+from tidelog.records.header import LENGTH_PREFIX_BYTES
 from tidelog.storage.segment import Segment
 from tidelog.storage.segment.transaction_index import AbortedTransaction
 from tidelog.storage.types import LogRead

@@ -11,7 +11,7 @@ Called by `_append`.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from tidelog.records.batch import BatchHeader
+from tidelog.records.header import BatchHeader
 from tidelog.storage.segment.batches import iterate_headers
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from struct import Struct
 from typing import Final
 
 from tidelog.config import LogConfig
-from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Buffer
+from tidelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
 from tidelog.records.scanner import scan
 from tidelog.records.validation import HEADERS_AT_ONCE_MAX, RECORDS_AT_ONCE_MAX, short_content
 from tidelog.storage import _append, _flush, _lifecycle, _lookup, _read, _retention, _truncate, names

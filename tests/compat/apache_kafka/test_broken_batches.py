@@ -18,8 +18,8 @@ from tests.integration.broken_batches import (
 )
 from tests.integration.raw_client import RawClient, produce
 from tests.integration.writers import wait_until
-from tidelog.records.batch import HEADER_BYTES
 from tidelog.records.compression import Codec, compress
+from tidelog.records.header import HEADER_BYTES
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import create_topics

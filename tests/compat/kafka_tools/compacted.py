@@ -9,10 +9,12 @@ from typing import Self
 
 from tests.compat.kafka_tools.samples import WrittenLog
 from tidelog.config import LogConfig
-from tidelog.records.batch import BatchHeader, Record, iterate_batches, iterate_records
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.compression import Codec
+from tidelog.records.header import BatchHeader
 from tidelog.records.kernels.compaction import Compactor
+from tidelog.records.record import Record
 from tidelog.storage.cleaner._planning import CleanerConfig, job_for
 from tidelog.storage.cleaner.cleaning import clean
 from tidelog.storage.cleaner.jobs import GroupCleaned, JobDone

@@ -28,8 +28,9 @@ from tests.compat.kafka_tools.compacted import (
 )
 from tests.compat.kafka_tools.samples import WrittenLog
 from tests.compat.kafka_tools.zookeeper_nodes import write_nodes
-from tidelog.records.batch import BatchHeader, Record
+from tidelog.records.header import BatchHeader
 from tidelog.records.kernels.compaction import Compactor, PlainCompactor
+from tidelog.records.record import Record
 from tidelog.storage.checkpoints import CLEANER_OFFSET_FILE, OffsetCheckpointFile
 from tidelog.storage.cleaner.worker import kernel_cache_directory
 

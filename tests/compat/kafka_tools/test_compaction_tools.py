@@ -20,8 +20,8 @@ from tests.compat.kafka_tools.compacted import (
 )
 from tests.compat.kafka_tools.samples import WrittenLog
 from tidelog.client import Consumer, TopicPartition
-from tidelog.records.batch import Record
 from tidelog.records.kernels.compaction import PlainCompactor
+from tidelog.records.record import Record
 
 pytestmark = pytest.mark.java
 

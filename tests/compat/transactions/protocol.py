@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 from tests.integration.raw_client import RawClient, records_of
-from tidelog.records.batch import BatchHeader, Record, iterate_batches, iterate_records
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import build_batch
+from tidelog.records.header import BatchHeader
+from tidelog.records.record import Record
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (

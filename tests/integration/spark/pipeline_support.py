@@ -12,7 +12,7 @@ from tidelog.client.offsets import LATEST, list_offsets
 from tidelog.client.producer import Producer
 from tidelog.client.reader import RecordReader
 from tidelog.client.topics import create_topic
-from tidelog.records.batch import Record
+from tidelog.records.record import Record
 from tidelog.spark.pipeline.headers import Trail, decode
 from tidelog.wire.errors import ApiError
 

@@ -2,9 +2,10 @@
 
 from hypothesis import strategies as st
 
-from tidelog.records.batch import Record, TimestampType
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
+from tidelog.records.header import TimestampType
+from tidelog.records.record import Record
 
 content = st.none() | st.binary(max_size=40) | st.binary(min_size=60, max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=8)), max_size=3).map(tuple)

@@ -8,9 +8,10 @@ from tests.property.arrow.strategies import batches, logs
 from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow.reading import decode_columns
 from tidelog.client.arrow.schema import SCHEMA, record_batches
-from tidelog.records.batch import HEADER_BYTES, iterate_batches, iterate_records, read_header
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.compression import Codec
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import HEADER_BYTES, read_header
 from tidelog.records.kernels.arrow_decode import PlainDecoder, Wanted, micros
 from tidelog.records.kernels.arrow_decode_compiled import CompiledDecoder
 

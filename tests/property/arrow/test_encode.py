@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from tests.property.arrow.strategies import content, headers
 from tidelog.client.partitioner import murmur2, partition_for_key
-from tidelog.records.batch import check_crc, iterate_batches, iterate_records
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.bulk import RECORD_OVERHEAD_BYTES
+from tidelog.records.header import check_crc
 from tidelog.records.kernels import _arrow_encode as kernels
 from tidelog.records.kernels.arrow_decode_compiled import readable
 from tidelog.records.kernels.arrow_encode import encode_rows, header_blocks, spread

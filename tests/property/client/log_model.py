@@ -7,7 +7,8 @@ offset it has; an older epoch is fenced.
 
 from dataclasses import dataclass, field
 
-from tidelog.records.batch import iterate_records, read_header
+from tidelog.records.batch import iterate_records
+from tidelog.records.header import read_header
 from tidelog.wire.errors import ErrorCode
 
 REMEMBERED_BATCHES = 5

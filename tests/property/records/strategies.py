@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from tidelog.records.batch import Record
 from tidelog.records.compression import Codec
+from tidelog.records.record import Record
 
 NOW_MS = 1_700_000_000_000
 

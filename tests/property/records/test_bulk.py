@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.records.batch import check_crc, read_header
 from tidelog.records.builder import BatchBuilder
-from tidelog.records.bulk import assemble_batch, stamp_producer
+from tidelog.records.bulk import assemble_batch
 from tidelog.records.compression import Codec
+from tidelog.records.header import check_crc, read_header, stamp_producer
 
 texts = st.text(max_size=20)
 contents = st.none() | st.binary(max_size=300)

@@ -9,14 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.records.strategies import NOW_MS, codecs, legacy_codecs, record_lists
-from tidelog.records.batch import (
-    HEADER_BYTES,
-    Record,
-    check_crc,
-    iterate_batches,
-    iterate_records,
-    read_header,
-)
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Codec, compress, decompress, decompress_lz4_of_magic_0
@@ -27,7 +20,9 @@ from tidelog.records.errors import (
     RecordTooLargeError,
     UnsupportedCompressionError,
 )
+from tidelog.records.header import HEADER_BYTES, check_crc, read_header
 from tidelog.records.legacy import convert_down, convert_up, iterate_legacy_records
+from tidelog.records.record import Record
 from tidelog.records.validation import AppendRules, validate
 
 LIMIT = 1 << 18

@@ -15,11 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.property.records.strategies import NOW_MS, codecs, legacy_codecs, record_lists
-from tidelog.records.batch import Record, TimestampType, iterate_records, read_header
+from tidelog.records.batch import iterate_records
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.compression import Codec
 from tidelog.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
+from tidelog.records.header import TimestampType, read_header
 from tidelog.records.legacy import convert_down, iterate_legacy_records
+from tidelog.records.record import Record
 from tidelog.records.validation import COMPRESSION_TYPES, UNLIMITED_MS, AppendRules, ValidatedRecords, validate
 
 pytestmark = pytest.mark.java

@@ -5,10 +5,12 @@ from hypothesis import strategies as st
 
 from tests.property.records.strategies import NOW_MS, codecs, legacy_codecs, record_lists
 from tidelog.records._varint import decode_varint, decode_varlong, encode_varint
-from tidelog.records.batch import Record, check_crc, iterate_batches, iterate_records, read_header
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec, compress, decompress
+from tidelog.records.header import check_crc, read_header
 from tidelog.records.legacy import convert_down, convert_up, iterate_legacy_records
+from tidelog.records.record import Record
 from tidelog.records.validation import AppendRules, validate
 
 some = settings(max_examples=60, deadline=None)

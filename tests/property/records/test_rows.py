@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from tests.property.records.strategies import codecs, record_lists
 from tests.unit.records.test_rows import Row, as_records
-from tidelog.records.batch import iterate_records, read_header
+from tidelog.records.batch import iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import read_header
 from tidelog.records.rows import RowReader
 
 modest = settings(max_examples=100, deadline=None)

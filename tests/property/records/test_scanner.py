@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from tests.property.records.strategies import record_lists, timestamps
 from tests.unit.records.scans import SCANS
-from tidelog.records._record import decode_records, encode_record
-from tidelog.records.batch import Record
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.record import Record, decode_records, encode_record
 from tidelog.records.scanner import TIMESTAMP_MAX, TIMESTAMP_MIN, Fault, scan_in_python
 
 some = settings(max_examples=300, deadline=None)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch, build_end_transaction_marker
+from tidelog.records.record import Record
 from tidelog.spark.sink.tail import LogTail
 
 KEYS = (b"ours", b"theirs")

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow.reading import decode_columns
-from tidelog.records.batch import Record, iterate_batches
+from tidelog.records.batch import iterate_batches
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.kernels.arrow_decode import PlainDecoder, Wanted
+from tidelog.records.record import Record
 from tidelog.spark.source.arrow_rows import ArrowRows
 from tidelog.spark.source.batch_walk import modernised, walk_batches
 from tidelog.spark.source.columns import full_schema, make_projection

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.storage.logs import NOW_MS, batch
-from tidelog.records.batch import BatchHeader, read_header
+from tidelog.records.header import BatchHeader, read_header
 from tidelog.storage.errors import CorruptSnapshotError
 from tidelog.storage.producers.snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 from tidelog.storage.producers.state import ProducerStateManager

@@ -13,10 +13,11 @@ from tests.property.storage_cleaner.strategies import Step, histories, pairs
 from tests.property.storage_cleaner.test_model import History
 from tests.unit.storage.cleaner.support import NOW_MS, make_log, plan, run
 from tidelog.records._varint import encode_varint
-from tidelog.records.batch import Record, iterate_records, read_header, record_data
+from tidelog.records.batch import iterate_records, record_data
 from tidelog.records.builder import build_batch
 from tidelog.records.checksum import crc32c
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import read_header
 from tidelog.records.kernels.compaction import (
     Compactor,
     Filtered,
@@ -25,6 +26,7 @@ from tidelog.records.kernels.compaction import (
     PlainCompactor,
     Rules,
 )
+from tidelog.records.record import Record
 from tidelog.storage.cleaner.jobs import CleanJob, GroupCleaned, JobDone
 from tidelog.storage.cleaner.swap import remove_cleaned
 from tidelog.storage.cleaner.worker import kernel_cache_directory

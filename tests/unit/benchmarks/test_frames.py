@@ -14,7 +14,8 @@ from kio.serial import entity_reader
 
 from benchmarks import frames
 from benchmarks.frames import FetchLimits
-from tidelog.records.batch import check_crc, iterate_records, read_header
+from tidelog.records.batch import iterate_records
+from tidelog.records.header import check_crc, read_header
 
 TOPIC_ID = bytes(range(16))
 

@@ -11,8 +11,10 @@ from tidelog.cli.perf._figures import Figures, Latencies, report, summarize
 from tidelog.cli.perf._wire import RawSocket, check_error
 from tidelog.cli.produce import Compression
 from tidelog.client import BrokerNode
-from tidelog.records.batch import Record, iterate_records, read_header
+from tidelog.records.batch import iterate_records
 from tidelog.records.builder import build_batch
+from tidelog.records.header import read_header
+from tidelog.records.record import Record
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.frames import encode_response, parse_request_header
 from tidelog.wire.messages import (

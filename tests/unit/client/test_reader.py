@@ -6,8 +6,8 @@ from tests.unit.client.scripted_broker import ScriptedBroker
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.errors import ApiError
 from tidelog.client.reader import RecordReader
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch, build_end_transaction_marker
+from tidelog.records.record import Record
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import FetchRequest, FetchResponse, MetadataRequest
 from tidelog.wire.messages.fetch import AbortedTransaction, FetchableTopicResponse, PartitionData

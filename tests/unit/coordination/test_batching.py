@@ -9,7 +9,8 @@ import pytest
 
 from tests.unit.coordination.fakes import FakeLog, Numbers
 from tidelog.coordination import Batching, CoordinatorRuntime, Decision, ProducerEpoch, ShardState
-from tidelog.records.batch import iterate_records, read_header
+from tidelog.records.batch import iterate_records
+from tidelog.records.header import read_header
 from tidelog.timing import ManualClock, Timer
 from tidelog.wire.errors import ApiError, ErrorCode
 

@@ -6,7 +6,8 @@ import pytest
 
 from tests.unit.coordination.fakes import Numbers, World
 from tidelog.coordination import Answer, CancelTimer, Decision, ProducerEpoch, SetTimer, ShardState
-from tidelog.records.batch import iterate_records, read_header
+from tidelog.records.batch import iterate_records
+from tidelog.records.header import read_header
 from tidelog.wire.errors import ApiError, ErrorCode
 
 

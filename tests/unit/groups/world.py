@@ -8,7 +8,8 @@ from typing import Any
 
 from tidelog.coordination import CoordinatorRuntime, Decision, ProducerEpoch
 from tidelog.groups import Committer, Group, GroupSettings, GroupShard, Joiner
-from tidelog.records.batch import iterate_records, read_header
+from tidelog.records.batch import iterate_records
+from tidelog.records.header import read_header
 from tidelog.timing import ManualClock, Timer
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.heartbeat import HeartbeatRequest

@@ -7,7 +7,7 @@ the message sets of magic 0 and 1 hold the records without their headers. "log a
 import json
 from pathlib import Path
 
-from tidelog.records.batch import Record
+from tidelog.records.record import Record
 
 LOG_APPEND_TIME = 1_700_000_000_000
 

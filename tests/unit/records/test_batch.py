@@ -4,22 +4,20 @@ import pytest
 
 from tests.unit.records.golden import GOLDEN, LOG_APPEND_TIME, RECORDS
 from tests.unit.records.scans import SCANS
-from tidelog.records._record import encode_record
-from tidelog.records.batch import (
-    HEADER_BYTES,
-    BatchHeader,
-    Record,
-    TimestampType,
-    assign_offset,
-    check_crc,
-    iterate_batches,
-    iterate_records,
-    read_header,
-    set_max_timestamp,
-)
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import (
+    HEADER_BYTES,
+    BatchHeader,
+    TimestampType,
+    assign_offset,
+    check_crc,
+    read_header,
+    set_max_timestamp,
+)
+from tidelog.records.record import Record, encode_record
 from tidelog.records.scanner import TIMESTAMP_MAX, TIMESTAMP_MIN, Fault
 
 BATCH = build_batch([Record(0, 1000, b"k", b"v"), Record(1, 1007, None, None, (("h", b"x"),))])

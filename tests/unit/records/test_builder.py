@@ -3,11 +3,13 @@
 import pytest
 
 from tests.unit.records.golden import GOLDEN, LOG_APPEND_TIME, RECORDS
-from tidelog.records.batch import HEADER_BYTES, Record, TimestampType, check_crc, iterate_records, read_header
+from tidelog.records.batch import iterate_records
 from tidelog.records.builder import BatchBuilder, build_batch, build_end_transaction_marker, record_bytes_max
 from tidelog.records.compression import Codec
 from tidelog.records.control import ControlType, EndTransactionMarker, control_type, parse_end_transaction_marker
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import HEADER_BYTES, TimestampType, check_crc, read_header
+from tidelog.records.record import Record
 
 
 def test_an_uncompressed_batch_is_kafkas_to_the_byte() -> None:

@@ -1,5 +1,6 @@
-from tidelog.records.batch import iterate_records, read_header
+from tidelog.records.batch import iterate_records
 from tidelog.records.bulk import assemble_batch
+from tidelog.records.header import read_header
 
 
 def test_the_batch_lies_at_the_start_of_the_buffer_that_was_lent() -> None:

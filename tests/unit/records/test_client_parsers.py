@@ -12,10 +12,12 @@ import aiokafka.record.memory_records as aiokafka_memory
 import pytest
 
 from tests.unit.records.golden import RECORDS
-from tidelog.records.batch import Record, check_crc, iterate_records, read_header
+from tidelog.records.batch import iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
+from tidelog.records.header import check_crc, read_header
 from tidelog.records.legacy import convert_down, iterate_legacy_records
+from tidelog.records.record import Record
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas in a way that Python gave up

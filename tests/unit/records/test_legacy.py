@@ -6,11 +6,13 @@ import pytest
 
 from tests.unit.records.golden import GOLDEN, LOG_APPEND_TIME, RECORDS
 from tidelog.records._message_set import encode_message
-from tidelog.records.batch import Record, TimestampType, check_crc, iterate_records, read_header
+from tidelog.records.batch import iterate_records
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.compression import Codec, compress
 from tidelog.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
+from tidelog.records.header import TimestampType, check_crc, read_header
 from tidelog.records.legacy import convert_down, convert_up, iterate_legacy_records, read_message_set
+from tidelog.records.record import Record
 
 PLAIN = [record._replace(headers=()) for record in RECORDS]
 LEGACY = [(magic, codec) for magic in (0, 1) for codec in ("none", "gzip", "snappy", "lz4")]

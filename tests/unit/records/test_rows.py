@@ -2,10 +2,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tidelog.records.batch import Record, TimestampType, iterate_records, read_header
+from tidelog.records.batch import iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import TimestampType, read_header
+from tidelog.records.record import Record
 from tidelog.records.rows import RowReader
 
 

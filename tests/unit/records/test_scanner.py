@@ -4,8 +4,9 @@ import pytest
 
 from tests.unit.records.golden import GOLDEN, RECORDS
 from tests.unit.records.scans import SCANS, Scan
-from tidelog.records._record import encode_record
-from tidelog.records.batch import read_header, record_data
+from tidelog.records.batch import record_data
+from tidelog.records.header import read_header
+from tidelog.records.record import encode_record
 from tidelog.records.scanner import RECORD_BYTES_MIN, TIMESTAMP_MAX, TIMESTAMP_MIN, Fault, ScanResult
 
 scans = pytest.mark.parametrize("scan", SCANS.values(), ids=SCANS.keys())

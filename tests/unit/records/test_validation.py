@@ -6,15 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.records.golden import GOLDEN
-from tidelog.records._record import encode_record
-from tidelog.records.batch import (
-    HEADER_BYTES,
-    Record,
-    TimestampType,
-    check_crc,
-    iterate_records,
-    read_header,
-)
+from tidelog.records.batch import iterate_records
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Codec, compress
@@ -26,6 +18,8 @@ from tidelog.records.errors import (
     RecordTooLargeError,
     UnsupportedCompressionError,
 )
+from tidelog.records.header import HEADER_BYTES, TimestampType, check_crc, read_header
+from tidelog.records.record import Record, encode_record
 from tidelog.records.validation import (
     HEADERS_AT_ONCE_MAX,
     RECORDS_AT_ONCE_MAX,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.config import LogConfig
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
+from tidelog.records.record import Record
 from tidelog.storage.directories.manager import LogManager, LogManagerConfig
 from tidelog.storage.loading.loader import Recovery, load_log
 from tidelog.storage.log import Log

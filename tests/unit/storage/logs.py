@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from tidelog.config import LogConfig
-from tidelog.records.batch import Record, iterate_batches, iterate_records
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.compression import Codec
+from tidelog.records.record import Record
 from tidelog.storage._truncate import rebuild_producer_state
 from tidelog.storage.leader_epochs import LeaderEpochCache
 from tidelog.storage.log import Log

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from tidelog.records.batch import iterate_batches
 from tidelog.records.errors import CorruptRecordError, UnsupportedCompressionError
+from tidelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, pack_offset_and_length, read_length
 from tidelog.records.legacy import convert_down
 
 if TYPE_CHECKING:
     from tidelog.storage.types import FileSlice
 
 _MAGIC_1_FROM: Final = 2
-_OFFSET_AND_LENGTH: Final = Struct(">qi")
-_BATCH_BYTES_MIN: Final = 61
 _CONVERTED_BYTES_MIN: Final = 1 << 20
 _BATCH_EXPANDED_BYTES_MAX: Final = 32 << 20
 _RECORDS_MAX: Final = 250_000
@@ -30,13 +28,12 @@ def readable_by(records: FileSlice, version: int, fetch_offset: int) -> bytes:
     """
     data = os.pread(records.fd, records.length, records.position)
     if not _has_whole_batch(data):
-        return _OFFSET_AND_LENGTH.pack(-1, max(len(data) + 1, _BATCH_BYTES_MIN))
+        return pack_offset_and_length(-1, max(len(data) + 1, HEADER_BYTES))
     return _converted(memoryview(data), 1 if version >= _MAGIC_1_FROM else 0, fetch_offset)
 
 
 def _has_whole_batch(data: bytes) -> bool:
-    head = _OFFSET_AND_LENGTH.size
-    return len(data) >= head and _OFFSET_AND_LENGTH.unpack_from(data)[1] <= len(data) - head
+    return len(data) >= LENGTH_PREFIX_BYTES and read_length(data) <= len(data) - LENGTH_PREFIX_BYTES
 
 
 def _converted(data: memoryview, magic: int, fetch_offset: int) -> bytes:

@@ -6,28 +6,26 @@ what follows the last whole batch and is itself not whole is passed over, nonsen
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final
 
+from tidelog.records.compression import Codec
+from tidelog.records.header import (
+    CODEC_MASK,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL_BIT,
+    read_length,
+    unpack_length_magic_attributes,
+)
 from tidelog.wire.errors import ApiError, ErrorCode
 
 _ONE_BATCH_FROM: Final = 3
 _ZSTD_FROM: Final = 7
-_CODEC_MASK: Final = 0x07
-_ZSTD: Final = 4
-_TRANSACTIONAL: Final = 0x10
-_LENGTH_POSITION: Final = 8
-_LENGTH_PREFIX_BYTES: Final = 12
-"""Offset and length, which the length does not count."""
-_MAGIC_POSITION: Final = 16
-_MAGIC_2: Final = 2
 _HEAD_BYTES: Final = 23
 """From the offset to the attributes."""
 _LENGTH_MIN: Final = 14
 """Of a message of magic 0, the smallest thing that ever had this head."""
-_unpack_length: Final = Struct(">i").unpack_from
-_unpack_head: Final = Struct(">i4xb4xh").unpack_from
-"""Length, magic and attributes."""
 _NO_HEAD: Final = (-1, -1, 0)
 
 
@@ -37,16 +35,16 @@ def has_records(view: memoryview, start: int, end: int, version: int, is_in_tran
     False when there is nothing to append, which is no error: before version 3 there may be no whole message.
     """
     size = end - start
-    length, magic, attributes = _unpack_head(view, start + _LENGTH_POSITION) if size >= _HEAD_BYTES else _NO_HEAD
+    length, magic, attributes = unpack_length_magic_attributes(view, start) if size >= _HEAD_BYTES else _NO_HEAD
     if version < _ONE_BATCH_FROM:
         if _first_size(view[start:end]) is None:
             return False
-    elif magic != _MAGIC_2 or length != size - _LENGTH_PREFIX_BYTES:
+    elif magic != MAGIC or length != size - LENGTH_PREFIX_BYTES:
         _check_one_batch(view[start:end], version)
-    if magic == _MAGIC_2:
-        if attributes & _TRANSACTIONAL and not is_in_transaction:
+    if magic == MAGIC:
+        if attributes & TRANSACTIONAL_BIT and not is_in_transaction:
             raise _no_transactional_id()
-        if version < _ZSTD_FROM and attributes & _CODEC_MASK == _ZSTD:
+        if version < _ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:
             raise _no_zstd(version)
     return True
 
@@ -54,7 +52,7 @@ def has_records(view: memoryview, start: int, end: int, version: int, is_in_tran
 def _check_one_batch(records: memoryview, version: int) -> None:
     """Raise ApiError unless there is exactly one whole batch, of magic 2."""
     size = _first_size(records)
-    if size is None or records[_MAGIC_POSITION] != _MAGIC_2 or _first_size(records[size:]) is not None:
+    if size is None or records[MAGIC_POSITION] != MAGIC or _first_size(records[size:]) is not None:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"Produce requests with version {version} must hold exactly one record batch with magic version 2 "
@@ -64,17 +62,17 @@ def _check_one_batch(records: memoryview, version: int) -> None:
 
 def _first_size(records: memoryview) -> int | None:
     """The bytes of the first whole batch or message, or None when there is none; raises ApiError."""
-    if len(records) < _LENGTH_PREFIX_BYTES:
+    if len(records) < LENGTH_PREFIX_BYTES:
         return None
-    (length,) = _unpack_length(records, _LENGTH_POSITION)
+    length = read_length(records)
     if length < _LENGTH_MIN:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch claims a length of {length}, less than any message has")
-    if len(records) <= _MAGIC_POSITION:
+    if len(records) <= MAGIC_POSITION:
         return None
-    magic = records[_MAGIC_POSITION]
-    if magic > _MAGIC_2:
+    magic = records[MAGIC_POSITION]
+    if magic > MAGIC:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch has magic {magic}, which is none of 0, 1 and 2")
-    size = _LENGTH_PREFIX_BYTES + int(length)
+    size = LENGTH_PREFIX_BYTES + length
     return size if size <= len(records) else None
 
 

@@ -14,7 +14,7 @@ from tidelog.cli.perf._figures import Figures, report, summarize
 from tidelog.cli.perf._wire import RawSocket, check_error
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.types import BrokerNode, TopicPartition
-from tidelog.records.batch import HEADER_BYTES, read_header
+from tidelog.records.header import HEADER_BYTES, read_header
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.frames import encode_request
 from tidelog.wire.messages import FetchRequest

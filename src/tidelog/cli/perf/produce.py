@@ -18,8 +18,8 @@ from tidelog.client.aio.admin.types import LATEST
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.producer import Producer
 from tidelog.client.types import BrokerNode, TopicPartition
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
+from tidelog.records.record import Record
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.frames import encode_request
 from tidelog.wire.messages import ProduceRequest

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.client.errors import SerializationFailed
-from tidelog.records._record import Headers
+from tidelog.records.record import Headers
 
 _NO_TIMESTAMP: Final = -1
 

@@ -6,10 +6,10 @@ import pyarrow as pa
 
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.partitioner import partition_for_key
-from tidelog.records._record import Headers
 from tidelog.records.bulk import RECORD_OVERHEAD_BYTES
 from tidelog.records.kernels import arrow_encode
 from tidelog.records.kernels.arrow_encode import EncodedBatch
+from tidelog.records.record import Headers
 
 
 class Piece(NamedTuple):

@@ -14,8 +14,9 @@ from tidelog.client.aio.consumer.errors import CorruptRecords
 from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow.schema import record_batches, schema_of, wanted_by
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header, record_data
+from tidelog.records.batch import record_data
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header
 from tidelog.records.kernels.arrow_decode import COLUMN_BYTES_MAX, Columns, Decoder, PlainDecoder, Wanted
 
 __all__ = ["decode_columns", "make_decoder", "put_back", "to_table"]

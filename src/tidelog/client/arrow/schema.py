@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidelog.records._record import Headers
 from tidelog.records.kernels.arrow_decode import BinaryColumn, Columns, Wanted
+from tidelog.records.record import Headers
 
 HEADERS_TYPE: Final = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))

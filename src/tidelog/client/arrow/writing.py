@@ -18,9 +18,8 @@ from tidelog.client.arrow import columns
 from tidelog.client.arrow.encoding import Piece, compiled_encoding, plain_encoding
 from tidelog.client.arrow.frames import as_table
 from tidelog.client.errors import SerializationFailed
-from tidelog.records.batch import HEADER_BYTES, read_header
-from tidelog.records.builder import assemble_batch
 from tidelog.records.compression import compress
+from tidelog.records.header import HEADER_BYTES, assemble_batch, read_header
 from tidelog.records.kernels.arrow_encode import EncodedBatch
 
 PIECE_BYTES: Final = 8 * 1024 * 1024

@@ -9,6 +9,22 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.records.header import (
+    ATTRIBUTES_POSITION,
+    BASE_TIMESTAMP_POSITION,
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LAST_OFFSET_DELTA_POSITION,
+    LENGTH_POSITION,
+    LENGTH_PREFIX_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    RECORD_COUNT_POSITION,
+    TRANSACTIONAL_BIT,
+)
 from tidelog.records.kernels._arrow_copy import copy_bytes
 from tidelog.records.kernels._bytes import int16_at, int32_at, int64_at, varint_at, varlong_at
 from tidelog.records.kernels._compile import Bytes, Int, Numbers, kernel
@@ -24,14 +40,7 @@ VALUE_NULLS: Final = 4
 WITH_HEADERS: Final = 5
 STATE_NUMBERS: Final = 6
 
-_HEADER_BYTES: Final = 61
-_PREFIX_BYTES: Final = 12
-_MAGIC: Final = 2
 _RECORD_BYTES_MIN: Final = 7
-_CODEC: Final = 0x07
-_APPEND_TIME: Final = 0x08
-_TRANSACTIONAL: Final = 0x10
-_CONTROL: Final = 0x20
 
 _MICROS: Final = 1000
 _INT64_MAX: Final = 2**63 - 1
@@ -193,18 +202,18 @@ def add_records(
 @kernel
 def _is_plain(data: Bytes, position: Int, stop: Int, sees_transactions: bool) -> bool:
     """Whether the batch at `position` is whole, sound as far as its header tells, and of the kind a run takes."""
-    if stop - position < _HEADER_BYTES:
+    if stop - position < HEADER_BYTES:
         return False
-    length = int32_at(data, position + 8)
-    if length < _HEADER_BYTES - _PREFIX_BYTES or length > stop - position - _PREFIX_BYTES:
+    length = int32_at(data, position + LENGTH_POSITION)
+    if length < HEADER_BYTES - LENGTH_PREFIX_BYTES or length > stop - position - LENGTH_PREFIX_BYTES:
         return False
-    if data[position + 16] != _MAGIC:
+    if data[position + MAGIC_POSITION] != MAGIC:
         return False
-    attributes = int16_at(data, position + 21)
-    if attributes & _CODEC or (not sees_transactions and attributes & (_TRANSACTIONAL | _CONTROL)):
+    attributes = int16_at(data, position + ATTRIBUTES_POSITION)
+    if attributes & CODEC_MASK or (not sees_transactions and attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)):
         return False
-    count = int32_at(data, position + 57)
-    return bool(count >= 0 and count * _RECORD_BYTES_MIN <= length - (_HEADER_BYTES - _PREFIX_BYTES))
+    count = int32_at(data, position + RECORD_COUNT_POSITION)
+    return bool(count >= 0 and count * _RECORD_BYTES_MIN <= length - (HEADER_BYTES - LENGTH_PREFIX_BYTES))
 
 
 @kernel
@@ -212,8 +221,8 @@ def count_run(data: Bytes, position: Int, stop: Int, sees_transactions: bool) ->
     """How many records a run from `position` on can have, and where it ends."""
     count = np.int64(0)
     while _is_plain(data, position, stop, sees_transactions):
-        count += int32_at(data, position + 57)
-        position += int32_at(data, position + 8) + _PREFIX_BYTES
+        count += int32_at(data, position + RECORD_COUNT_POSITION)
+        position += int32_at(data, position + LENGTH_POSITION) + LENGTH_PREFIX_BYTES
     return count, np.int64(position)
 
 
@@ -221,19 +230,22 @@ def count_run(data: Bytes, position: Int, stop: Int, sees_transactions: bool) ->
 def add_run(data: Bytes, position: Int, stop: Int, first_offset: Int, rows: Rows) -> Int:
     """Add the batches of a run that `count_run` measured; the position of the first that cannot be read, or the end."""
     while position < stop:
-        attributes = int16_at(data, position + 21)
+        attributes = int16_at(data, position + ATTRIBUTES_POSITION)
         base_offset = int64_at(data, position)
-        after = position + int32_at(data, position + 8) + _PREFIX_BYTES
-        if not attributes & _CONTROL and base_offset + int32_at(data, position + 23) >= first_offset:
+        after = position + int32_at(data, position + LENGTH_POSITION) + LENGTH_PREFIX_BYTES
+        if (
+            not attributes & CONTROL_BIT
+            and base_offset + int32_at(data, position + LAST_OFFSET_DELTA_POSITION) >= first_offset
+        ):
             status = add_records(
                 data,
-                position + _HEADER_BYTES,
+                position + HEADER_BYTES,
                 after,
-                int32_at(data, position + 57),
+                int32_at(data, position + RECORD_COUNT_POSITION),
                 base_offset,
-                int64_at(data, position + 27),
-                int64_at(data, position + 35),
-                attributes & _APPEND_TIME != 0,
+                int64_at(data, position + BASE_TIMESTAMP_POSITION),
+                int64_at(data, position + MAX_TIMESTAMP_POSITION),
+                attributes & LOG_APPEND_TIME_BIT != 0,
                 first_offset,
                 rows,
             )

@@ -9,13 +9,27 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.records.header import (
+    ATTRIBUTES_POSITION,
+    BASE_SEQUENCE_POSITION,
+    BASE_TIMESTAMP_POSITION,
+    CRC_POSITION,
+    HEADER_BYTES,
+    LAST_OFFSET_DELTA_POSITION,
+    LENGTH_POSITION,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    PARTITION_LEADER_EPOCH_POSITION,
+    PRODUCER_EPOCH_POSITION,
+    PRODUCER_ID_POSITION,
+    RECORD_COUNT_POSITION,
+)
 from tidelog.records.kernels._arrow_copy import copy_bytes
 from tidelog.records.kernels._bytes import put_int16, put_int32, put_int64, put_varint, uint32_at, varint_bytes
 from tidelog.records.kernels._compile import Bytes, Int, Numbers, kernel
 
-_HEADER_BYTES: Final = 61
-_PREFIX_BYTES: Final = 12
-_MAGIC: Final = 2
 _RECORD_OVERHEAD_BYTES: Final = 13
 
 _SEED: Final = 0x9747B28C
@@ -121,18 +135,18 @@ def group_rows(partitions: Numbers, partition_count: Int, starts: Numbers, order
 def _seal(out: Bytes, start: Int, end: Int, count: Int, base_timestamp: Int, max_timestamp: Int) -> None:
     """The header of a batch, but its checksum, and without a producer."""
     put_int64(out, start, 0)
-    put_int32(out, start + 8, end - start - _PREFIX_BYTES)
-    put_int32(out, start + 12, -1)
-    out[start + 16] = _MAGIC
-    put_int32(out, start + 17, 0)
-    put_int16(out, start + 21, 0)
-    put_int32(out, start + 23, count - 1)
-    put_int64(out, start + 27, base_timestamp)
-    put_int64(out, start + 35, max_timestamp)
-    put_int64(out, start + 43, -1)
-    put_int16(out, start + 51, -1)
-    put_int32(out, start + 53, -1)
-    put_int32(out, start + 57, count)
+    put_int32(out, start + LENGTH_POSITION, end - start - LENGTH_PREFIX_BYTES)
+    put_int32(out, start + PARTITION_LEADER_EPOCH_POSITION, -1)
+    out[start + MAGIC_POSITION] = MAGIC
+    put_int32(out, start + CRC_POSITION, 0)
+    put_int16(out, start + ATTRIBUTES_POSITION, 0)
+    put_int32(out, start + LAST_OFFSET_DELTA_POSITION, count - 1)
+    put_int64(out, start + BASE_TIMESTAMP_POSITION, base_timestamp)
+    put_int64(out, start + MAX_TIMESTAMP_POSITION, max_timestamp)
+    put_int64(out, start + PRODUCER_ID_POSITION, -1)
+    put_int16(out, start + PRODUCER_EPOCH_POSITION, -1)
+    put_int32(out, start + BASE_SEQUENCE_POSITION, -1)
+    put_int32(out, start + RECORD_COUNT_POSITION, count)
 
 
 @kernel
@@ -190,7 +204,7 @@ def encode_rows(
                 count = np.int64(0)
             if not count:
                 base_timestamp = max_timestamp = timestamp
-                position = start + _HEADER_BYTES
+                position = start + HEADER_BYTES
                 size = _body_bytes(np.int64(0), np.int64(0), key_size, value_size, header_size)
             max_timestamp = max(max_timestamp, timestamp)
             position = put_varint(out, position, size)

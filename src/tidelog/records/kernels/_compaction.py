@@ -9,6 +9,25 @@ right. At the first other one it stops, and the caller deals with that batch; so
 
 import numpy as np
 
+from tidelog.records.header import (
+    ATTRIBUTES_POSITION,
+    BASE_TIMESTAMP_POSITION,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_POSITION,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    LAST_OFFSET_DELTA_POSITION,
+    LENGTH_POSITION,
+    LENGTH_PREFIX_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    PRODUCER_ID_POSITION,
+    RECORD_COUNT_POSITION,
+    TRANSACTIONAL_BIT,
+)
 from tidelog.records.kernels._bytes import (
     copy,
     int16_at,
@@ -55,9 +74,8 @@ SLOT_WORDS = 3
 RECORD_GROWTH_MAX = 14
 """A record may grow by nine bytes of timestamp, and by what its length then takes."""
 
-_HEADER_BYTES = 61
-_HORIZON_BIT = 0x40
-_NOT_PLAIN = 0x37
+_NOT_PLAIN = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT
+
 """Codec, transactional and control bits."""
 
 
@@ -244,18 +262,18 @@ def index_run(
     window: Bytes, position: Int, stop: Int, first_offset: Int, table: Words, state: Numbers, secret: Words
 ) -> Int:
     """Note the keys of plain batches; where the first one begins that is not, or at which the map is full."""
-    while position + _HEADER_BYTES <= stop:
-        size = int32_at(window, position + 8) + 12
+    while position + HEADER_BYTES <= stop:
+        size = int32_at(window, position + LENGTH_POSITION) + LENGTH_PREFIX_BYTES
         if not _is_plain(window, position, size, stop):
             break
         base_offset = int64_at(window, position)
-        count = int32_at(window, position + 57)
-        start, end = position + _HEADER_BYTES, position + size
+        count = int32_at(window, position + RECORD_COUNT_POSITION)
+        start, end = position + HEADER_BYTES, position + size
         if index_records(window, start, end, count, base_offset, first_offset, table, state, secret) < 0:
             break
         if state[IS_FULL]:
             break
-        last_offset = base_offset + int32_at(window, position + 23)
+        last_offset = base_offset + int32_at(window, position + LAST_OFFSET_DELTA_POSITION)
         if last_offset >= first_offset:
             state[LATEST_OFFSET] = last_offset
         position = end
@@ -265,11 +283,15 @@ def index_run(
 @kernel
 def _is_plain(window: Bytes, position: Int, size: Int, stop: Int) -> bool:
     """Whether a whole batch lies at `position` that a run may deal with."""
-    if size < _HEADER_BYTES or position + size > stop or window[position + 16] != 2:
+    if size < HEADER_BYTES or position + size > stop or window[position + MAGIC_POSITION] != MAGIC:
         return False
-    if int16_at(window, position + 21) & _NOT_PLAIN or int32_at(window, position + 57) < 0:
+    if (
+        int16_at(window, position + ATTRIBUTES_POSITION) & _NOT_PLAIN
+        or int32_at(window, position + RECORD_COUNT_POSITION) < 0
+    ):
         return False
-    is_intact: bool = crc32c(window, position + 21, position + size) == uint32_at(window, position + 17)
+    checksum = uint32_at(window, position + CRC_POSITION)
+    is_intact: bool = crc32c(window, position + ATTRIBUTES_POSITION, position + size) == checksum
     return is_intact
 
 
@@ -293,21 +315,21 @@ def rewrite_run(
     """Write what stays of plain batches to `out`, and the index entries that are due to `entries`."""
     used = entry_count = 0
     outcome[IS_OUTPUT_FULL] = 0
-    while position + _HEADER_BYTES <= stop:
-        size = int32_at(window, position + 8) + 12
-        count = int32_at(window, position + 57)
-        if size < _HEADER_BYTES or position + size > stop or count > len(scratch):
+    while position + HEADER_BYTES <= stop:
+        size = int32_at(window, position + LENGTH_POSITION) + LENGTH_PREFIX_BYTES
+        count = int32_at(window, position + RECORD_COUNT_POSITION)
+        if size < HEADER_BYTES or position + size > stop or count > len(scratch):
             break
         if used + size + RECORD_GROWTH_MAX * count > len(out) or entry_count == len(entries):
             outcome[IS_OUTPUT_FULL] = 1 if used else 0
             break
         if not _is_plain(window, position, size, stop):
             break
-        last_offset = int64_at(window, position) + int32_at(window, position + 23)
-        if int64_at(window, position + 43) >= 0 and _holds(kept_offsets, last_offset):
+        last_offset = int64_at(window, position) + int32_at(window, position + LAST_OFFSET_DELTA_POSITION)
+        if int64_at(window, position + PRODUCER_ID_POSITION) >= 0 and _holds(kept_offsets, last_offset):
             break
         _describe(window, position, count, batch)
-        start = position + _HEADER_BYTES
+        start = position + HEADER_BYTES
         if select_records(window, start, position + size, batch, table, state, secret, scratch, kept) < 0:
             break
         if kept[IS_UNCHANGED] and count:
@@ -315,7 +337,7 @@ def rewrite_run(
             written, max_timestamp = size, batch[MAX_TIMESTAMP]
         elif kept[KEPT]:
             written = _write_batch(window, position, batch, scratch, kept, out, used)
-            max_timestamp = int64_at(out, used + 35)
+            max_timestamp = int64_at(out, used + MAX_TIMESTAMP_POSITION)
         else:
             written, max_timestamp = 0, 0
         position += size
@@ -329,12 +351,12 @@ def rewrite_run(
 
 @kernel
 def _describe(window: Bytes, position: Int, count: Int, batch: Numbers) -> None:
-    attributes = int16_at(window, position + 21)
+    attributes = int16_at(window, position + ATTRIBUTES_POSITION)
     batch[BASE_OFFSET] = int64_at(window, position)
-    batch[BASE_TIMESTAMP] = int64_at(window, position + 27)
-    batch[MAX_TIMESTAMP] = int64_at(window, position + 35)
-    batch[IS_LOG_APPEND_TIME] = attributes & 0x08
-    batch[HAS_HORIZON] = attributes & _HORIZON_BIT
+    batch[BASE_TIMESTAMP] = int64_at(window, position + BASE_TIMESTAMP_POSITION)
+    batch[MAX_TIMESTAMP] = int64_at(window, position + MAX_TIMESTAMP_POSITION)
+    batch[IS_LOG_APPEND_TIME] = attributes & LOG_APPEND_TIME_BIT
+    batch[HAS_HORIZON] = attributes & DELETE_HORIZON_BIT
     batch[COUNT] = count
 
 
@@ -343,16 +365,18 @@ def _write_batch(
     window: Bytes, position: Int, batch: Numbers, scratch: Numbers, kept: Numbers, out: Bytes, start: Int
 ) -> Int:
     """The batch at `position` with the selected records, at `start` of `out`; its size."""
-    copy(window, position, position + _HEADER_BYTES, out, start)
-    end = write_records(window, scratch, kept, out, start + _HEADER_BYTES)
+    copy(window, position, position + HEADER_BYTES, out, start)
+    end = write_records(window, scratch, kept, out, start + HEADER_BYTES)
     size = end - start
-    attributes = int16_at(window, position + 21)
-    put_int32(out, start + 8, size - 12)
-    put_int16(out, start + 21, attributes | _HORIZON_BIT if kept[NEW_HAS_HORIZON] else attributes)
-    put_int64(out, start + 27, kept[NEW_BASE_TIMESTAMP])
-    put_int64(out, start + 35, batch[MAX_TIMESTAMP] if batch[IS_LOG_APPEND_TIME] else kept[NEW_MAX_TIMESTAMP])
-    put_int32(out, start + 57, kept[KEPT])
-    put_int32(out, start + 17, np.int64(crc32c(out, start + 21, end)))
+    attributes = int16_at(window, position + ATTRIBUTES_POSITION)
+    put_int32(out, start + LENGTH_POSITION, size - LENGTH_PREFIX_BYTES)
+    attributes = attributes | DELETE_HORIZON_BIT if kept[NEW_HAS_HORIZON] else attributes
+    put_int16(out, start + ATTRIBUTES_POSITION, attributes)
+    put_int64(out, start + BASE_TIMESTAMP_POSITION, kept[NEW_BASE_TIMESTAMP])
+    max_timestamp = batch[MAX_TIMESTAMP] if batch[IS_LOG_APPEND_TIME] else kept[NEW_MAX_TIMESTAMP]
+    put_int64(out, start + MAX_TIMESTAMP_POSITION, max_timestamp)
+    put_int32(out, start + RECORD_COUNT_POSITION, kept[KEPT])
+    put_int32(out, start + CRC_POSITION, np.int64(crc32c(out, start + ATTRIBUTES_POSITION, end)))
     return size
 
 

@@ -13,10 +13,10 @@ from array import array
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
-from tidelog.records._record import Headers, decode_records
-from tidelog.records.batch import LOG_APPEND_TIME_BIT, BatchHeader, TimestampType
 from tidelog.records.compression import Buffer
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import LOG_APPEND_TIME_BIT, BatchHeader, TimestampType
+from tidelog.records.record import Headers, decode_records
 
 RECORD_BYTES_MIN: Final = 7
 """The smallest record: every one of its seven fields in a byte."""

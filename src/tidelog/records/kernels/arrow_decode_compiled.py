@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from tidelog.records._record import Headers, _decode_headers
-from tidelog.records.batch import LOG_APPEND_TIME_BIT, BatchHeader
 from tidelog.records.compression import Buffer
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import LOG_APPEND_TIME_BIT, BatchHeader
 from tidelog.records.kernels import _arrow_decode as kernels
 from tidelog.records.kernels._compile import Bytes
 from tidelog.records.kernels.arrow_decode import EVERYTHING, BinaryColumn, Columns, Wanted, check_count
+from tidelog.records.record import Headers, decode_headers
 
 _NO_HEADERS: Final[Headers] = ()
 
@@ -120,7 +120,7 @@ class CompiledDecoder:
             headers.extend([_NO_HEADERS] * (before - len(headers)))
             content = bytes(data)
             for position in self._rows.header_positions[before : self.count].tolist():
-                headers.append(_NO_HEADERS if position < 0 else _decode_headers(content, position)[0])
+                headers.append(_NO_HEADERS if position < 0 else decode_headers(content, position)[0])
             state[kernels.WITH_HEADERS] = 0
 
     def _reserve(self, count: int, size_bytes: int) -> None:

@@ -3,20 +3,17 @@
 Imported by name and only where NumPy and Numba may be; see `arrow_decode_compiled`.
 """
 
-from struct import Struct
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tidelog.records.batch import ATTRIBUTES_POSITION, CRC_POSITION, HEADER_BYTES
-from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Buffer
+from tidelog.records.header import HEADER_BYTES, seal
 from tidelog.records.kernels import _arrow_encode as kernels
 from tidelog.records.kernels._compile import Numbers
 from tidelog.records.kernels.arrow_decode_compiled import readable
 from tidelog.records.kernels.arrow_encode import RECORD_OVERHEAD_BYTES_MAX, EncodedBatch
 
-_CRC: Final = Struct(">I")
 _POSITION_BYTES: Final = 4
 _NOTHING: Final = b""
 
@@ -96,7 +93,7 @@ def encode_columns(
     batches: list[EncodedBatch] = []
     for partition, start, end, records in table[:made].tolist():
         data = view[start:end]
-        _CRC.pack_into(data, CRC_POSITION, crc32c(data[ATTRIBUTES_POSITION:]))
+        seal(data, len(data))
         batches.append(EncodedBatch(partition, records, data))
     return batches
 

@@ -4,23 +4,9 @@ Everything in the header that says where a batch belongs stays: base and last of
 Called by the cleaner for each batch that the compiled kernels do not write themselves.
 """
 
-from struct import Struct
-from typing import Final
-
-from tidelog.records.batch import (
-    CODEC_MASK,
-    DELETE_HORIZON_BIT,
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
-    NO_TIMESTAMP,
-    BatchHeader,
-)
-from tidelog.records.checksum import crc32c
 from tidelog.records.compression import compress
+from tidelog.records.header import CODEC_MASK, DELETE_HORIZON_BIT, NO_TIMESTAMP, BatchHeader, assemble_batch
 from tidelog.records.kernels.compaction import Filtered
-
-_BEFORE_CRC: Final = Struct(">qiibI")
-_AFTER_CRC: Final = Struct(">hiqqqhii")
 
 
 def rebuild(header: BatchHeader, kept: Filtered) -> bytes:
@@ -40,17 +26,7 @@ def emptied(header: BatchHeader) -> bytes:
 def _assemble(
     header: BatchHeader, attributes: int, base_timestamp: int, max_timestamp: int, count: int, payload: bytes
 ) -> bytes:
-    after_crc = _AFTER_CRC.pack(
-        attributes,
-        header.last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        count,
+    changed = header._replace(
+        attributes=attributes, base_timestamp=base_timestamp, max_timestamp=max_timestamp, record_count=count
     )
-    length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload)
-    checksum = crc32c(payload, crc32c(after_crc))
-    before_crc = _BEFORE_CRC.pack(header.base_offset, length, header.partition_leader_epoch, header.magic, checksum)
-    return b"".join((before_crc, after_crc, payload))
+    return assemble_batch(changed, payload)

@@ -14,9 +14,9 @@ The map holds the keys themselves, so nothing can collide; its size is bounded b
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from tidelog.records._record import Record, decode_records, encode_record
-from tidelog.records.batch import LOG_APPEND_TIME_BIT, NO_TIMESTAMP, BatchHeader
 from tidelog.records.compression import Buffer
+from tidelog.records.header import LOG_APPEND_TIME_BIT, NO_TIMESTAMP, BatchHeader
+from tidelog.records.record import Record, decode_records, encode_record
 
 _ENTRY_BYTES: Final = 200
 """What a key costs in a dictionary besides its own bytes: two objects, and the entry with its share of free ones."""

@@ -10,13 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from tidelog.records._record import Record
-from tidelog.records.batch import LOG_APPEND_TIME_BIT, BatchHeader
 from tidelog.records.compression import Buffer
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import LOG_APPEND_TIME_BIT, BatchHeader
 from tidelog.records.kernels import _compaction as kernels
 from tidelog.records.kernels._compile import Bytes
 from tidelog.records.kernels.compaction import NO_OFFSET, Counts, Filtered, IndexEntry, Rules, Sink
+from tidelog.records.record import Record
 
 SLOT_BYTES: Final = 8 * kernels.SLOT_WORDS
 SECRET_BYTES: Final = 16

@@ -27,8 +27,8 @@ from tidelog.client.reader import FETCH_BY_NAME, RecordReader
 from tidelog.client.refusals import raise_if_refused
 from tidelog.client.topics import create_topic
 from tidelog.client.types import TopicPartition
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
+from tidelog.records.record import Record
 from tidelog.spark.sink.errors import SinkError
 from tidelog.spark.sink.tail import LogTail
 from tidelog.spark.sink.transaction import now_ms, patiently

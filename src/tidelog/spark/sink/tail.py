@@ -3,8 +3,9 @@
 Called by `memory` for what lies beyond the last stable offset. Pure.
 """
 
-from tidelog.records.batch import Record, iterate_batches, iterate_records
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.control import parse_end_transaction_marker
+from tidelog.records.record import Record
 
 
 class LogTail:

@@ -3,26 +3,23 @@
 Runs before anything is decoded, so that the next answer can be asked for first. `fetching` is the caller. Pure.
 """
 
-from struct import Struct
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from tidelog.records.batch import (
-    ATTRIBUTES_POSITION,
+from tidelog.records.builder import build_batch
+from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import (
+    EXTENT_BYTES,
     HEADER_BYTES,
+    LEGACY_ATTRIBUTES_POSITION,
     LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_POSITION,
     TimestampType,
+    is_intact,
+    unpack_extent,
 )
-from tidelog.records.builder import build_batch
-from tidelog.records.checksum import crc32c
-from tidelog.records.errors import CorruptRecordError
 from tidelog.records.legacy import iterate_legacy_records
-
-# Base offset, length, leader epoch, magic, checksum, attributes, last offset delta.
-_unpack_start: Final = Struct(">qiibIhi").unpack_from
-_START_BYTES: Final = 27
 
 
 class Walk(NamedTuple):
@@ -41,8 +38,8 @@ def walk_batches(data: memoryview, first_offset: int, end_offset: int, *, check_
     Raises CorruptRecordError for bytes that no batch can be.
     """
     position, size, next_offset, has_old_format = 0, len(data), first_offset, False
-    while position + _START_BYTES <= size:
-        base_offset, length, _, magic, crc, _, last_delta = _unpack_start(data, position)
+    while position + EXTENT_BYTES <= size:
+        base_offset, length, magic, last_delta = unpack_extent(data, position)
         after = position + LENGTH_PREFIX_BYTES + length
         if length < MAGIC_POSITION - LENGTH_PREFIX_BYTES:
             raise CorruptRecordError(f"a batch at offset {base_offset} claims a length of {length} bytes")
@@ -54,7 +51,7 @@ def walk_batches(data: memoryview, first_offset: int, end_offset: int, *, check_
         if magic == MAGIC:
             if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
                 raise CorruptRecordError(f"the batch at offset {base_offset} is shorter than its header")
-            if check_crcs and crc32c(data[position + ATTRIBUTES_POSITION : after]) != crc:
+            if check_crcs and not is_intact(data[position:after]):
                 raise CorruptRecordError(f"the batch at offset {base_offset} fails its CRC")
             next_offset = max(next_offset, base_offset + last_delta + 1)
         else:
@@ -70,7 +67,7 @@ def modernised(data: memoryview) -> bytes:
     parts: list[bytes | memoryview] = []
     position = 0
     while position < len(data):
-        _, length, _, magic, _, _, _ = _unpack_start(data, position)
+        _, length, magic, _ = unpack_extent(data, position)
         after = position + LENGTH_PREFIX_BYTES + length
         batch = data[position:after]
         parts.append(batch if magic == MAGIC else _rewritten(batch))
@@ -83,7 +80,7 @@ def _rewritten(message: memoryview) -> bytes:
     if not records:
         return b""
     # The attributes follow the magic; bit 3 is the timestamp type in magic 1 and unused in magic 0.
-    is_append_time = message[MAGIC_POSITION] == 1 and message[MAGIC_POSITION + 1] & LOG_APPEND_TIME_BIT
+    is_append_time = message[MAGIC_POSITION] == 1 and message[LEGACY_ATTRIBUTES_POSITION] & LOG_APPEND_TIME_BIT
     return build_batch(
         records,
         base_offset=records[0].offset,

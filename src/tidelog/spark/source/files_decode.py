@@ -16,10 +16,11 @@ from pyspark.sql.datasource import InputPartition
 from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow.reading import decode_columns, make_decoder
 from tidelog.client.arrow.schema import record_batches
-from tidelog.records.batch import LOG_APPEND_TIME_BIT, MAGIC, Record, TimestampType
 from tidelog.records.errors import CorruptRecordError, InvalidRecordError
+from tidelog.records.header import LOG_APPEND_TIME_BIT, MAGIC, TimestampType
 from tidelog.records.kernels.arrow_decode import Columns, Decoder, micros
 from tidelog.records.legacy import iterate_legacy_records
+from tidelog.records.record import Record
 from tidelog.spark.source.columns import Projection
 from tidelog.spark.source.files_scan import FileEnd, Located, Window, corrupt, windows
 from tidelog.storage.segment.transaction_index import AbortedTransaction

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from tidelog.records.batch import HEADER_BYTES, MAGIC, iterate_records
+from tidelog.records.batch import iterate_records
+from tidelog.records.header import HEADER_BYTES, MAGIC, read_header_of_any_magic
 from tidelog.records.legacy import iterate_legacy_records
 from tidelog.spark.options import OptionError
 from tidelog.spark.source.files_decode import SegmentSplit
@@ -14,10 +15,8 @@ from tidelog.spark.source.files_scan import FileEnd, headers, opened, pread
 from tidelog.spark.source.files_transactions import Stability, read_stability
 from tidelog.spark.source.offsets import EARLIEST, LATEST
 from tidelog.storage.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from tidelog.storage.segment.batches import parse_header
-
-_OFFSET_ENTRY: Final = Struct(">ii")
-_TIME_ENTRY: Final = Struct(">qi")
+from tidelog.storage.segment.offset_index import OFFSET_ENTRY
+from tidelog.storage.segment.time_index import TIME_ENTRY
 
 
 class Piece(NamedTuple):
@@ -120,7 +119,7 @@ def pieces_of(segment: Segment, target_bytes: int) -> list[Piece]:
         for position in _indexed_positions(segment):
             if position - pieces[-1].position < target_bytes or position + HEADER_BYTES > segment.size_bytes:
                 continue
-            header = parse_header(pread(descriptor, HEADER_BYTES, position), 0)
+            header = read_header_of_any_magic(pread(descriptor, HEADER_BYTES, position), 0)
             is_sound = header.magic == MAGIC and position + header.size_bytes <= segment.size_bytes
             # Offsets of older messages do not tell where the messages inside them begin.
             if is_sound and header.batch_length > 0 and header.base_offset > pieces[-1].base_offset:
@@ -131,7 +130,7 @@ def pieces_of(segment: Segment, target_bytes: int) -> list[Piece]:
 def _indexed_positions(segment: Segment) -> Iterator[int]:
     """Positions of batches, ascending. An index that is being written ends in zeros."""
     last = 0
-    for _, position in _OFFSET_ENTRY.iter_unpack(_whole_entries(segment.beside(OFFSET_INDEX_SUFFIX), _OFFSET_ENTRY)):
+    for _, position in OFFSET_ENTRY.iter_unpack(_whole_entries(segment.beside(OFFSET_INDEX_SUFFIX), OFFSET_ENTRY)):
         if position > last:
             last = position
             yield position
@@ -165,5 +164,5 @@ def first_offset_at(files: PartitionFiles, timestamp_ms: int) -> int | None:
 
 def _largest_timestamp(segment: Segment, default: int) -> int:
     """By its time index, whose last entry is the largest; `default` where there is none to be trusted."""
-    entries = list(_TIME_ENTRY.iter_unpack(_whole_entries(segment.beside(TIME_INDEX_SUFFIX), _TIME_ENTRY)))
+    entries = list(TIME_ENTRY.iter_unpack(_whole_entries(segment.beside(TIME_INDEX_SUFFIX), TIME_ENTRY)))
     return max((timestamp for timestamp, _ in entries), default=default)

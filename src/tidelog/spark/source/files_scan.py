@@ -8,17 +8,23 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
-from zlib import crc32
 
-from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, check_crc
 from tidelog.records.errors import CorruptRecordError
-from tidelog.storage.segment.batches import parse_header
+from tidelog.records.header import (
+    HEADER_BYTES,
+    LEGACY_BYTES_MIN,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    check_crc,
+    is_legacy_intact,
+    read_header_of_any_magic,
+    read_length,
+)
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 HEADERS_WINDOW_BYTES: Final = 64 * 1024
-_LEGACY_BYTES_MIN: Final = (26, 34)
-_MAGIC_POSITION: Final = 16
-_CRC_OF_LEGACY_ENDS: Final = 16
 
 
 class Located(NamedTuple):
@@ -121,14 +127,14 @@ def _whole_batches(path: str, data: memoryview, position: int, end: FileEnd) -> 
 def _header_at(path: str, data: memoryview, start: int, position: int, end: FileEnd) -> BatchHeader | None:
     """The header at `start` of a window; None where it is not in there, or where only reserved zeros follow."""
     left = len(data) - start
-    if left <= _MAGIC_POSITION:
+    if left <= MAGIC_POSITION:
         return None
-    magic = data[start + _MAGIC_POSITION]
-    size = int.from_bytes(data[start + 8 : start + 12], "big", signed=True) + LENGTH_PREFIX_BYTES
-    if magic <= MAGIC and size >= (HEADER_BYTES if magic == MAGIC else _LEGACY_BYTES_MIN[magic]):
+    magic = data[start + MAGIC_POSITION]
+    size = read_length(data, start) + LENGTH_PREFIX_BYTES
+    if magic <= MAGIC and size >= (HEADER_BYTES if magic == MAGIC else LEGACY_BYTES_MIN[magic]):
         if left < HEADER_BYTES and left < size:
             return None
-        return parse_header(bytes(data[start : start + HEADER_BYTES]).ljust(HEADER_BYTES, b"\0"), 0)
+        return read_header_of_any_magic(bytes(data[start : start + HEADER_BYTES]).ljust(HEADER_BYTES, b"\0"), 0)
     if end.may_be_torn and not any(data[start : start + HEADER_BYTES]):
         return None
     if magic > MAGIC:
@@ -154,8 +160,6 @@ def _check(path: str, data: memoryview, batches: list[Located]) -> None:
         if header.magic == MAGIC:
             is_sound = check_crc(data, each.start, header)
         else:
-            covered = data[each.start + _CRC_OF_LEGACY_ENDS : each.start + header.size_bytes]
-            stored = int.from_bytes(data[each.start + LENGTH_PREFIX_BYTES : each.start + _CRC_OF_LEGACY_ENDS], "big")
-            is_sound = crc32(covered) == stored
+            is_sound = is_legacy_intact(data[each.start : each.start + header.size_bytes])
         if not is_sound:
             raise corrupt(path, each.position, f"the checksum of the batch at offset {header.base_offset} is wrong")

@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from tidelog.records.batch import BatchHeader, iterate_records
+from tidelog.records.batch import iterate_records
 from tidelog.records.control import ControlType, control_type
+from tidelog.records.header import BatchHeader
 from tidelog.spark.source.files_layout import PartitionFiles, Segment
 from tidelog.spark.source.files_scan import FileEnd, headers, opened
 from tidelog.storage.errors import CorruptIndexError, CorruptSnapshotError

@@ -1,7 +1,8 @@
 """The first pass of a cleaning: the last offset of every key in the dirty part of the log."""
 
-from tidelog.records.batch import MAGIC, MAGIC_POSITION, read_header, record_data
+from tidelog.records.batch import record_data
 from tidelog.records.builder import build_batch
+from tidelog.records.header import MAGIC, MAGIC_POSITION, read_header
 from tidelog.records.kernels.compaction import Compactor
 from tidelog.records.legacy import iterate_legacy_records
 from tidelog.storage.cleaner._walk import Pace, checked_header, log_path, walk, with_ends

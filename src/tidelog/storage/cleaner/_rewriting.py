@@ -8,22 +8,23 @@ left, because the log knows the producer's sequence and epoch from it. Offsets, 
 import os
 from typing import Final
 
-from tidelog.records.batch import (
+from tidelog.records.batch import record_data
+from tidelog.records.builder import build_batch
+from tidelog.records.compression import Codec
+from tidelog.records.header import (
     CODEC_MASK,
+    LEGACY_ATTRIBUTES_POSITION,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_POSITION,
     BatchHeader,
-    Record,
     TimestampType,
     read_header,
-    record_data,
 )
-from tidelog.records.builder import build_batch
-from tidelog.records.compression import Codec
 from tidelog.records.kernels.batches import emptied, rebuild
 from tidelog.records.kernels.compaction import Compactor, Rules, with_horizon
 from tidelog.records.legacy import iterate_legacy_records
+from tidelog.records.record import Record
 from tidelog.storage.cleaner._walk import Ended, Pace, log_path, walk
 from tidelog.storage.cleaner._walk import checked_header as checked
 from tidelog.storage.cleaner._window import BatchWindow
@@ -31,7 +32,6 @@ from tidelog.storage.cleaner._writer import CleanedSegment
 from tidelog.storage.cleaner.jobs import CleanJob, GroupCleaned
 from tidelog.storage.cleaner.transactions import AbortedTransactions, TransactionTracker
 
-_LEGACY_ATTRIBUTES_POSITION: Final = 17
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -145,7 +145,7 @@ class Rewriter:
         self.records_kept += len(kept)
         if kept:
             last_offset = records[-1].offset
-            attributes = buffer[position + _LEGACY_ATTRIBUTES_POSITION]
+            attributes = buffer[position + LEGACY_ATTRIBUTES_POSITION]
             batch = message if len(kept) == len(records) else _as_batch(kept, last_offset, attributes)
             self._output.append(batch, last_offset, max(record.timestamp for record in kept))
 

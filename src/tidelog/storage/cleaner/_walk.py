@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from tidelog.records.batch import HEADER_BYTES, MAGIC, BatchHeader, check_crc, read_header
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import HEADER_BYTES, MAGIC, BatchHeader, check_crc, read_header
 from tidelog.storage.cleaner._window import BatchWindow
 from tidelog.storage.cleaner.jobs import CleanJob, SourceSegment
 from tidelog.storage.names import LOG_SUFFIX, segment_path

@@ -6,15 +6,12 @@ The file is read rather than mapped: should it be cut off meanwhile, that is an 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from struct import Struct
 from typing import Final
 
-from tidelog.records.batch import LENGTH_PREFIX_BYTES
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import LEGACY_BYTES_MIN, LENGTH_PREFIX_BYTES, read_length
 
-_LENGTH: Final = Struct(">8xi")
-_BATCH_BYTES_MIN: Final = 26
-"""A message of magic 0 with neither key nor value."""
+_BATCH_BYTES_MIN: Final = LEGACY_BYTES_MIN[0]
 
 
 class BatchWindow:
@@ -74,8 +71,8 @@ class BatchWindow:
             self.buffer.extend(bytes(self._claimed_bytes(0) - len(self.buffer)))
 
     def _claimed_bytes(self, position: int) -> int:
-        (length,) = _LENGTH.unpack_from(self.buffer, position)
-        size_bytes: int = length + LENGTH_PREFIX_BYTES
+        length = read_length(self.buffer, position)
+        size_bytes = length + LENGTH_PREFIX_BYTES
         start = self._position - self.stop + position
         if not _BATCH_BYTES_MIN <= size_bytes <= self._end - start:
             raise CorruptRecordError(f"the batch at byte {start} of {self._path} claims a length of {length} bytes")

@@ -6,7 +6,6 @@ takes it from there.
 
 import os
 from collections.abc import Sequence
-from struct import Struct
 from typing import Final
 
 from tidelog.records.compression import Buffer
@@ -20,11 +19,10 @@ from tidelog.storage.names import (
     TRANSACTION_INDEX_SUFFIX,
     segment_path,
 )
-from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET
+from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY
+from tidelog.storage.segment.time_index import TIME_ENTRY
 from tidelog.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
-_OFFSET_ENTRY: Final = Struct(">ii")
-_TIME_ENTRY: Final = Struct(">qi")
 _BUFFERED_BYTES_MAX: Final = 1024 * 1024
 _FILE_MODE: Final = 0o644
 _SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
@@ -60,9 +58,9 @@ class CleanedSegment:
         self._stem = segment_path(directory, base_offset, "")
         self._offset_entries = bytearray()
         self._time_entries = bytearray()
-        self._offset_entry_bytes_max = index_bytes_max // _OFFSET_ENTRY.size * _OFFSET_ENTRY.size
+        self._offset_entry_bytes_max = index_bytes_max // OFFSET_ENTRY.size * OFFSET_ENTRY.size
         # The last place is for the largest timestamp of the segment.
-        self._time_entry_bytes_max = (index_bytes_max // _TIME_ENTRY.size - 1) * _TIME_ENTRY.size
+        self._time_entry_bytes_max = (index_bytes_max // TIME_ENTRY.size - 1) * TIME_ENTRY.size
         self._last_timestamp = -1
         self._buffered: list[bytes] = []
         self._buffered_bytes = 0
@@ -129,13 +127,13 @@ class CleanedSegment:
         if relative > MAX_RELATIVE_OFFSET:
             raise SegmentTooLargeError(f"offset {entry.offset} is too far from the segment {self.base_offset}")
         if len(self._offset_entries) < self._offset_entry_bytes_max:
-            self._offset_entries += _OFFSET_ENTRY.pack(relative, entry.position)
+            self._offset_entries += OFFSET_ENTRY.pack(relative, entry.position)
             if len(self._time_entries) < self._time_entry_bytes_max:
                 self._add_time(entry.timestamp, entry.timestamp_offset)
 
     def _add_time(self, timestamp: int, offset: int) -> None:
         if timestamp > self._last_timestamp:
-            self._time_entries += _TIME_ENTRY.pack(timestamp, offset - self.base_offset)
+            self._time_entries += TIME_ENTRY.pack(timestamp, offset - self.base_offset)
             self._last_timestamp = timestamp
 
 

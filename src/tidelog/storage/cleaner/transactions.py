@@ -11,9 +11,10 @@ aborted are in the transaction indexes.
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
-from tidelog.records.batch import BatchHeader, iterate_records
+from tidelog.records.batch import iterate_records
 from tidelog.records.compression import Buffer
 from tidelog.records.control import ControlType, control_type
+from tidelog.records.header import BatchHeader
 from tidelog.storage.segment.transaction_index import AbortedTransaction
 
 

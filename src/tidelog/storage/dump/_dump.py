@@ -18,9 +18,9 @@ refuse (OSError).
 
 import os
 from collections.abc import Callable, Iterator
-from struct import Struct
 from typing import Final
 
+from tidelog.records.header import SEQUENCE_MASK
 from tidelog.storage.checkpoints import (
     OFFSET_CHECKPOINT_FILES,
     CheckpointError,
@@ -51,10 +51,10 @@ from tidelog.storage.names import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from tidelog.storage.producers.snapshot import SnapshotEntry, read_snapshot
+from tidelog.storage.segment.transaction_index import TRANSACTION_ENTRY
 
 __all__ = ["DumpOptions", "DumpRow", "dump_file", "row_text"]
 
-_ABORTED: Final = Struct(">hqqqq")
 _ABORTED_FIELDS: Final = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
 
 Dumper = Callable[[str, DumpOptions], Iterator[DumpRow]]
@@ -88,8 +88,8 @@ def dump_file(
 
 def _dump_transaction_index(path: str, _: DumpOptions) -> Iterator[DumpRow]:
     data = _read(path)
-    rest = len(data) % _ABORTED.size
-    for values in _ABORTED.iter_unpack(data[: len(data) - rest]):
+    rest = len(data) % TRANSACTION_ENTRY.size
+    for values in TRANSACTION_ENTRY.iter_unpack(data[: len(data) - rest]):
         if values[0] != 0:
             yield problem(f"{path}: entry of unknown version {values[0]}")
         yield DumpRow("aborted-transaction", dict(zip(_ABORTED_FIELDS, values, strict=True)))
@@ -117,7 +117,7 @@ def _producer_fields(producer: SnapshotEntry) -> dict[str, object]:
         "lastTimestamp": producer.timestamp,
     }
     if producer.last_offset >= 0:
-        fields["firstSequence"] = (producer.last_sequence - producer.offset_delta) & 0x7FFF_FFFF
+        fields["firstSequence"] = (producer.last_sequence - producer.offset_delta) & SEQUENCE_MASK
         fields["lastSequence"] = producer.last_sequence
         fields["lastOffset"] = producer.last_offset
         fields["offsetDelta"] = producer.offset_delta

@@ -6,14 +6,12 @@ The files are read, not mapped: an index that is being looked at must stay as it
 import os
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final
 
-from tidelog.records.batch import HEADER_BYTES, BatchHeader, read_header
+from tidelog.records.header import HEADER_BYTES, BatchHeader, read_header
 from tidelog.storage.dump._rows import DumpOptions, DumpRow, note, problem
 from tidelog.storage.names import LOG_SUFFIX, offset_of, segment_path
-
-_OFFSET_ENTRY: Final = Struct(">ii")
-_TIME_ENTRY: Final = Struct(">qi")
+from tidelog.storage.segment.offset_index import OFFSET_ENTRY
+from tidelog.storage.segment.time_index import TIME_ENTRY
 
 
 class LogHeaders:
@@ -58,7 +56,7 @@ def dump_offset_index(path: str, options: DumpOptions) -> Iterator[DumpRow]:
     if base_offset is None:
         yield problem(f"{path}: the name must begin with the 20 digits of the base offset")
         return
-    entries, broken = _entries(path, _OFFSET_ENTRY)
+    entries, broken = _entries(path, OFFSET_ENTRY)
     yield from broken
     if not entries:
         yield note(f"{path} is empty.")
@@ -99,7 +97,7 @@ def dump_time_index(path: str, options: DumpOptions) -> Iterator[DumpRow]:
     if base_offset is None:
         yield problem(f"{path}: the name must begin with the 20 digits of the base offset")
         return
-    entries, broken = _entries(path, _TIME_ENTRY)
+    entries, broken = _entries(path, TIME_ENTRY)
     yield from broken
     if not entries:
         yield note(f"{path} is empty.")

@@ -2,30 +2,28 @@
 
 import os
 from collections.abc import Iterator
-from struct import Struct
-from typing import Final
-from zlib import crc32
 
-from tidelog.records.batch import (
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
-    BatchHeader,
-    Record,
-    check_crc,
-    iterate_records,
-    read_header,
-)
+from tidelog.records.batch import iterate_records
 from tidelog.records.compression import Codec
 from tidelog.records.control import ControlType, control_type, parse_end_transaction_marker
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LEGACY_BYTES_MIN,
+    LENGTH_PREFIX_BYTES,
+    MAGIC_POSITION,
+    SEQUENCE_MASK,
+    BatchHeader,
+    check_crc,
+    is_legacy_intact,
+    read_header,
+    read_header_of_any_magic,
+    read_length,
+)
+from tidelog.records.record import Record
 from tidelog.storage.dump._rows import DumpOptions, DumpRow, note, problem
 from tidelog.storage.names import offset_of
-
-# offset, size, crc, magic, attributes and, from magic 1 on, a timestamp
-_LEGACY: Final = Struct(">qiIbB")
-_LEGACY_TIMESTAMP: Final = Struct(">q")
-_LEGACY_BYTES: Final = (26, 34)  # the shortest message of each magic: header, and the sizes of key and value
-_MAGIC_POSITION: Final = 16
 
 
 def dump_log(path: str, options: DumpOptions) -> Iterator[DumpRow]:
@@ -60,11 +58,11 @@ def read_batch(descriptor: int, position: int, limit: int) -> bytes | str:
     head = os.pread(descriptor, LENGTH_PREFIX_BYTES + 5, position)
     if len(head) < LENGTH_PREFIX_BYTES + 5 or position + len(head) > limit:
         return "the header of a batch is cut off"
-    size = int.from_bytes(head[8:12], "big", signed=True) + LENGTH_PREFIX_BYTES
-    magic = head[_MAGIC_POSITION]
+    size = read_length(head) + LENGTH_PREFIX_BYTES
+    magic = head[MAGIC_POSITION]
     if magic > 2:
         return f"magic {magic} is unknown"
-    if size < (HEADER_BYTES if magic == 2 else _LEGACY_BYTES[magic]):
+    if size < (HEADER_BYTES if magic == 2 else LEGACY_BYTES_MIN[magic]):
         return f"a size of {size} bytes is less than a header of magic {magic}"
     if position + size > limit:
         return f"a batch of {size} bytes is cut off after {limit - position}"
@@ -74,7 +72,7 @@ def read_batch(descriptor: int, position: int, limit: int) -> bytes | str:
 
 def batch_row(batch: bytes, position: int) -> DumpRow:
     """The row of a whole batch, of any magic."""
-    if batch[_MAGIC_POSITION] < 2:
+    if batch[MAGIC_POSITION] < 2:
         return _legacy_row(batch, position)
     header = read_header(batch)
     return DumpRow(
@@ -95,7 +93,7 @@ def batch_row(batch: bytes, position: int) -> DumpRow:
             _time_name(header.is_log_append_time): header.max_timestamp,
             "size": header.size_bytes,
             "magic": header.magic,
-            "compresscodec": _codec_name(header.attributes & 7),
+            "compresscodec": _codec_name(header.attributes & CODEC_MASK),
             "crc": header.crc,
             "isvalid": check_crc(batch, 0, header),
         },
@@ -104,28 +102,27 @@ def batch_row(batch: bytes, position: int) -> DumpRow:
 
 def _legacy_row(message: bytes, position: int) -> DumpRow:
     """A message of magic 0 or 1, as logs that were written before Kafka 0.11 hold them."""
-    offset, _, crc, magic, attributes = _LEGACY.unpack_from(message)
-    name = "NoTimestampType" if magic == 0 else _time_name(attributes & 8 != 0)
-    timestamp = -1 if magic == 0 else _LEGACY_TIMESTAMP.unpack_from(message, _LEGACY.size)[0]
+    header = read_header_of_any_magic(message.ljust(HEADER_BYTES, b"\0"), 0)
+    name = "NoTimestampType" if header.magic == 0 else _time_name(header.is_log_append_time)
     return DumpRow(
         "batch",
         {
-            "offset": offset,
+            "offset": header.base_offset,
             "position": position,
-            name: timestamp,
+            name: header.max_timestamp,
             "size": len(message),
-            "magic": magic,
-            "compresscodec": _codec_name(attributes & 7),
-            "crc": crc,
-            "isvalid": crc32(memoryview(message)[_MAGIC_POSITION:]) == crc,
+            "magic": header.magic,
+            "compresscodec": _codec_name(header.attributes & CODEC_MASK),
+            "crc": header.crc,
+            "isvalid": is_legacy_intact(message),
         },
     )
 
 
 def _record_rows(batch: bytes, options: DumpOptions) -> Iterator[tuple[DumpRow, int | None]]:
     """Each record's row with its offset; a batch that cannot be decoded yields its problem and no offset."""
-    if batch[_MAGIC_POSITION] < 2:
-        yield note(f"the messages inside a batch of magic {batch[_MAGIC_POSITION]} are not shown"), None
+    if batch[MAGIC_POSITION] < 2:
+        yield note(f"the messages inside a batch of magic {batch[MAGIC_POSITION]} are not shown"), None
         return
     header = read_header(batch)
     try:
@@ -138,7 +135,7 @@ def _record_rows(batch: bytes, options: DumpOptions) -> Iterator[tuple[DumpRow, 
 def _record_fields(record: Record, header: BatchHeader, options: DumpOptions) -> dict[str, object]:
     sequence = header.base_sequence
     if sequence >= 0:
-        sequence = (sequence + record.offset - header.base_offset) & 0x7FFF_FFFF
+        sequence = (sequence + record.offset - header.base_offset) & SEQUENCE_MASK
     fields: dict[str, object] = {
         "offset": record.offset,
         _time_name(header.is_log_append_time): record.timestamp,

@@ -6,14 +6,12 @@ that is damaged in the middle and plausible at its end is not found out here, as
 
 import os
 from struct import Struct
-from typing import Final
 
 from tidelog.storage.errors import CorruptIndexError
 from tidelog.storage.loading._partition_files import PartitionFiles
 from tidelog.storage.segment import Segment
-
-_OFFSET_ENTRY: Final = Struct(">ii")
-_TIME_ENTRY: Final = Struct(">qi")
+from tidelog.storage.segment.offset_index import OFFSET_ENTRY
+from tidelog.storage.segment.time_index import TIME_ENTRY
 
 
 def index_problem(segment: Segment, files: PartitionFiles, end_offset: int) -> str | None:
@@ -28,10 +26,10 @@ def index_problem(segment: Segment, files: PartitionFiles, end_offset: int) -> s
     if time_index is None:
         return "the time index is missing"
     offset_bytes, time_bytes = offset_index.stat().st_size, time_index.stat().st_size
-    if offset_bytes % _OFFSET_ENTRY.size or time_bytes % _TIME_ENTRY.size:
+    if offset_bytes % OFFSET_ENTRY.size or time_bytes % TIME_ENTRY.size:
         return f"the {offset_bytes} or {time_bytes} bytes of an index are not whole entries"
     if offset_bytes:
-        relative, position = _entry(segment.offset_index.path, offset_bytes - _OFFSET_ENTRY.size, _OFFSET_ENTRY)
+        relative, position = _entry(segment.offset_index.path, offset_bytes - OFFSET_ENTRY.size, OFFSET_ENTRY)
         # No entry is ever made for the first batch, so zeros are the rest of a file that was not trimmed.
         if relative < 0 or base_offset + relative >= end_offset or not 0 < position < segment.size_bytes:
             return f"the offset index ends with offset {base_offset + relative} at position {position}"
@@ -44,8 +42,8 @@ def index_problem(segment: Segment, files: PartitionFiles, end_offset: int) -> s
 
 def _time_problem(segment: Segment, time_bytes: int, end_offset: int) -> str | None:
     path = segment.time_index.path
-    timestamp, relative = _entry(path, time_bytes - _TIME_ENTRY.size, _TIME_ENTRY)
-    ascends = time_bytes == _TIME_ENTRY.size or _entry(path, 0, _TIME_ENTRY)[0] < timestamp
+    timestamp, relative = _entry(path, time_bytes - TIME_ENTRY.size, TIME_ENTRY)
+    ascends = time_bytes == TIME_ENTRY.size or _entry(path, 0, TIME_ENTRY)[0] < timestamp
     if timestamp < 0 or relative < 0 or segment.base_offset + relative >= end_offset or not ascends:
         return f"the time index ends with timestamp {timestamp} at offset {segment.base_offset + relative}"
     return None

@@ -11,21 +11,20 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from tidelog.records.batch import (
+from tidelog.records.checksum import crc32c
+from tidelog.records.header import (
     ATTRIBUTES_POSITION,
     HEADER_BYTES,
+    LEGACY_BYTES_MIN,
     LENGTH_PREFIX_BYTES,
     MAGIC_POSITION,
     BatchHeader,
     read_header,
+    read_header_of_any_magic,
 )
-from tidelog.records.checksum import crc32c
 from tidelog.storage.segment import Segment
-from tidelog.storage.segment.batches import parse_header
 
 _WINDOW_BYTES: Final = 1 << 20
-_LEGACY_CRC_POSITION: Final = 12
-_LEGACY_BYTES: Final = (26, 34)  # the shortest message of magic 0 and 1
 
 OnBatch = Callable[[BatchHeader, Callable[[], memoryview]], None]
 """Called with each whole batch, in order, and with what gives its bytes, which are only valid during the call."""
@@ -136,7 +135,7 @@ class _BatchReader:
         start = self.position - self._window_start
         header = read_header(self._buffer, start)
         if header.magic in (0, 1):
-            header = parse_header(self._view[start : start + HEADER_BYTES].tobytes(), 0)
+            header = read_header_of_any_magic(self._view[start : start + HEADER_BYTES].tobytes(), 0)
         size_bytes = header.batch_length + LENGTH_PREFIX_BYTES
         self.reason = self._implausible(header, size_bytes) or self._damaged(header, size_bytes)
         return header if self.reason is None else None
@@ -147,7 +146,7 @@ class _BatchReader:
             return f"the header of a batch is cut off after {left} bytes"
         if not 0 <= header.magic <= 2:
             return f"magic {header.magic} is unknown"
-        if size_bytes < (HEADER_BYTES if header.magic == 2 else _LEGACY_BYTES[header.magic]):
+        if size_bytes < (HEADER_BYTES if header.magic == 2 else LEGACY_BYTES_MIN[header.magic]):
             return f"a batch claims {size_bytes} bytes"
         if size_bytes > left:
             return f"a batch of {size_bytes} bytes is cut off after {left}"
@@ -164,9 +163,7 @@ class _BatchReader:
         if header.magic == 2:
             found, stored = self._checksum(start, size_bytes), header.crc
         else:
-            checked = self._view[start + MAGIC_POSITION : start + size_bytes]
-            crc = self._view[start + _LEGACY_CRC_POSITION : start + MAGIC_POSITION]
-            found, stored = crc32(checked), int.from_bytes(crc, "big")
+            found, stored = crc32(self._view[start + MAGIC_POSITION : start + size_bytes]), header.crc
         if found == stored:
             return None
         return f"the batch at offset {header.base_offset} has checksum {found}, not {stored} as it claims"

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tidelog.config import LogConfig
-from tidelog.records.batch import BatchHeader
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import BatchHeader
 from tidelog.storage._lifecycle import OnFilesDeleted
 from tidelog.storage._truncate import rebuild_producer_state, replay_segment
 from tidelog.storage.checkpoints import CheckpointError

@@ -5,12 +5,12 @@
 
 from typing import Final, NamedTuple
 
+from tidelog.records.header import SEQUENCE_MASK
 from tidelog.storage.producers.snapshot import SnapshotEntry
 
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
-SEQUENCE_MASK: Final = 0x7FFF_FFFF
 
 
 class BatchMetadata(NamedTuple):

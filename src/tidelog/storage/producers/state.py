@@ -12,15 +12,15 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from tidelog.records.batch import BatchHeader, iterate_records
+from tidelog.records.batch import iterate_records
 from tidelog.records.control import ControlType, control_type, parse_end_transaction_marker
+from tidelog.records.header import SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
 from tidelog.storage._files import unlink_if_exists
 from tidelog.storage.errors import CorruptSnapshotError
 from tidelog.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of, segment_path
 from tidelog.storage.producers._entry import (
     NO_EPOCH,
     NO_OFFSET,
-    SEQUENCE_MASK,
     BatchMetadata,
     CompletedTransaction,
     ProducerEntry,
@@ -186,7 +186,7 @@ class ProducerStateManager:
         batches.append(BatchMetadata(first_sequence, last_sequence, first_offset, first_offset + delta, timestamp))
         entry.last_sequence = last_sequence
         entry.last_timestamp = timestamp
-        if header.attributes & 0x10 and entry.transaction_first_offset < 0:
+        if header.attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset < 0:
             entry.transaction_first_offset = first_offset
             self.ongoing[first_offset] = header.producer_id
             self.verifications.end(header.producer_id)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-_SEQUENCE_MASK: Final = 0x7FFF_FFFF
+from tidelog.records.header import SEQUENCE_MASK
+
 _HALF: Final = 0x4000_0000
 
 
@@ -45,7 +46,7 @@ def _is_after(sequence: int, other: int) -> bool:
     """Sequences wrap around, so that the nearer way round decides. Offset commits have none and are never after."""
     if sequence < 0 or other < 0:
         return False
-    return 0 < (sequence - other) & _SEQUENCE_MASK < _HALF
+    return 0 < (sequence - other) & SEQUENCE_MASK < _HALF
 
 
 OPEN: Final = VerificationGuard(-1, -1, -1)

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.config import LogConfig
-from tidelog.records.batch import BatchHeader, iterate_records
+from tidelog.records.batch import iterate_records
+from tidelog.records.header import BatchHeader
 from tidelog.storage import names
 from tidelog.storage._files import Buffer, FileSlice, LogFile, create_file, read_exactly, unlink_if_exists
-from tidelog.storage.segment.batches import BatchPosition, find_batch, iterate_headers, parse_header
+from tidelog.storage.segment.batches import BatchPosition, find_batch, iterate_headers
 from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from tidelog.storage.segment.time_index import TimeIndex
 from tidelog.storage.segment.transaction_index import TransactionIndex
@@ -396,6 +397,3 @@ def _random_jitter(jitter_ms: int, period_ms: int) -> int:
     """A delay below `segment.jitter.ms`, so that topics created together are not all rolled together."""
     bound = min(jitter_ms, period_ms)
     return int.from_bytes(os.urandom(4), "big") % bound if bound > 0 else 0
-
-
-__all__ = ["NEVER", "BatchPosition", "Segment", "parse_header", "segment_ms"]

@@ -4,23 +4,22 @@
 """
 
 from collections.abc import Iterator
-from struct import Struct
 from typing import Final, NamedTuple
 
-from tidelog.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
-from tidelog.storage._files import Buffer, LogFile
+from tidelog.records.header import (
+    EXTENT_BYTES,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    BatchHeader,
+    read_header_of_any_magic,
+    unpack_extent,
+)
+from tidelog.storage._files import LogFile
 from tidelog.wire.errors import ApiError, ErrorCode
 
-_PREFIX: Final = Struct(">qi4xb6xi")
-"""Base offset, length, magic and last offset delta, which are enough to get from one batch to the next."""
-
-_HEADER: Final = Struct(">qiibIhiqqqhii")
-_LEGACY_TIMESTAMP: Final = Struct(">q")
-_LEGACY_TIMESTAMP_POSITION: Final = 18
 _SMALLEST_LEGACY_LENGTH: Final = 14
 _WINDOW_BYTES: Final = 6144
 _SCAN_WINDOW_BYTES: Final = 64 * 1024
-_unpack_prefix = _PREFIX.unpack_from
 
 
 class BatchPosition(NamedTuple):
@@ -39,20 +38,20 @@ def find_batch(file: LogFile, offset: int, position: int, end: int, following: i
     that the batch looked for is most likely the one of the `following` entry: its header is looked at first.
     """
     window = b""
-    if position + _WINDOW_BYTES < following < end - _PREFIX.size:
-        window = file.read(following, _PREFIX.size)
-        if _unpack_prefix(window)[0] <= offset:
+    if position + _WINDOW_BYTES < following < end - EXTENT_BYTES:
+        window = file.read(following, EXTENT_BYTES)
+        if unpack_extent(window)[0] <= offset:
             position = following
         else:
             window = b""
     while position + LENGTH_PREFIX_BYTES < end:
         window = window or file.read(position, min(_WINDOW_BYTES, end - position))
-        if len(window) < _PREFIX.size:
-            window = window.ljust(_PREFIX.size, b"\0")
-        limit = len(window) - _PREFIX.size
+        if len(window) < EXTENT_BYTES:
+            window = window.ljust(EXTENT_BYTES, b"\0")
+        limit = len(window) - EXTENT_BYTES
         start = 0
         while start <= limit:
-            base_offset, length, magic, last_delta = _unpack_prefix(window, start)
+            base_offset, length, magic, last_delta = unpack_extent(window, start)
             last_offset = base_offset + last_delta if magic >= 2 else base_offset
             if length < _SMALLEST_LEGACY_LENGTH:
                 raise _corrupt(file, position + start, length)
@@ -78,7 +77,7 @@ def iterate_headers(file: LogFile, position: int, end: int) -> Iterator[tuple[in
         limit = len(window) - HEADER_BYTES
         start = 0
         while start <= limit:
-            header = parse_header(window, start)
+            header = read_header_of_any_magic(window, start)
             if header.batch_length < _SMALLEST_LEGACY_LENGTH:
                 raise _corrupt(file, position + start, header.batch_length)
             size = header.batch_length + LENGTH_PREFIX_BYTES
@@ -87,31 +86,6 @@ def iterate_headers(file: LogFile, position: int, end: int) -> Iterator[tuple[in
             yield position + start, header
             start += size
         position += start
-
-
-def parse_header(data: Buffer, position: int) -> BatchHeader:
-    """The header at `position`, where messages of magic 0 and 1 are shown as batches of one record."""
-    header = BatchHeader(*_HEADER.unpack_from(data, position))
-    if header.magic >= 2:
-        return header
-    timestamp = -1
-    if header.magic == 1:
-        (timestamp,) = _LEGACY_TIMESTAMP.unpack_from(data, position + _LEGACY_TIMESTAMP_POSITION)
-    return BatchHeader(
-        header.base_offset,
-        header.batch_length,
-        -1,
-        header.magic,
-        0,
-        data[position + 17],
-        0,
-        timestamp,
-        timestamp,
-        -1,
-        -1,
-        -1,
-        1,
-    )
 
 
 def _corrupt(file: LogFile, position: int, length: int) -> ApiError:

@@ -10,7 +10,8 @@ from typing import ClassVar, Final
 from tidelog.storage.errors import CorruptIndexError
 from tidelog.storage.segment._index import MappedIndex
 
-_ENTRY: Final = Struct(">ii")
+OFFSET_ENTRY: Final = Struct(">ii")
+"""Offset relative to the base offset, position."""
 _TWO_ENTRIES: Final = Struct(">iiii")
 MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 
@@ -20,7 +21,7 @@ class OffsetIndex(MappedIndex):
 
     __slots__ = ("last_offset", "last_position")
 
-    entry_bytes: ClassVar[int] = _ENTRY.size
+    entry_bytes: ClassVar[int] = OFFSET_ENTRY.size
 
     def __init__(self, path: str, base_offset: int, max_bytes: int, *, is_new: bool) -> None:
         super().__init__(path, base_offset, max_bytes, is_new=is_new)
@@ -29,7 +30,7 @@ class OffsetIndex(MappedIndex):
 
     def _load_last(self) -> None:
         if self.count:
-            relative, self.last_position = _ENTRY.unpack_from(self.mapped(), (self.count - 1) * 8)
+            relative, self.last_position = OFFSET_ENTRY.unpack_from(self.mapped(), (self.count - 1) * 8)
             self.last_offset = self.base_offset + relative
         else:
             self.last_offset, self.last_position = self.base_offset, 0
@@ -45,7 +46,7 @@ class OffsetIndex(MappedIndex):
             f"offset {offset} after {self.last_offset} in offset index {self.path}"
         )
         assert count < self.max_entries, f"offset index {self.path} is full with {count} entries"
-        _ENTRY.pack_into(self.writable(), count * 8, offset - self.base_offset, position)
+        OFFSET_ENTRY.pack_into(self.writable(), count * 8, offset - self.base_offset, position)
         self.count = count + 1
         self.last_offset = offset
         self.last_position = position
@@ -71,7 +72,7 @@ class OffsetIndex(MappedIndex):
                 return self.base_offset + found, position, following
         slot = self.search(relative.to_bytes(4, "big"), 0)
         if not slot:
-            return self.base_offset, 0, _ENTRY.unpack_from(self.mapped())[1]
+            return self.base_offset, 0, OFFSET_ENTRY.unpack_from(self.mapped())[1]
         found, position, _, following = _TWO_ENTRIES.unpack_from(self.mapped(), (slot - 1) * 8)
         return self.base_offset + found, position, following
 
@@ -86,7 +87,7 @@ class OffsetIndex(MappedIndex):
         """Entry number `slot` as (offset, position)."""
         if not 0 <= slot < self.entries():
             raise IndexError(f"entry {slot} of {self.count} in {self.path}")
-        relative, position = _ENTRY.unpack_from(self.mapped(), slot * 8)
+        relative, position = OFFSET_ENTRY.unpack_from(self.mapped(), slot * 8)
         return self.base_offset + relative, position
 
     def truncate_to(self, offset: int) -> None:

@@ -11,7 +11,8 @@ from typing import ClassVar, Final
 from tidelog.storage.errors import CorruptIndexError
 from tidelog.storage.segment._index import MappedIndex
 
-_ENTRY: Final = Struct(">qi")
+TIME_ENTRY: Final = Struct(">qi")
+"""Timestamp, offset relative to the base offset."""
 _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 _NO_TIMESTAMP: Final = -1
 
@@ -21,7 +22,7 @@ class TimeIndex(MappedIndex):
 
     __slots__ = ("last_offset", "last_timestamp")
 
-    entry_bytes: ClassVar[int] = _ENTRY.size
+    entry_bytes: ClassVar[int] = TIME_ENTRY.size
 
     def __init__(self, path: str, base_offset: int, max_bytes: int, *, is_new: bool) -> None:
         super().__init__(path, base_offset, max_bytes, is_new=is_new)
@@ -30,7 +31,7 @@ class TimeIndex(MappedIndex):
 
     def _load_last(self) -> None:
         if self.count:
-            self.last_timestamp, relative = _ENTRY.unpack_from(self.mapped(), (self.count - 1) * 12)
+            self.last_timestamp, relative = TIME_ENTRY.unpack_from(self.mapped(), (self.count - 1) * 12)
             self.last_offset = self.base_offset + relative
         else:
             self.last_timestamp, self.last_offset = _NO_TIMESTAMP, self.base_offset
@@ -53,7 +54,7 @@ class TimeIndex(MappedIndex):
         assert not count or offset >= self.last_offset, (
             f"offset {offset} after {self.last_offset} in time index {self.path}"
         )
-        _ENTRY.pack_into(self.writable(), count * 12, timestamp, offset - self.base_offset)
+        TIME_ENTRY.pack_into(self.writable(), count * 12, timestamp, offset - self.base_offset)
         self.count = count + 1
         self.last_timestamp = timestamp
         self.last_offset = offset
@@ -73,7 +74,7 @@ class TimeIndex(MappedIndex):
         """Entry number `slot` as (timestamp, offset)."""
         if not 0 <= slot < self.entries():
             raise IndexError(f"entry {slot} of {self.count} in {self.path}")
-        timestamp, relative = _ENTRY.unpack_from(self.mapped(), slot * 12)
+        timestamp, relative = TIME_ENTRY.unpack_from(self.mapped(), slot * 12)
         return timestamp, self.base_offset + relative
 
     def truncate_to(self, offset: int) -> None:

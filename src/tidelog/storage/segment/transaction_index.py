@@ -12,7 +12,7 @@ from tidelog.storage._files import unlink_if_exists
 from tidelog.storage._pools import open_descriptor, read_whole
 from tidelog.storage.errors import CorruptIndexError
 
-_ENTRY: Final = Struct(">hqqqq")
+TRANSACTION_ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0
 
 
@@ -53,7 +53,7 @@ class TransactionIndex:
         )
         fd = open_descriptor(self.path, os.O_CREAT | os.O_WRONLY)
         try:
-            os.pwrite(fd, _ENTRY.pack(_VERSION, *transaction), len(entries) * _ENTRY.size)
+            os.pwrite(fd, TRANSACTION_ENTRY.pack(_VERSION, *transaction), len(entries) * TRANSACTION_ENTRY.size)
         finally:
             os.close(fd)
         entries.append(transaction)
@@ -73,7 +73,7 @@ class TransactionIndex:
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
-            os.truncate(self.path, len(kept) * _ENTRY.size)
+            os.truncate(self.path, len(kept) * TRANSACTION_ENTRY.size)
             self._entries = kept
 
     def reset(self) -> None:
@@ -108,10 +108,10 @@ def read_transaction_index(path: str) -> list[AbortedTransaction]:
         data = read_whole(path)
     except FileNotFoundError:
         return []
-    if len(data) % _ENTRY.size:
+    if len(data) % TRANSACTION_ENTRY.size:
         raise CorruptIndexError(f"transaction index {path}: its {len(data)} bytes are not whole entries")
     entries = []
-    for version, *fields in _ENTRY.iter_unpack(data):
+    for version, *fields in TRANSACTION_ENTRY.iter_unpack(data):
         if version != _VERSION:
             raise CorruptIndexError(f"transaction index {path}: unknown version {version}")
         entries.append(AbortedTransaction(*fields))

@@ -8,11 +8,11 @@ from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow import reading, schema
 from tidelog.client.arrow.reading import decode_columns, put_back, to_table
 from tidelog.client.arrow.schema import SCHEMA
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.compression import Codec
 from tidelog.records.kernels.arrow_decode import PlainDecoder
 from tidelog.records.kernels.arrow_decode_compiled import CompiledDecoder
+from tidelog.records.record import Record
 
 
 def _fetched(data, first_offset=0, aborted=(), partition=0):

@@ -11,8 +11,9 @@ from tidelog.client.arrow import encoding, writing
 from tidelog.client.arrow.writing import Meaning, TableWriter
 from tidelog.client.errors import SerializationFailed
 from tidelog.client.partitioner import partition_for_key
-from tidelog.records.batch import check_crc, iterate_batches, iterate_records
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.compression import Codec
+from tidelog.records.header import check_crc
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

@@ -1,8 +1,8 @@
 """Record batches for tests, as brokers would send them."""
 
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.compression import Codec
+from tidelog.records.record import Record
 
 
 def batch(first: int, count: int = 1, *, epoch: int = 0, codec: Codec = Codec.NONE, producer: int = -1) -> bytes:

@@ -7,10 +7,11 @@ from tidelog.client.aio.consumer.completed_fetch import CompletedFetch, Decoding
 from tidelog.client.aio.consumer.errors import CorruptRecords, DeserializationFailed
 from tidelog.client.errors import ApiError
 from tidelog.client.types import TopicPartition
-from tidelog.records.batch import Record, TimestampType
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
+from tidelog.records.header import TimestampType
 from tidelog.records.legacy import convert_down
+from tidelog.records.record import Record
 from tidelog.wire.errors import ErrorCode
 
 T0 = TopicPartition("t", 0)

@@ -6,8 +6,9 @@ from typing import Any
 from tidelog.client.cluster import Node
 from tidelog.client.errors import ConnectionLost
 from tidelog.client.types import TopicPartition
-from tidelog.records.batch import Record, read_header
 from tidelog.records.builder import build_batch
+from tidelog.records.header import read_header
+from tidelog.records.record import Record
 from tidelog.spark.source.client_settings import ClientSettings
 from tidelog.spark.source.settings import SourceSettings, TaskSettings, load_stream_settings
 from tidelog.wire.errors import ApiError, ErrorCode

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from struct import pack
 
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch, build_end_transaction_marker
+from tidelog.records.record import Record
 from tidelog.spark.source.columns import full_schema
 from tidelog.spark.source.files import SegmentFileReader
 from tidelog.spark.source.files_options import read_file_options

@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.spark.source.fakes import FakeCluster, FakeLog, lost_connection, task_settings
 from tidelog.client.errors import InvalidReply
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.record import Record
 from tidelog.spark.source import fetching
 from tidelog.spark.source.data_loss import DataLoss, DataLossError
 from tidelog.spark.source.fetching import FetchTimeout, RangeFetcher

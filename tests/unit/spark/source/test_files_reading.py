@@ -5,10 +5,11 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from tests.unit.records.golden import GOLDEN, LOG_APPEND_TIME, RECORDS
 from tests.unit.spark.source.segment_files import START_MS, batch, read_offsets, read_rows, splits_of, write_segment
-from tidelog.records.batch import Record, TimestampType
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import TimestampType
+from tidelog.records.record import Record
 from tidelog.spark.options import OptionError
 from tidelog.spark.source import files_decode, files_scan
 

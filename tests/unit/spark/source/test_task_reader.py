@@ -8,11 +8,11 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType, TimestampType
 
 from tests.unit.spark.source.fakes import FakeCluster, FakeLog, task_settings
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.compression import Codec
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.legacy import convert_down
+from tidelog.records.record import Record
 from tidelog.spark.source.arrow_rows import MalformedTimestamp
 from tidelog.spark.source.columns import full_schema, make_projection
 from tidelog.spark.source.connections import ConnectionPool

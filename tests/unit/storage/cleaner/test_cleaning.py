@@ -26,12 +26,14 @@ from tests.unit.storage.cleaner.support import (
     run,
 )
 from tidelog.config import LogConfig
-from tidelog.records.batch import Record, iterate_records, read_header
+from tidelog.records.batch import iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import read_header
 from tidelog.records.kernels.compaction import PlainCompactor
 from tidelog.records.legacy import convert_down, iterate_legacy_records
+from tidelog.records.record import Record
 from tidelog.storage.cleaner.cleaning import bytes_to_read
 from tidelog.storage.cleaner.jobs import GroupCleaned, JobDone
 from tidelog.storage.log import Log

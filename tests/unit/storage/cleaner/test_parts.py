@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.records.batch import Record, read_header
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import read_header
+from tidelog.records.record import Record
 from tidelog.storage.cleaner._grouping import IndexSizes, group_segments
 from tidelog.storage.cleaner._window import BatchWindow
 from tidelog.storage.cleaner.jobs import (

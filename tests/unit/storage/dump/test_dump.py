@@ -7,9 +7,10 @@ from zlib import crc32
 import pytest
 
 from tests.unit.storage._logs import START_MS, a_batch, fill, new_log, unpack_kafka_directory
-from tidelog.records.batch import Record, TimestampType
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.compression import Codec
+from tidelog.records.header import TimestampType
+from tidelog.records.record import Record
 from tidelog.storage.dump import DumpRow, dump_file, row_text
 
 STEM = "00000000000000000000"

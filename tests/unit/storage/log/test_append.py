@@ -15,11 +15,13 @@ from tests.unit.storage.logs import (
     read_values,
 )
 from tidelog.config import LogConfig
-from tidelog.records.batch import Record, iterate_batches, read_header
+from tidelog.records.batch import iterate_batches
 from tidelog.records.builder import build_batch
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Codec
 from tidelog.records.errors import InvalidRecordError, InvalidTimestampError
+from tidelog.records.header import read_header
+from tidelog.records.record import Record
 from tidelog.storage import _files
 from tidelog.storage.errors import AppendOffsetError, LogDirFailure
 from tidelog.storage.leader_epochs import EpochEntry

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.storage.logs import NOW_MS, append, append_marker, batch, make_log, read_records, read_values, reopen
 from tidelog.config import LogConfig
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch
+from tidelog.records.record import Record
 from tidelog.storage import _pools
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.leader_epochs import EpochEntry

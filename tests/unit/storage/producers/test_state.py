@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.storage.logs import NOW_MS, batch, marker
-from tidelog.records.batch import BatchHeader, read_header
 from tidelog.records.checksum import crc32c
+from tidelog.records.header import BatchHeader, read_header
 from tidelog.storage.errors import CorruptSnapshotError
 from tidelog.storage.producers.snapshot import SnapshotEntry, decode_snapshot, encode_snapshot, read_snapshot
 from tidelog.storage.producers.state import CompletedTransaction, ProducerStateManager

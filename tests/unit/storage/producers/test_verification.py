@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.config import LogConfig
-from tidelog.records.batch import Record
 from tidelog.records.builder import build_batch, build_end_transaction_marker
+from tidelog.records.record import Record
 from tidelog.storage.log import Log
 from tidelog.storage.producers.verification import OPEN, VerificationGuard, Verifications
 from tidelog.storage.types import AppendOrigin

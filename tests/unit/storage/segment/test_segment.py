@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.storage.logs import NOW_MS, batch
 from tidelog.config import LogConfig
-from tidelog.records.batch import read_header
+from tidelog.records.header import read_header
 from tidelog.storage.segment import NEVER, Segment
 from tidelog.storage.types import TimestampOffset
 from tidelog.wire.errors import ApiError, ErrorCode

@@ -7,7 +7,7 @@ lasts until its marker; what the same producer writes after that is another one.
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from tidelog.records.batch import BatchHeader
+from tidelog.records.header import BatchHeader
 
 
 class AbortedFilter:

@@ -7,31 +7,32 @@ belongs once what was taken so far is returned.
 
 from collections import deque
 from collections.abc import Iterable
-from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.client.aio.consumer.aborted import AbortedFilter
 from tidelog.client.aio.consumer.errors import CorruptRecords, DeserializationFailed
 from tidelog.client.aio.consumer.types import ConsumerRecord, FetchedBatches
 from tidelog.client.serialization import Deserialize
 from tidelog.client.types import TopicPartition
-from tidelog.records.batch import (
-    LAST_OFFSET_DELTA_POSITION,
+from tidelog.records.errors import CorruptRecordError
+from tidelog.records.header import (
+    EXTENT_BYTES,
+    LEGACY_ATTRIBUTES_POSITION,
     LENGTH_PREFIX_BYTES,
+    LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_POSITION,
     BatchHeader,
     TimestampType,
     check_crc,
     read_header,
+    read_length,
+    unpack_extent,
+    unpack_offset_and_length,
 )
-from tidelog.records.errors import CorruptRecordError
 from tidelog.records.legacy import iterate_legacy_records
 from tidelog.records.rows import RowReader
 from tidelog.wire.primitives import Buffer
-
-_OFFSET_AND_LENGTH: Final = Struct(">qi")
-_INT32: Final = Struct(">i")
 
 
 class Decoding(NamedTuple):
@@ -171,7 +172,7 @@ class CompletedFetch:
     def _open_batch(self) -> None:
         """Look at the next batch: make it readable, or pass over it."""
         data, position = self._data, self._position
-        _, length = _OFFSET_AND_LENGTH.unpack_from(data, position)
+        length = read_length(data, position)
         after = position + LENGTH_PREFIX_BYTES + length
         if data[position + MAGIC_POSITION] < MAGIC:
             self._open_old_format(memoryview(data)[position:after])
@@ -202,7 +203,7 @@ class CompletedFetch:
         """Decode a message of magic 0 or 1, which may be a wrapper of many."""
         topic, partition = self.topic_partition
         # The attributes follow the magic; bit 3 is the timestamp type in magic 1 and unused in magic 0.
-        is_append_time = message[MAGIC_POSITION] == 1 and message[MAGIC_POSITION + 1] & 0x08
+        is_append_time = message[MAGIC_POSITION] == 1 and message[LEGACY_ATTRIBUTES_POSITION] & LOG_APPEND_TIME_BIT
         kind = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
         for offset, timestamp, key, value, headers in iterate_legacy_records(message):
             if offset >= self.next_offset:
@@ -256,7 +257,7 @@ def _whole_batches(data: Buffer, fetch_offset: int) -> tuple[int, int, int]:
     position = last = 0
     size = len(data)
     while position + MAGIC_POSITION < size:
-        _, length = _OFFSET_AND_LENGTH.unpack_from(data, position)
+        length = read_length(data, position)
         after = position + LENGTH_PREFIX_BYTES + length
         if length <= 0 or after > size:
             break
@@ -264,7 +265,7 @@ def _whole_batches(data: Buffer, fetch_offset: int) -> tuple[int, int, int]:
         position = after
     if not position:
         return 0, 0, fetch_offset
-    offset: int = _OFFSET_AND_LENGTH.unpack_from(data, last)[0]
-    if data[last + MAGIC_POSITION] >= MAGIC and position - last >= LAST_OFFSET_DELTA_POSITION + _INT32.size:
-        offset += _INT32.unpack_from(data, last + LAST_OFFSET_DELTA_POSITION)[0]
+    offset: int = unpack_offset_and_length(data, last)[0]
+    if data[last + MAGIC_POSITION] >= MAGIC and position - last >= EXTENT_BYTES:
+        offset += unpack_extent(data, last)[3]
     return last, position, max(offset + 1, fetch_offset)

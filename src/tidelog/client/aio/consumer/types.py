@@ -6,7 +6,7 @@ from typing import Any, Final, Generic, NamedTuple
 
 from tidelog.client.serialization import Headers, K, V
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from tidelog.records.batch import TimestampType
+from tidelog.records.header import TimestampType
 
 __all__ = [
     "ConsumerGroupMetadata",

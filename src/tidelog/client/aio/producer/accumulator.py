@@ -21,7 +21,7 @@ from tidelog.client.aio.producer.compression_ratio import CompressionRatio
 from tidelog.client.aio.producer.sequences import PartitionSequences, SequenceBook
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.types import TopicPartition
-from tidelog.records.batch import HEADER_BYTES
+from tidelog.records.header import HEADER_BYTES
 
 NEVER: Final = 1 << 62
 """Milliseconds that do not pass."""

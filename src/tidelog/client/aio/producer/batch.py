@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tidelog.client.errors import ApiError
-from tidelog.records.batch import iterate_records, read_header
-from tidelog.records.bulk import BulkRecord, assemble_batch, stamp_producer
+from tidelog.records.batch import iterate_records
+from tidelog.records.bulk import BulkRecord, assemble_batch
 from tidelog.records.compression import Codec
+from tidelog.records.header import read_header, stamp_producer
 
 _log = logging.getLogger("tidelog.client.producer")
 

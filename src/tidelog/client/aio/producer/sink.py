@@ -21,8 +21,8 @@ from tidelog.client.aio.producer.partitioners import choose_sticky, own_partitio
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.errors import RecordTooLarge, SerializationFailed
 from tidelog.client.partitioner import partition_for_key
-from tidelog.records.batch import HEADER_BYTES, MAGIC, read_header
 from tidelog.records.bulk import RECORD_OVERHEAD_BYTES
+from tidelog.records.header import HEADER_BYTES, MAGIC, read_header
 
 Headers = Sequence[tuple[str, bytes | None]]
 GivenHeaders = Headers | Mapping[str, bytes | None] | None

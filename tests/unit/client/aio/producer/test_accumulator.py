@@ -2,7 +2,8 @@
 
 from tests.unit.client.aio.producer.parts import Bench
 from tidelog.client.aio.producer.accumulator import NEVER
-from tidelog.records.batch import iterate_records, read_header
+from tidelog.records.batch import iterate_records
+from tidelog.records.header import read_header
 
 
 def test_a_batch_is_due_when_it_is_full_or_has_lingered() -> None:

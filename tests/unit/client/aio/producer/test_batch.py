@@ -8,8 +8,8 @@ from tidelog.client.aio.producer.batch import (
     next_sequence,
 )
 from tidelog.client.errors import ApiError
-from tidelog.records.batch import check_crc, read_header
 from tidelog.records.bulk import assemble_batch
+from tidelog.records.header import check_crc, read_header
 from tidelog.wire.errors import ErrorCode
 
 

@@ -351,7 +351,7 @@ def test_one_who_joins_writes_and_asks_the_coordinator_nothing() -> None:
                     await producer.abort()
             asked = {request.api_key for request in broker.requests}
             assert asked == {ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE}
-            from tidelog.records.batch import read_header
+            from tidelog.records.header import read_header
 
             (first, *_) = coordination.asked(ApiKey.PRODUCE)
             header = read_header(first.topic_data[0].partition_data[0].records)
@@ -376,7 +376,7 @@ def test_one_who_joins_can_join_another_transaction_and_counts_from_zero_again()
                 await producer.send("topic", b"under way", partition=1)
                 with pytest.raises(IllegalState, match="flush first"):
                     await producer.join(TransactionHandle("third", 9, 0))
-            from tidelog.records.batch import read_header
+            from tidelog.records.header import read_header
 
             asked = coordination.asked(ApiKey.PRODUCE)
             assert [each.transactional_id for each in asked] == ["id", "other", "other"]

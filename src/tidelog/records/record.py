@@ -80,7 +80,7 @@ def decode_records(
             else:
                 length, position = decode_varint(data, position)
             value = data[position : (position := position + length)] if length >= 0 else _null("value", length)
-            headers, position = _decode_headers(data, position) if data[position] else (_NO_HEADERS, position + 1)
+            headers, position = decode_headers(data, position) if data[position] else (_NO_HEADERS, position + 1)
             if position != end or end > size:
                 raise _misfit(position, end, size)
             yield new(
@@ -99,7 +99,7 @@ def decode_records(
         raise CorruptRecordError(f"{size - position} bytes are left after the {count} records of a batch")
 
 
-def _decode_headers(data: bytes, position: int) -> tuple[Headers, int]:
+def decode_headers(data: bytes, position: int) -> tuple[Headers, int]:
     count, position = decode_varint(data, position)
     if count < 0 or count > len(data) - position:
         raise CorruptRecordError(f"a record claims {count} headers")
