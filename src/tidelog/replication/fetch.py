@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from tidelog.replication.partition import READ_COMMITTED, Partition
+from tidelog.replication.replica_selection import ClientMetadata
 from tidelog.storage.errors import LogDirFailure
 from tidelog.timing import DelayedOperation
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -29,6 +30,10 @@ class FetchParameters(NamedTuple):
     isolation_level: int
     is_first_batch_whole: bool
     """From version 3 on the first batch comes whole even above the limits; before, the limits are hard."""
+    is_leader_only: bool = True
+    """Consumers from version 11 on may read from followers (KIP-392); followers read from the leader."""
+    client: ClientMetadata | None = None
+    """Who reads, for the choice of a replica near it; None where there is nothing to choose."""
 
     @property
     def is_from_follower(self) -> bool:
@@ -50,16 +55,29 @@ class PartitionSource(Protocol):
     def partition(self, topic: str, index: int) -> Partition: ...
     def fail_log_dir(self, failure: LogDirFailure) -> None: ...
 
+    def on_follower_fetch(self, partition: Partition, replica_id: int, fetch: FetchPartition) -> None:
+        """A follower asks for an offset that is there, so it has everything before it."""
+        ...
+
+    def preferred_read_replica(self, partition: Partition, client: ClientMetadata, fetch_offset: int) -> int:
+        """The follower that a consumer had better read from, -1 for the leader."""
+        ...
+
 
 def read_partitions(
-    source: PartitionSource, parameters: FetchParameters, wanted: Sequence[Wanted]
+    source: PartitionSource, parameters: FetchParameters, wanted: Sequence[Wanted], *, has_waited: bool = False
 ) -> tuple[list[PartitionReply], int, bool]:
-    """Read what is wanted, within the limits: the replies in order, their bytes, and whether one is an error."""
+    """Read what is wanted, within the limits: the replies in order, their bytes, and whether one must not wait.
+
+    The progress of a follower is noted when its request comes in, and not again when it `has_waited`.
+    """
     replies: list[PartitionReply] = []
     bytes_left = parameters.max_bytes
     bytes_read = 0
     is_first = parameters.is_first_batch_whole
     has_error = False
+    replica_id, client = parameters[0], parameters[7]
+    is_progress = replica_id >= 0 and not has_waited
     for topic_key, topic, fetch, error_code in wanted:
         try:
             if topic is None:
@@ -67,6 +85,14 @@ def read_partitions(
             partition = source.partition(topic, fetch[0])
             if _is_another_topic(partition, topic_key):
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+            if is_progress:
+                _note_follower(source, partition, fetch, replica_id)
+            elif client is not None and partition.is_leader:
+                replica = source.preferred_read_replica(partition, client, fetch[1])
+                if replica >= 0:
+                    replies.append(_redirected(partition, fetch, replica))
+                    has_error = True
+                    continue
             reply = _read(partition, fetch, parameters, min(fetch[2], bytes_left), is_first)
         except ApiError as error:
             reply = PartitionReply(fetch.partition_index, error.code)
@@ -96,8 +122,8 @@ def _read(
     partition: Partition, fetch: FetchPartition, parameters: FetchParameters, max_bytes: int, is_first: bool
 ) -> PartitionReply:
     index, offset, _, leader_epoch, last_fetched_epoch, _ = fetch
-    replica_id, _, _, _, isolation_level, is_first_batch_whole = parameters
-    end_offset = partition.readable_end(leader_epoch, replica_id >= 0, isolation_level)
+    replica_id, _, _, _, isolation_level, is_first_batch_whole, is_leader_only, _ = parameters
+    end_offset = partition.readable_end(leader_epoch, replica_id >= 0, isolation_level, is_leader_only)
     log = partition.log
     high_watermark = log.high_watermark
     last_stable_offset = log.last_stable_offset
@@ -123,15 +149,48 @@ def _read(
     )
 
 
+def _note_follower(source: PartitionSource, partition: Partition, fetch: FetchPartition, replica_id: int) -> None:
+    """Note how far a follower is, before its reply is made: so it learns of a high watermark that it moves itself.
+
+    Nothing is noted of a fetch that will be refused, or whose log has left ours.
+    """
+    partition.check_readable(fetch.current_leader_epoch)
+    partition.check_follower(replica_id, fetch.current_leader_epoch)
+    log = partition.log
+    if not log.log_start_offset <= fetch.fetch_offset <= log.written_end_offset:
+        return
+    if fetch.last_fetched_epoch >= 0 and _diverging_epoch(partition, fetch) is not None:
+        return
+    source.on_follower_fetch(partition, replica_id, fetch)
+
+
+def _redirected(partition: Partition, fetch: FetchPartition, replica: int) -> PartitionReply:
+    """An empty reply that sends a consumer to a replica near it."""
+    partition.check_readable(fetch.current_leader_epoch)
+    log = partition.log
+    return PartitionReply(
+        fetch.partition_index,
+        0,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        preferred_read_replica=replica,
+    )
+
+
 def _diverging_epoch(partition: Partition, fetch: FetchPartition) -> tuple[int, int] | None:
     """Where the reader's log left ours, if it did (KIP-595): it then truncates instead of reading on."""
-    epoch, end_offset = partition.log.end_offset_for_epoch(fetch.last_fetched_epoch)
+    log = partition.log
+    epoch, end_offset = log.end_offset_for_epoch(fetch.last_fetched_epoch)
     if epoch == _UNDEFINED or end_offset == _UNDEFINED:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{partition.topic}-{partition.index} knows no epoch up to {fetch.last_fetched_epoch}",
         )
-    if epoch < fetch.last_fetched_epoch or end_offset < fetch.fetch_offset:
+    # A reader from before the log start must begin again there, whatever its epochs say.
+    if fetch.fetch_offset >= log.log_start_offset and (
+        epoch < fetch.last_fetched_epoch or end_offset < fetch.fetch_offset
+    ):
         return epoch, end_offset
     return None
 
@@ -186,7 +245,10 @@ class DelayedFetch(DelayedOperation):
         if _is_another_topic(partition, entry.topic_key):
             return None
         end_offset = partition.readable_end(
-            fetch.current_leader_epoch, parameters.replica_id >= 0, parameters.isolation_level
+            fetch.current_leader_epoch,
+            parameters.replica_id >= 0,
+            parameters.isolation_level,
+            parameters.is_leader_only,
         )
         offset = fetch.fetch_offset
         log = partition.log
@@ -202,7 +264,7 @@ class DelayedFetch(DelayedOperation):
         return None if available is None else min(available, fetch.max_bytes)
 
     def on_complete(self) -> None:
-        replies, _, _ = read_partitions(self._source, self._parameters, self._wanted)
+        replies, _, _ = read_partitions(self._source, self._parameters, self._wanted, has_waited=True)
         self._respond(replies)
 
     def on_failure(self, error: Exception) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import ACKS_ALL, Partition
 from tidelog.timing import DelayedOperation
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -66,17 +66,25 @@ class PendingProduce:
         A partition that is led here no more has lost what was staged: its disk or its topic is gone.
         """
         acks = self._acks
-        is_lost = False
+        has_error = False
         for partition, end_offset in self._batches:
             if not partition.is_leader:
-                is_lost = True
+                has_error = True
             elif not partition.is_acknowledged(end_offset, acks):
                 return False
-        if is_lost:
-            self._respond([None if each.is_leader else each.absence() for each, _ in self._batches])
+            elif partition.replica_set.followers and acks == ACKS_ALL and partition.shortage() is not None:
+                has_error = True
+        if has_error:
+            self._respond([self._final_error(partition) for partition, _ in self._batches])
         else:
             self._respond(_ALL_ACKNOWLEDGED)
         return True
+
+    def _final_error(self, partition: Partition) -> ApiError | None:
+        """What became of a batch that is decided."""
+        if not partition.is_leader:
+            return partition.absence()
+        return partition.shortage() if self._acks == ACKS_ALL else None
 
     def park(self) -> None:
         """It waits beyond its turn, for followers or the disk: followers must be able to ask for what it waits for."""
@@ -95,7 +103,7 @@ class PendingProduce:
         if not partition.is_leader:
             return partition.absence()
         if partition.is_acknowledged(end_offset, self._acks):
-            return None
+            return self._final_error(partition)
         return ApiError(ErrorCode.REQUEST_TIMED_OUT)
 
     def fail(self, cause: Exception) -> None:

@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
+from tidelog.replication.alter_partition import AlterOutcome
 from tidelog.replication.delete_records import DelayedDeleteRecords, DeletedUpTo, DeleteResult
 from tidelog.replication.fetch import DelayedFetch, FetchParameters, Wanted, read_partitions
 from tidelog.replication.partition import Partition
 from tidelog.replication.produce import DelayedProduce, Errors, PendingProduce
+from tidelog.replication.replica_selection import ClientMetadata, RackAwareReplicaSelector, ReplicaView
+from tidelog.replication.replica_set import IsrProposal, ReplicaRules
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
 from tidelog.storage.types import AppendOrigin, StartOffsetReason
 from tidelog.timing import Clock, Purgatory, Timer
 from tidelog.wire.errors import ApiError, ErrorCode
-from tidelog.wire.fetch import PartitionReply
+from tidelog.wire.fetch import FetchPartition, PartitionReply
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +43,42 @@ class PurgeIntervals:
         self.delete_records = delete_records
 
 
+class ClusterView(Protocol):
+    """What a replica manager knows of other brokers and sends to the controller."""
+
+    @property
+    def rules(self) -> ReplicaRules:
+        """How far a follower may lag, and who is alive."""
+        ...
+
+    def is_known(self, topic: str, index: int) -> bool:
+        """Whether a partition exists somewhere in the cluster."""
+        ...
+
+    def rack_of(self, broker_id: int, listener: str) -> str | None:
+        """The rack of a broker that clients of a listener can reach; None if it has none, or cannot be reached."""
+        ...
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        """Ask the controller for a change of in-sync replicas."""
+        ...
+
+
+class OnlyBroker:
+    """The view of a broker that is alone: no follower, no controller to ask."""
+
+    rules = ReplicaRules()
+
+    def is_known(self, _topic: str, _index: int) -> bool:
+        return False
+
+    def rack_of(self, _broker_id: int, _listener: str) -> str | None:
+        return None
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        raise AssertionError(f"{partition.key} has no followers, but {proposal} is proposed")
+
+
 class ReplicaManager:
     """Owns this broker's partitions. Everything runs on the event loop's thread."""
 
@@ -51,9 +91,14 @@ class ReplicaManager:
         flush_in_background: Callable[[Log, Callable[[], None]], None],
         wake: Callable[[], None],
         purge_intervals: PurgeIntervals | None = None,
+        cluster: ClusterView | None = None,
+        replica_selector: RackAwareReplicaSelector | None = None,
     ) -> None:
         intervals = purge_intervals or PurgeIntervals()
         self.local_id = local_id
+        self.replica_selector = replica_selector
+        """Chooses a follower for consumers near it; None where every consumer reads from the leader."""
+        self._cluster = cluster or OnlyBroker()
         self.produce_purgatory: Purgatory[DelayedProduce] = Purgatory("Produce", timer, intervals.producer)
         self.fetch_purgatory: Purgatory[DelayedFetch] = Purgatory("Fetch", timer, intervals.fetch)
         self.delete_records_purgatory: Purgatory[DelayedDeleteRecords] = Purgatory(
@@ -75,7 +120,7 @@ class ReplicaManager:
     # --- partitions ---
 
     def add_partition(self, topic: str, index: int, topic_id: bytes, log: Log) -> Partition:
-        partition = Partition(topic, index, topic_id, log, self.local_id)
+        partition = Partition(topic, index, topic_id, log, self.local_id, self._cluster.rules)
         self._partitions[topic, index] = self._by_wire_name[partition.topic_bytes, index] = partition
         return partition
 
@@ -106,6 +151,9 @@ class ReplicaManager:
         if partition is None:
             if (topic, index) in self._without_log:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic}-{index} is offline")
+            if self._cluster.is_known(topic, index):
+                # Clients then look where it is now.
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {topic}-{index}")
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker does not host {topic}-{index}")
         return partition
 
@@ -205,7 +253,7 @@ class ReplicaManager:
                 self._complete_waiting(partition.key)
 
     def _write(self, partition: Partition) -> bool:
-        """Write a partition's staged records; True when its high watermark moved."""
+        """Write a partition's staged records; True if those who wait for it must look again."""
         partition.is_dirty = False
         if partition.is_offline:
             return False
@@ -226,12 +274,17 @@ class ReplicaManager:
             return False
         if log.is_flush_due:
             self._flush_in_background(log, lambda: self._on_flushed(partition))
-            return False
-        return partition.advance_high_watermark()
+            return partition.has_followers
+        if not partition.replica_set.followers:
+            return partition.advance_high_watermark()
+        # Whether the high watermark moved or not, followers may fetch what was written.
+        partition.advance_high_watermark(self._clock.monotonic_ms())
+        return True
 
     def _on_flushed(self, partition: Partition) -> None:
         """A sync that `flush.messages` asked for is done: what it covers may be read and answered."""
-        partition.advance_high_watermark()
+        if partition.is_leader:
+            partition.advance_high_watermark(self._clock.monotonic_ms())
         self._complete_waiting(partition.key)
 
     def _delay(self, request: PendingProduce) -> None:
@@ -272,6 +325,77 @@ class ReplicaManager:
         delayed = DelayedFetch(self, parameters, wanted, respond, fail, now_ms + parameters.max_wait_ms)
         keys = [(entry.topic, entry.fetch.partition_index) for entry in wanted]
         return None if self.fetch_purgatory.try_complete_else_watch(delayed, keys, now_ms) else delayed
+
+    # --- followers ---
+
+    def on_follower_fetch(self, partition: Partition, replica_id: int, fetch: FetchPartition) -> None:
+        """A follower has everything before the offset that it asks for; what waited for that is answered this turn."""
+        progress = partition.record_fetch(
+            replica_id, fetch.fetch_offset, fetch.log_start_offset, self._clock.monotonic_ms()
+        )
+        if progress.has_watermark_moved:
+            self.watermark_moved(partition)
+        if progress.proposal is not None:
+            self._cluster.propose(partition, progress.proposal)
+
+    def watermark_moved(self, partition: Partition) -> None:
+        """A high or low watermark moved outside of a write: whoever waits for it is answered at the turn's end."""
+        self._advanced.append(partition)
+        self._wake()
+
+    def on_followed(self, partition: Partition, *, has_watermark_moved: bool) -> None:
+        """A follower's log followed its leader's: consumers that read here may read on, and its sync may be due."""
+        log = partition.log
+        if log.is_flush_due:
+            self._flush_in_background(log, lambda: self._on_flushed(partition))
+        if has_watermark_moved:
+            self.watermark_moved(partition)
+
+    def propose_shrinking(self) -> None:
+        """Ask the controller to remove followers that lag from the in-sync replicas; due every half of the lag."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in self._partitions.values():
+            if partition.replica_set.followers:
+                proposal = partition.propose_shrinking(now_ms)
+                if proposal is not None:
+                    left = sorted(set(partition.isr) - set(proposal.isr))
+                    logger.info("%s-%d: %s lag behind and leave the in-sync replicas", *partition.key, left)
+                    self._cluster.propose(partition, proposal)
+
+    def on_proposal_answered(self, outcome: AlterOutcome) -> None:
+        """The controller answered a proposal."""
+        partition, proposal, altered, error = outcome
+        if altered is None:
+            logger.info(
+                "%s-%d: the controller refused to change the ISR to %s: %s",
+                *partition.key,
+                list(proposal.isr),
+                error.name,
+            )
+            if partition.on_refused(proposal, error):
+                self._cluster.propose(partition, proposal)
+        elif partition.on_altered(proposal, altered, self._clock.monotonic_ms()):
+            self.watermark_moved(partition)
+
+    def preferred_read_replica(self, partition: Partition, client: ClientMetadata, fetch_offset: int) -> int:
+        """The follower that a consumer had better read from; -1 for the leader."""
+        if self.replica_selector is None:
+            return -1
+        now_ms = self._clock.monotonic_ms()
+        replica_set, rack_of = partition.replica_set, self._cluster.rack_of
+        leader = ReplicaView(self.local_id, rack_of(self.local_id, client.listener), partition.log.log_end_offset, 0)
+        candidates = [
+            ReplicaView(
+                replica,
+                rack_of(replica, client.listener),
+                follower.log_end_offset,
+                now_ms - follower.last_caught_up_ms,
+            )
+            for replica, follower in replica_set.followers.items()
+            if replica in replica_set.isr and follower.log_start_offset <= fetch_offset <= follower.log_end_offset
+        ]
+        chosen = self.replica_selector.select(client, leader, [*candidates, leader])
+        return -1 if chosen is leader else chosen.broker_id
 
     # --- deletion ---
 

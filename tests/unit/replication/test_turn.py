@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from tidelog.config import LogConfig
 from tidelog.replication.fetch import FetchParameters, Wanted
+from tidelog.replication.follower_state import FollowerState
 from tidelog.replication.partition import Partition
 from tidelog.replication.produce import DelayedProduce, Errors, PendingProduce
 from tidelog.replication.replica_manager import ReplicaManager
@@ -42,6 +44,7 @@ class FakeLog:
     """A log of which everything staged is written in the turn, unless it is broken."""
 
     parent_directory = "/data"
+    config = LogConfig()
     is_flush_due = False
     log_start_offset = 0
 
@@ -133,7 +136,9 @@ def test_a_produce_that_waits_beyond_its_turn_holds_no_place_among_the_queued_re
     world = World()
     waiting, answered = FakeSlot(), FakeSlot()
     partition = world.partitions[0]
-    partition.isr = (1, 2)
+    replica_set = partition.replica_set
+    replica_set.replicas = replica_set.isr = replica_set.maximal_isr = (1, 2)
+    replica_set.followers = {2: FollowerState()}
     world.stage(0)
     world.stage(1)
     world.manager.answer_when_written(world.produce(waiting, 0))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.routes import REQUEST_BYTES_MAX
 from tidelog.records.errors import CorruptRecordError, UnsupportedCompressionError
 from tidelog.replication.fetch import FetchParameters, Wanted
+from tidelog.replication.replica_selection import ClientMetadata
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, decode_request, encode_response
 
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 _WHOLE_BATCHES_FROM: Final = 3
 _MAGIC_2_FROM: Final = 4
 _ZSTD_FROM: Final = 10
+_FOLLOWER_READS_FROM: Final = 11
 _new = tuple.__new__
 
 
@@ -61,20 +63,33 @@ def handle_bytes(
         elif not node.slices.start(_converted(node, slot, context.wanted, replies, version), fill, fail):
             slot.park()
 
-    waiting = node.replica_manager.fetch(_parameters(node, spans, version), context.wanted, respond, fail)
+    waiting = node.replica_manager.fetch(_parameters(node, slot, spans, version), context.wanted, respond, fail)
     if waiting is not None:
         slot.park(waiting.force_complete)
         # The end of a turn sets the timer for the new deadline. A request that only waits must ask for one.
         node.socket_server.wake()
 
 
-def _parameters(node: Node, spans: FetchSpans, version: int) -> FetchParameters:
+def _parameters(node: Node, slot: Slot, spans: FetchSpans, version: int) -> FetchParameters:
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = spans[:5]
     max_bytes = min(max_bytes, node.config.fetch_max_bytes)
     is_first_whole = version >= _WHOLE_BATCHES_FROM
+    is_leader_only = version < _FOLLOWER_READS_FROM or replica_id >= 0
+    client = None
+    if node.replica_manager.replica_selector is not None and not is_leader_only:
+        client = ClientMetadata(spans.rack_id, slot.connection.session.listener)
     return _new(
         FetchParameters,
-        (replica_id, max_wait_ms, min(min_bytes, max_bytes), max_bytes, isolation_level, is_first_whole),
+        (
+            replica_id,
+            max_wait_ms,
+            min(min_bytes, max_bytes),
+            max_bytes,
+            isolation_level,
+            is_first_whole,
+            is_leader_only,
+            client,
+        ),
     )
 
 

@@ -1,0 +1,119 @@
+"""The client's side of an incremental fetch session (KIP-227): a request carries only what changed since the last.
+
+`build` compares what a follower wants now with what the leader was last asked; `on_response` says whether the answer
+belongs to the session. A session that the leader has forgotten, or that got out of step, begins again with a full
+request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+
+_NO_SESSION: Final = 0
+_INITIAL_EPOCH: Final = 0
+_LAST_EPOCH: Final = 2**31 - 1
+
+PartitionKey = tuple[str, int]
+
+
+class FetchEntry(NamedTuple):
+    """What is asked of one partition."""
+
+    topic_id: bytes
+    fetch_offset: int
+    log_start_offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+
+
+class SessionRequest(NamedTuple):
+    """The session's part of a Fetch request, and every partition that the leader answers for."""
+
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten: list[ForgottenTopic]
+    asked: Mapping[PartitionKey, FetchEntry]
+
+
+class FetchSessionClient:
+    """One session with one leader."""
+
+    def __init__(self) -> None:
+        self._session_id = _NO_SESSION
+        self._epoch = _INITIAL_EPOCH
+        self._asked: dict[PartitionKey, FetchEntry] = {}
+
+    def build(self, wanted: Mapping[PartitionKey, FetchEntry]) -> SessionRequest:
+        """The next request. With the same wishes as before it names no partition at all."""
+        if self._epoch == _INITIAL_EPOCH:
+            self._asked = dict(wanted)
+            return SessionRequest(self._session_id, self._epoch, _topics(wanted), [], self._asked)
+        changed = {key: entry for key, entry in wanted.items() if self._asked.get(key) != entry}
+        gone = [(key, entry) for key, entry in self._asked.items() if key not in wanted]
+        # A topic that was deleted and created again has another id: the old one is forgotten by its own.
+        gone += [
+            (key, before)
+            for key, entry in changed.items()
+            if (before := self._asked.get(key)) is not None and before.topic_id != entry.topic_id
+        ]
+        self._asked = dict(wanted)
+        return SessionRequest(self._session_id, self._epoch, _topics(changed), _forgotten(gone), self._asked)
+
+    def on_response(self, error: ErrorCode, session_id: int) -> bool:
+        """Take the answer to the last request; whether its partitions may be used."""
+        if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self._restart(_NO_SESSION)
+        elif error != ErrorCode.NONE:
+            self._restart(self._session_id)
+        elif session_id == _NO_SESSION:
+            self._restart(_NO_SESSION)  # the leader has no room for a session, or closed it
+        elif self._epoch == _INITIAL_EPOCH:
+            self._session_id, self._epoch = session_id, 1
+        elif session_id != self._session_id:
+            self._restart(_NO_SESSION)
+            return False
+        else:
+            self._epoch = self._epoch + 1 if self._epoch < _LAST_EPOCH else 1
+        return error == ErrorCode.NONE
+
+    def on_failure(self) -> None:
+        """No answer came. The leader may have seen the request: the next one closes the session and begins another."""
+        self._restart(self._session_id)
+
+    def _restart(self, session_id: int) -> None:
+        self._session_id, self._epoch = session_id, _INITIAL_EPOCH
+
+
+def _topics(wanted: Mapping[PartitionKey, FetchEntry]) -> list[FetchTopic]:
+    topics: dict[tuple[str, bytes], FetchTopic] = {}
+    for (name, index), entry in wanted.items():
+        topic = topics.get((name, entry.topic_id))
+        if topic is None:
+            topic = topics[name, entry.topic_id] = FetchTopic(topic=name, topic_id=entry.topic_id)
+        topic.partitions.append(
+            FetchPartition(
+                partition=index,
+                current_leader_epoch=entry.current_leader_epoch,
+                fetch_offset=entry.fetch_offset,
+                last_fetched_epoch=entry.last_fetched_epoch,
+                log_start_offset=entry.log_start_offset,
+                partition_max_bytes=entry.max_bytes,
+            )
+        )
+    return list(topics.values())
+
+
+def _forgotten(gone: Iterable[tuple[PartitionKey, FetchEntry]]) -> list[ForgottenTopic]:
+    topics: dict[tuple[str, bytes], ForgottenTopic] = {}
+    for (name, index), entry in gone:
+        topic = topics.get((name, entry.topic_id))
+        if topic is None:
+            topic = topics[name, entry.topic_id] = ForgottenTopic(topic=name, topic_id=entry.topic_id)
+        topic.partitions.append(index)
+    return list(topics.values())

@@ -1,0 +1,461 @@
+"""How a follower follows: what it asks one leader for, and what it makes of the answers.
+
+A partition that is followed is in one of these states:
+
+    state         what is due                                         leads to
+    TRUNCATING    ask where the leader's log left ours                FETCHING, or again TRUNCATING one epoch earlier
+                  (OffsetForLeaderEpoch); without epochs, cut the log
+                  at the high watermark
+    FETCHING      ask for the records after our end; the leader       FETCHING; OUT_OF_RANGE
+                  answers with them, or with where our log left its
+                  own (the diverging epoch): then cut, and fetch on
+    OUT_OF_RANGE  ask for the leader's first and last offset          FETCHING
+                  (ListOffsets): cut, or begin again at its start
+    FAILED        nothing, until the next LeaderAndIsr                -
+
+Leaders that serve Fetch 12 name diverging epochs, so their partitions begin with FETCHING. A partition whose request
+failed rests for `replica.fetch.backoff.ms`.
+
+`Fetcher` sends nothing and never waits: its owner sends what `build_…` return and hands the responses to `on_…`. It
+writes to the logs of its partitions. `on_fetch` is a generator that goes from one partition to the next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from tidelog.replication.fetch_session_client import FetchEntry, FetchSessionClient, PartitionKey
+from tidelog.replication.partition import Partition
+from tidelog.storage.errors import AppendOffsetError, LogDirFailure
+from tidelog.storage.types import NO_EPOCH
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tidelog.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+logger = logging.getLogger(__name__)
+
+_UNDEFINED: Final = -1
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+
+
+class FetchState(Enum):
+    """What is due for a partition."""
+
+    TRUNCATING = "truncating"
+    FETCHING = "fetching"
+    OUT_OF_RANGE = "out of range"
+    FAILED = "failed"
+
+
+class FetcherSettings(NamedTuple):
+    """The `replica.fetch.*` settings."""
+
+    partition_bytes_max: int = 1 << 20
+    response_bytes_max: int = 10 << 20
+    bytes_min: int = 1
+    wait_ms_max: int = 500
+    backoff_ms: int = 1000
+
+
+class PlantedBugs(NamedTuple):
+    """Mistakes that tests make a follower commit, to show that they are found. No setting reaches them."""
+
+    truncates_to_high_watermark: bool = False
+    """Cut the log at the high watermark when a leader epoch begins, as Kafka did before 0.11, and compare no epochs."""
+
+
+class FollowerOwner(Protocol):
+    """What a fetcher reports: the replica manager."""
+
+    def fail_log_dir(self, failure: LogDirFailure) -> None: ...
+
+    def on_followed(self, partition: Partition, *, has_watermark_moved: bool) -> None:
+        """A follower's log has grown, or its high watermark moved."""
+        ...
+
+
+class _Followed:
+    """One partition that is followed."""
+
+    __slots__ = ("delayed_until_ms", "fetch_offset", "last_fetched_epoch", "leader_epoch", "partition", "state")
+
+    def __init__(self, partition: Partition, state: FetchState) -> None:
+        self.partition = partition
+        self.state = state
+        self.leader_epoch = partition.leader_epoch
+        self.fetch_offset = partition.log.log_end_offset
+        self.last_fetched_epoch = partition.log.leader_epochs.latest_epoch
+        self.delayed_until_ms = 0
+
+    def fetch_on(self) -> None:
+        """Go on at the end of the log, as it is now."""
+        log = self.partition.log
+        self.state = FetchState.FETCHING
+        self.fetch_offset = log.log_end_offset
+        self.last_fetched_epoch = log.leader_epochs.latest_epoch
+
+    @property
+    def name(self) -> str:
+        return f"{self.partition.topic}-{self.partition.index}"
+
+
+class Fetcher:
+    """The partitions that one fetcher follows at one leader."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        leader_id: int,
+        settings: FetcherSettings,
+        owner: FollowerOwner,
+        wall_ms: Callable[[], int],
+        *,
+        broker_epoch: Callable[[], int] = lambda: -1,
+        uses_diverging_epochs: bool = True,
+        bugs: PlantedBugs | None = None,
+    ) -> None:
+        self.leader_id = leader_id
+        self.settings = settings
+        self.uses_diverging_epochs = uses_diverging_epochs
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._owner = owner
+        self._wall_ms = wall_ms
+        self._bugs = bugs or PlantedBugs()
+        self._followed: dict[PartitionKey, _Followed] = {}
+        self._session = FetchSessionClient()
+        self._asked: dict[PartitionKey, FetchEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def state_of(self, topic: str, index: int) -> FetchState | None:
+        """The state of a partition; None if it is not followed here."""
+        followed = self._followed.get((topic, index))
+        return None if followed is None else followed.state
+
+    def add(self, partition: Partition) -> None:
+        """Follow a partition in the leader epoch that it is in now."""
+        before = self._followed.get(partition.key)
+        if before is not None and before.leader_epoch == partition.leader_epoch and before.partition is partition:
+            return
+        followed = _Followed(partition, FetchState.TRUNCATING)
+        self._followed[partition.key] = followed
+        log = partition.log
+        has_no_epochs = followed.last_fetched_epoch == NO_EPOCH
+        if self._bugs.truncates_to_high_watermark or (has_no_epochs and log.log_end_offset > log.log_start_offset):
+            self._truncate(followed, log.high_watermark)
+        elif has_no_epochs or self.uses_diverging_epochs:
+            followed.fetch_on()
+
+    def remove(self, keys: Iterable[PartitionKey]) -> None:
+        """Follow these partitions no longer."""
+        for key in keys:
+            self._followed.pop(key, None)
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When something is due, `now_ms` or later; None if nothing is."""
+        return min(
+            (
+                max(followed.delayed_until_ms, now_ms)
+                for followed in self._followed.values()
+                if followed.state is not FetchState.FAILED
+            ),
+            default=None,
+        )
+
+    def _due(self, state: FetchState, now_ms: int) -> list[_Followed]:
+        return [each for each in self._followed.values() if each.state is state and each.delayed_until_ms <= now_ms]
+
+    # --- records ---
+
+    def build_fetch(self, now_ms: int) -> FetchRequest | None:
+        """The next Fetch; None if no partition is ready."""
+        wanted = {each.partition.key: self._entry(each) for each in self._due(FetchState.FETCHING, now_ms)}
+        if not wanted:
+            return None
+        session = self._session.build(wanted)
+        self._asked = wanted
+        settings = self.settings
+        return FetchRequest(
+            replica_id=self._broker_id,
+            replica_state=ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=settings.wait_ms_max,
+            min_bytes=settings.bytes_min,
+            max_bytes=settings.response_bytes_max,
+            session_id=session.session_id,
+            session_epoch=session.session_epoch,
+            topics=session.topics,
+            forgotten_topics_data=session.forgotten,
+        )
+
+    def _entry(self, followed: _Followed) -> FetchEntry:
+        compares_epochs = self.uses_diverging_epochs and not self._bugs.truncates_to_high_watermark
+        return FetchEntry(
+            followed.partition.topic_id,
+            followed.fetch_offset,
+            followed.partition.log.log_start_offset,
+            self.settings.partition_bytes_max,
+            followed.leader_epoch,
+            followed.last_fetched_epoch if compares_epochs else NO_EPOCH,
+        )
+
+    def on_fetch(self, response: FetchResponse, now_ms: int) -> Generator[None, None, None]:
+        """Take what the leader sent, one partition a step."""
+        asked = self._asked
+        if not self._session.on_response(ErrorCode(response.error_code), response.session_id):
+            logger.info("the fetch session with broker %d begins again: %s", self.leader_id, response.error_code)
+            return
+        names = {entry.topic_id: key[0] for key, entry in asked.items()}
+        for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                key = name, data.partition_index
+                entry, followed = asked.get(key), self._followed.get(key)
+                if entry is not None and followed is not None and _is_answer_to(entry, followed):
+                    self._on_partition(followed, data, now_ms)
+                yield
+
+    def on_fetch_failed(self, now_ms: int) -> None:
+        """A Fetch got no answer: every partition of it rests."""
+        self._session.on_failure()
+        for key in self._asked:
+            followed = self._followed.get(key)
+            if followed is not None:
+                self._delay(followed, now_ms)
+
+    def _on_partition(self, followed: _Followed, data: PartitionData, now_ms: int) -> None:
+        error = ErrorCode(data.error_code)
+        try:
+            if error is ErrorCode.NONE:
+                if data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
+                    self._cut_at(followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                else:
+                    self._append(followed, data)
+            else:
+                self._on_error(followed, error, now_ms)
+        except LogDirFailure as failure:
+            followed.state = FetchState.FAILED
+            self._owner.fail_log_dir(failure)
+        except ApiError as problem:
+            # Corrupt bytes may have been hurt on their way: the next attempt may bring whole ones.
+            logger.warning("%s: what broker %d sent cannot be appended: %s", followed.name, self.leader_id, problem)
+            self._delay(followed, now_ms)
+        except AppendOffsetError as problem:
+            logger.error("%s is not followed any more: %s", followed.name, problem)
+            followed.state = FetchState.FAILED
+
+    def _append(self, followed: _Followed, data: PartitionData) -> None:
+        partition = followed.partition
+        log = partition.log
+        assert followed.fetch_offset == log.log_end_offset, f"{followed.name} was changed while it was fetched"
+        if data.records:
+            partition.append_fetched(data.records, self._wall_ms())
+            followed.fetch_on()
+        has_moved = partition.follow_leader(data.high_watermark, data.log_start_offset)
+        self._owner.on_followed(partition, has_watermark_moved=has_moved)
+
+    def _on_error(self, followed: _Followed, error: ErrorCode, now_ms: int) -> None:
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            followed.state = FetchState.OUT_OF_RANGE
+            return
+        if error is ErrorCode.FENCED_LEADER_EPOCH and followed.leader_epoch == followed.partition.leader_epoch:
+            logger.info("%s waits for a new leader: epoch %d is over", followed.name, followed.leader_epoch)
+            followed.state = FetchState.FAILED
+            return
+        logger.debug("%s: broker %d answered %s", followed.name, self.leader_id, error.name)
+        self._delay(followed, now_ms)
+
+    def _delay(self, followed: _Followed, now_ms: int) -> None:
+        followed.delayed_until_ms = now_ms + self.settings.backoff_ms
+
+    # --- epochs ---
+
+    def build_epochs(self, now_ms: int) -> OffsetForLeaderEpochRequest | None:
+        """Where the epochs of our logs end in the leader's; None if no log is to be compared."""
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for followed in self._due(FetchState.TRUNCATING, now_ms):
+            name, index = followed.partition.key
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = OffsetForLeaderTopic(topic=name)
+            topic.partitions.append(
+                OffsetForLeaderPartition(
+                    partition=index,
+                    current_leader_epoch=followed.leader_epoch,
+                    leader_epoch=followed.partition.log.leader_epochs.latest_epoch,
+                )
+            )
+        if not topics:
+            return None
+        return OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=list(topics.values()))
+
+    def on_epochs(
+        self, request: OffsetForLeaderEpochRequest, response: OffsetForLeaderEpochResponse, now_ms: int
+    ) -> None:
+        """Cut the logs where they left the leader's."""
+        asked = {
+            (topic.topic, partition.partition): partition.current_leader_epoch
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        for topic in response.topics:
+            for answer in topic.partitions:
+                followed = self._followed.get((topic.topic, answer.partition))
+                if followed is None or asked.get(followed.partition.key) != followed.leader_epoch:
+                    continue
+                try:
+                    if answer.error_code:
+                        self._on_error(followed, ErrorCode(answer.error_code), now_ms)
+                    else:
+                        self._cut_at(followed, answer.leader_epoch, answer.end_offset)
+                except LogDirFailure as failure:
+                    followed.state = FetchState.FAILED
+                    self._owner.fail_log_dir(failure)
+
+    def on_epochs_failed(self, request: OffsetForLeaderEpochRequest, now_ms: int) -> None:
+        """The request got no answer: its partitions rest."""
+        for topic in request.topics:
+            for partition in topic.partitions:
+                followed = self._followed.get((topic.topic, partition.partition))
+                if followed is not None:
+                    self._delay(followed, now_ms)
+
+    def _cut_at(self, followed: _Followed, leader_epoch: int, leader_end_offset: int) -> None:
+        """Cut a log to what it has in common with the leader's, in which `leader_epoch` ends at `leader_end_offset`.
+
+        If we do not know that epoch, the logs part at the end of an earlier one; the leader is asked about that one
+        next.
+        """
+        log = followed.partition.log
+        if leader_end_offset == _UNDEFINED:
+            self._truncate(followed, log.high_watermark)
+            return
+        if leader_epoch == _UNDEFINED:
+            self._truncate(followed, min(leader_end_offset, log.log_end_offset))
+            return
+        epoch, end_offset = log.end_offset_for_epoch(leader_epoch)
+        if end_offset == _UNDEFINED:
+            # All our epochs are later, or we have none.
+            self._truncate(followed, min(leader_end_offset, log.log_end_offset))
+        elif epoch != leader_epoch:
+            is_over = self.uses_diverging_epochs
+            self._truncate(followed, min(end_offset, log.log_end_offset), is_over=is_over)
+        else:
+            self._truncate(followed, min(end_offset, leader_end_offset, log.log_end_offset))
+
+    def _truncate(self, followed: _Followed, offset: int, *, is_over: bool = True) -> None:
+        log = followed.partition.log
+        if offset < log.high_watermark:
+            logger.warning(
+                "%s is cut to offset %d, below its high watermark %d", followed.name, offset, log.high_watermark
+            )
+        if log.truncate_to(offset, self._wall_ms()):
+            logger.info("%s is cut to offset %d, as its leader's log is another from there", followed.name, offset)
+        if is_over:
+            followed.fetch_on()
+
+    # --- offsets that the leader does not have ---
+
+    def build_lookups(self, now_ms: int) -> tuple[ListOffsetsRequest, ListOffsetsRequest] | None:
+        """Where the leader's logs end and where they begin, for partitions that are out of range; None if none is."""
+        due = self._due(FetchState.OUT_OF_RANGE, now_ms)
+        if not due:
+            return None
+        return self._lookup(due, _LATEST), self._lookup(due, _EARLIEST)
+
+    def _lookup(self, due: Iterable[_Followed], timestamp: int) -> ListOffsetsRequest:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for followed in due:
+            name, index = followed.partition.key
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = ListOffsetsTopic(name=name)
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=index, current_leader_epoch=followed.leader_epoch, timestamp=timestamp
+                )
+            )
+        return ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
+
+    def on_lookups(self, latest: ListOffsetsResponse, earliest: ListOffsetsResponse, now_ms: int) -> None:
+        """Cut logs that are longer than the leader's, and begin again those that end before it begins."""
+        ends, starts = _offsets_by_partition(latest), _offsets_by_partition(earliest)
+        for followed in self._due(FetchState.OUT_OF_RANGE, now_ms):
+            key = followed.partition.key
+            end, start = ends.get(key), starts.get(key)
+            if end is None or start is None:
+                continue  # it left the range after these were asked for
+            error = end[0] or start[0]
+            try:
+                if error:
+                    self._on_lookup_error(followed, ErrorCode(error), now_ms)
+                else:
+                    self._come_in_range(followed, start[1], end[1])
+            except LogDirFailure as failure:
+                followed.state = FetchState.FAILED
+                self._owner.fail_log_dir(failure)
+
+    def on_lookups_failed(self, now_ms: int) -> None:
+        """A request got no answer: the partitions that are out of range rest."""
+        for followed in self._due(FetchState.OUT_OF_RANGE, now_ms):
+            self._delay(followed, now_ms)
+
+    def _on_lookup_error(self, followed: _Followed, error: ErrorCode, now_ms: int) -> None:
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self._on_error(followed, error, now_ms)
+        else:
+            self._delay(followed, now_ms)
+
+    def _come_in_range(self, followed: _Followed, leader_start_offset: int, leader_end_offset: int) -> None:
+        """The leader's log is shorter (an unclean election), begins later (it was deleted meanwhile), or has grown."""
+        log = followed.partition.log
+        if leader_end_offset < log.log_end_offset:
+            logger.warning(
+                "%s ends at %d, its leader's log at %d", followed.name, log.log_end_offset, leader_end_offset
+            )
+            self._truncate(followed, leader_end_offset)
+            return
+        if leader_start_offset > log.log_end_offset:
+            logger.warning(
+                "%s ends at %d, before its leader's log begins: it starts again at %d",
+                followed.name,
+                log.log_end_offset,
+                leader_start_offset,
+            )
+            log.truncate_fully_and_start_at(leader_start_offset, self._wall_ms())
+        followed.fetch_on()
+
+
+def _is_answer_to(entry: FetchEntry, followed: _Followed) -> bool:
+    """Whether a partition is still where it was when it was asked for."""
+    return (
+        followed.state is FetchState.FETCHING
+        and entry.fetch_offset == followed.fetch_offset == followed.partition.log.log_end_offset
+        and entry.current_leader_epoch == followed.leader_epoch == followed.partition.leader_epoch
+        and not followed.partition.is_leader
+    )
+
+
+def _offsets_by_partition(response: ListOffsetsResponse) -> dict[PartitionKey, tuple[int, int]]:
+    """Error and offset of each partition."""
+    return {
+        (topic.name, answer.partition_index): (answer.error_code, answer.offset)
+        for topic in response.topics
+        for answer in topic.partitions
+    }
