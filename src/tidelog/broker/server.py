@@ -33,6 +33,7 @@ from tidelog.metadata.store_queue import StoreQueue
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.socket_server import SocketServer
 from tidelog.records.scanner import HAS_SPEEDUPS
+from tidelog.storage.directories.manager import LogManager
 from tidelog.storage.directories.meta_properties import scan_meta_properties
 from tidelog.storage.errors import LogDirFailure
 
@@ -65,6 +66,7 @@ class Server:
         self._surroundings = surroundings or Surroundings.of_this_machine()
         self._clock = self._surroundings.clock
         self._node: Node | None = None
+        self._log_manager: LogManager | None = None
         self._failed: asyncio.Future[LogDirFailure] | None = None
         self.address = ("", 0)
 
@@ -80,6 +82,7 @@ class Server:
         self._failed = loop.create_future()
         async with AsyncExitStack() as undo:
             base = self._start_base(loop, undo)
+            self._log_manager = base.log_manager
             undo.callback(base.log_manager.unlock)
             directories = base.log_manager.open_directories()
             store = self._surroundings.open_store(self._static, directories)
@@ -237,6 +240,14 @@ class Server:
         return await self._failed
 
     # --- end ---
+
+    def abandon(self) -> None:
+        """Release the locks of the log directories and nothing else, as the system does for a process that is killed.
+
+        For a simulator, which kills brokers and lives on.
+        """
+        if self._log_manager is not None:
+            self._log_manager.unlock()
 
     async def stop(self) -> None:
         """Controlled shutdown: answer what is under way, sync everything, leave the clean-shutdown marker."""

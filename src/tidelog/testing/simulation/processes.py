@@ -1,0 +1,269 @@
+"""Brokers and clients as simulated processes: started, stopped, killed, paused, and started again on the same disk."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from tidelog.broker.server import Server
+from tidelog.broker.surroundings import Surroundings
+from tidelog.config import BrokerConfig, load_broker_config
+from tidelog.metadata.store import Store
+from tidelog.network.limits import UNLIMITED, NetworkLimits
+from tidelog.network.listener import Listener
+from tidelog.testing.memory_store import MemoryStore, MemoryTree
+from tidelog.testing.simulation.loop import SimulatedLoop
+from tidelog.testing.simulation.machine import Disk, Machine, SimulatedClock
+from tidelog.testing.simulation.network import Network
+from tidelog.testing.simulation.world import World
+
+T = TypeVar("T")
+
+BROKER_PORT: Final = 9092
+SESSION_SECONDS: Final = 6.0
+"""How long the metadata tree waits for a client that is silent before it ends the session."""
+_RESTART_SECONDS: Final = 2.0
+
+
+class Process:
+    """A name, a host of the same name, and an event loop while it lives."""
+
+    def __init__(self, world: World, network: Network, machine: Machine, name: str, disk: Disk | None = None) -> None:
+        self.world = world
+        self.network = network
+        self.name = name
+        self.disk = disk
+        self.clock = SimulatedClock(world)
+        self.loop: SimulatedLoop | None = None
+        self.is_paused = False
+        self._past_loops: list[SimulatedLoop] = []
+        machine.add(name, disk, self.clock)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.loop is not None
+
+    def begin(self) -> SimulatedLoop:
+        """A new life: an empty loop."""
+        assert self.loop is None, f"{self.name} runs already"
+        self.loop = SimulatedLoop(self.world, self.name, self.network)  # type: ignore[abstract] # the rest is never used
+        self._past_loops.append(self.loop)
+        self.network.place(self.loop, self.name)
+        self.network.power_on(self.name)
+        self.is_paused = False
+        return self.loop
+
+    def run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine in this process."""
+        assert self.loop is not None, f"{self.name} does not run"
+        return self.loop.create_task(work)
+
+    def kill(self) -> None:
+        """kill -9: the system closes its sockets, the page cache keeps what was written."""
+        self.world.tell(self.name, "is killed")
+        loop = self._end()
+        self.network.process_ends(loop)
+
+    def lose_power(self) -> None:
+        """The host is off: its peers learn nothing, and what was not synced may be gone."""
+        self.world.tell(self.name, "loses power")
+        self._end()
+        self.network.power_off(self.name)
+        if self.disk is not None:
+            self.disk.lose_power()
+
+    def _end(self) -> SimulatedLoop:
+        assert self.loop is not None, f"{self.name} does not run"
+        loop, self.loop = self.loop, None
+        loop.stop_for_good()
+        return loop
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        assert self.loop is not None, f"{self.name} does not run"
+        self.world.tell(self.name, "is paused")
+        self.is_paused = True
+        self.loop.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self.loop is not None, f"{self.name} does not run"
+        self.world.tell(self.name, "goes on")
+        self.is_paused = False
+        self.loop.resume()
+
+    def failures(self) -> list[dict[str, Any]]:
+        """What no code of this process has handled, in all its lives."""
+        return [failure for loop in self._past_loops for failure in loop.failures]
+
+    def bury(self) -> None:
+        """The simulation is over: let go of everything."""
+        for loop in self._past_loops:
+            loop.bury()
+        self._past_loops.clear()
+        self.loop = None
+
+
+class BrokerProcess(Process):
+    """A broker, with its disk and its session with the metadata tree."""
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        machine: Machine,
+        tree: MemoryTree,
+        broker_id: int,
+        directory: str,
+        properties: Mapping[str, str],
+    ) -> None:
+        super().__init__(world, network, machine, f"broker-{broker_id}", Disk(world, directory))
+        self.broker_id = broker_id
+        self.server: Server | None = None
+        self.store: MemoryStore | None = None
+        self.is_serving = False
+        self._is_cut_off = False
+        self._tree = tree
+        self._properties = {
+            **properties,
+            "broker.id": str(broker_id),
+            "log.dirs": directory,
+            "listeners": f"PLAINTEXT://{self.name}:{BROKER_PORT}",
+        }
+
+    def start(self) -> None:
+        """Start the broker, which takes some virtual time. Should it fail, the process is gone again."""
+        self.world.tell(self.name, "starts")
+        loop = self.begin()
+        self.is_serving = False
+        self.server = Server(load_broker_config(self._properties), self._surroundings(loop))
+        self.run(self._serve(self.server, loop))
+
+    async def _serve(self, server: Server, loop: SimulatedLoop) -> None:
+        try:
+            await server.start()
+        except Exception as error:
+            self.world.tell(self.name, f"does not start: {error}")
+            self._leave(loop)
+            self.world.after(_RESTART_SECONDS, self._start_again)
+            return
+        self.is_serving = True
+        self.world.tell(self.name, "serves")
+        await server.wait_for_failure()
+        self.world.tell(self.name, "stops, as no log directory is left")
+        self._leave(loop)
+
+    def _start_again(self) -> None:
+        """As a supervisor does, until the session of its former life has expired, for instance."""
+        if not self.is_alive and not self.network.is_down(self.name):
+            self.start()
+
+    def stop(self) -> None:
+        """SIGTERM: a controlled shutdown, which takes some virtual time."""
+        assert self.loop is not None, f"{self.name} does not run"
+        assert self.server is not None, f"{self.name} does not run"
+        self.world.tell(self.name, "shuts down")
+        self.is_serving = False
+        self.run(self._stop(self.server, self.loop))
+
+    async def _stop(self, server: Server, loop: SimulatedLoop) -> None:
+        await server.stop()
+        self.world.tell(self.name, "has shut down")
+        self._leave(loop)
+
+    def _leave(self, loop: SimulatedLoop) -> None:
+        if self.loop is loop:
+            self._end()
+            self.network.process_ends(loop)
+
+    def _end(self) -> SimulatedLoop:
+        self.is_serving = False
+        if self.server is not None:
+            self.server.abandon()
+        store, self.store = self.store, None
+        if store is not None:
+            # The tree learns of it by silence. Closing a session calls no listener of the dead process.
+            self.world.after(self._session_seconds(), store.close)
+        return super()._end()
+
+    # --- its session with the metadata tree ---
+
+    def pause(self) -> None:
+        super().pause()
+        store = self.store
+        self.world.after(self._session_seconds(), lambda: self._expire_if(store, lambda: self.is_paused))
+
+    def resume(self) -> None:
+        super().resume()
+        if self.store is not None and not self._is_cut_off:
+            self.store.resume()
+
+    def cut_off_tree(self) -> None:
+        """The metadata tree cannot be reached; the session expires if that lasts."""
+        store = self.store
+        if store is not None and not self._is_cut_off:
+            self.world.tell(self.name, "is cut off from the metadata tree")
+            self._is_cut_off = True
+            store.suspend()
+            self.world.after(self._session_seconds(), lambda: self._expire_if(store, lambda: self._is_cut_off))
+
+    def reach_tree(self) -> None:
+        if self._is_cut_off:
+            self.world.tell(self.name, "reaches the metadata tree again")
+            self._is_cut_off = False
+            if self.store is not None and not self.is_paused:
+                self.store.resume()
+
+    def expire_session(self) -> None:
+        """The tree ends the session, although the broker is well."""
+        if self.store is not None:
+            self.world.tell(self.name, "has its session expired")
+            self.store.expire()
+
+    def _expire_if(self, store: MemoryStore | None, still_holds: Callable[[], bool]) -> None:
+        if store is not None and store is self.store and still_holds():
+            self.world.tell(self.name, "is silent for too long: its session expires")
+            store.suspend()
+            store.expire()
+
+    def _session_seconds(self) -> float:
+        return SESSION_SECONDS * self.world.between(1.0, 1.5)
+
+    def _surroundings(self, loop: SimulatedLoop) -> Surroundings:
+        world, network = self.world, self.network
+
+        def listen(_host: str, port: int, _limits: NetworkLimits) -> Listener:
+            return network.listen(loop, port)
+
+        def open_store(_config: BrokerConfig, _directories: Sequence[str]) -> Store:
+            self._is_cut_off = False
+            self.store = self._tree.connect()
+            return self.store
+
+        return Surroundings(
+            clock=self.clock,
+            processor_seconds=_steps(world),
+            random=world.random,
+            listen=listen,
+            socket_descriptors_max=lambda: UNLIMITED,
+            open_store=open_store,
+        )
+
+
+def _steps(world: World) -> Callable[[], float]:
+    """Seconds that pass with every look at them, so that long work is cut into slices here, too."""
+    seconds = world.now
+
+    def look() -> float:
+        nonlocal seconds
+        seconds += 0.0002
+        return seconds
+
+    return look
+
+
+def collect() -> None:
+    """Close the files of processes that are buried: they are in cycles."""
+    gc.collect()

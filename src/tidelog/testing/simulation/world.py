@@ -1,0 +1,111 @@
+"""Virtual time and the one source of chance: everything that happens in a simulation is an event here.
+
+Events run one at a time, in the order of their times; two of the same time run in the order in which they were
+scheduled. Time passes only between events, so that an hour without events takes no time at all. The same seed and the
+same program give the same events in the same order.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+STORY_LINES: Final = 400
+"""How many of the last lines of the story are kept."""
+
+
+class Event:
+    """Something that is going to happen, unless it is cancelled."""
+
+    __slots__ = ("action", "is_cancelled", "sequence", "when")
+
+    def __init__(self, when: float, sequence: int, action: Callable[[], object]) -> None:
+        self.when = when
+        self.sequence = sequence
+        self.action = action
+        self.is_cancelled = False
+
+    def __lt__(self, other: Event) -> bool:
+        return (self.when, self.sequence) < (other.when, other.sequence)
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class World:
+    """The events of one simulation, its time in seconds, its random numbers and its story."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.running = ""
+        """The name of the process whose code runs now; empty between them."""
+        self.events_run = 0
+        self.after_event: Callable[[], None] | None = None
+        """Called after every event: invariants are checked here."""
+        self._events: list[Event] = []
+        self._sequence = 0
+        self._story: deque[tuple[float, str, str]] = deque(maxlen=STORY_LINES)
+
+    # --- events ---
+
+    def at(self, when: float, action: Callable[[], object]) -> Event:
+        """Let something happen at a time, or as soon as possible if that has passed."""
+        self._sequence += 1
+        event = Event(max(when, self.now), self._sequence, action)
+        heapq.heappush(self._events, event)
+        return event
+
+    def after(self, seconds: float, action: Callable[[], object]) -> Event:
+        return self.at(self.now + seconds, action)
+
+    def step(self) -> bool:
+        """Run the next event; False if there is none."""
+        events = self._events
+        while events:
+            event = heapq.heappop(events)
+            if event.is_cancelled:
+                continue
+            self.now = event.when
+            self.events_run += 1
+            event.action()
+            if self.after_event is not None:
+                self.after_event()
+            return True
+        return False
+
+    def run_until(self, is_done: Callable[[], bool], seconds_max: float) -> bool:
+        """Run events until something holds; False if it does not within `seconds_max` of virtual time."""
+        ends_at = self.now + seconds_max
+        while not is_done():
+            if not self._events or self._events[0].when > ends_at:
+                self.now = ends_at
+                return is_done()
+            self.step()
+        return True
+
+    def run_for(self, seconds: float) -> None:
+        self.run_until(lambda: False, seconds)
+
+    # --- chance ---
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def between(self, least: float, most: float) -> float:
+        return self.random.uniform(least, most)
+
+    # --- the story ---
+
+    def tell(self, subject: str, what: str) -> None:
+        """Add a line to the story that a failing seed is explained with."""
+        self._story.append((self.now, subject, what))
+
+    def story(self, lines: int = STORY_LINES) -> list[str]:
+        """The last lines, with their times."""
+        last = list(self._story)[-lines:]
+        return [f"{when:10.3f} s  {subject:<12} {what}" for when, subject, what in last]
