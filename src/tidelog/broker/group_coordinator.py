@@ -142,7 +142,7 @@ class GroupCoordinator:
         if self._is_stopped:
             respond(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down"))
         else:
-            self.runtime.execute(self.partition_of(group_id), operation, respond)
+            (self._built or self.runtime).execute(self.partition_of(group_id), operation, respond)
             self._node.socket_server.wake()  # what was set or staged is seen to at the end of the turn
 
     @property

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from tidelog.coordination.decision import Decision, Respond, SetTimer, TimerChange, TimerKey
-from tidelog.records.builder import BatchBuilder
-from tidelog.records.compression import Codec
+from tidelog.records.bulk import BulkRecord
 from tidelog.records.header import HEADER_BYTES
 from tidelog.timing import TimerTask
 from tidelog.wire.errors import ErrorCode
@@ -31,10 +30,10 @@ class Pending:
 class OpenBatch:
     """The batch that decisions of one turn share, until the turn ends or it is full."""
 
-    __slots__ = ("builder", "bytes_left", "pending")
+    __slots__ = ("bytes_left", "pending", "records")
 
-    def __init__(self, codec: Codec, bytes_max: int) -> None:
-        self.builder = BatchBuilder(codec=codec)
+    def __init__(self, bytes_max: int) -> None:
+        self.records: list[BulkRecord] = []
         self.bytes_left = bytes_max - HEADER_BYTES
         self.pending = Pending(None)
         self.pending.is_replayed = True

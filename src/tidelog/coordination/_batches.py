@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from tidelog.coordination.decision import ProducerEpoch, StateRecord
+from tidelog.coordination.decision import ProducerEpoch
 from tidelog.coordination.shard import Shard
 from tidelog.records.batch import iterate_batches, iterate_records
-from tidelog.records.builder import BatchBuilder
+from tidelog.records.bulk import BulkRecord, assemble_batch
 from tidelog.records.compression import Codec
 from tidelog.records.control import parse_end_transaction_marker
 from tidelog.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
 
 
-def build_record_batch(
-    records: tuple[StateRecord, ...], timestamp_ms: int, codec: Codec, producer: ProducerEpoch | None
-) -> bytearray:
+def build_record_batch(records: Sequence[BulkRecord], codec: Codec, producer: ProducerEpoch | None = None) -> bytearray:
     """One batch of state records; a producer's take part in its transaction and have no sequence, as in Kafka."""
-    builder = BatchBuilder(codec=codec)
-    for key, value in records:
-        builder.append(timestamp_ms, key, value)
     if producer is None:
-        return bytearray(builder.build())
+        return assemble_batch(records, codec=codec).buffer
     producer_id, producer_epoch = producer
-    return bytearray(builder.build(producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True))
+    return assemble_batch(
+        records, codec=codec, producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True
+    ).buffer
 
 
 def replay_batches(shard: Shard, batches: bytes | memoryview) -> Iterator[int]:

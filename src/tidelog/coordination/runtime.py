@@ -134,7 +134,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         _, shard = self._loading.pop(loading.partition)
         active = ActiveShard(loading.partition, shard)
         self._active[loading.partition] = active
-        self._carry_out(active, shard.on_loaded(self._clock.wall_ms()), None)
+        now_ms = self._clock.wall_ms()
+        self._carry_out(active, shard.on_loaded(now_ms), None, now_ms)
 
     def load(self, partition: int, batches: Iterable[bytes | memoryview]) -> None:
         """Load a partition in one go."""
@@ -183,14 +184,15 @@ class CoordinatorRuntime(Generic[ShardT]):
         self, partition: int, operation: Callable[[ShardT, int], Decision[Any]], respond: Respond | None
     ) -> None:
         """Decide `operation(shard, now_ms)` and carry it out; `respond` gets the reply or an ApiError, once."""
+        now_ms = self._clock.wall_ms()
         try:
             active = self._find(partition)
-            decision = operation(active.shard, self._clock.wall_ms())
+            decision = operation(active.shard, now_ms)
         except ApiError as error:
             if respond is not None:
                 self._answer(respond, error)
             return
-        self._carry_out(active, decision, respond)
+        self._carry_out(active, decision, respond, now_ms)
 
     def end_transaction(
         self, partition: int, producer: ProducerEpoch, coordinator_epoch: int, is_commit: bool, respond: Respond
@@ -230,14 +232,16 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     # --- decisions ---
 
-    def _carry_out(self, active: ActiveShard[ShardT], decision: Decision[Any], respond: Respond | None) -> None:
+    def _carry_out(
+        self, active: ActiveShard[ShardT], decision: Decision[Any], respond: Respond | None, now_ms: int
+    ) -> None:
         reply, records, timers, answers, then, producer = decision
         if timers:
             # Also when the log refuses: what the shard has noted without a record still has its time.
             active.change_timers(timers, self)
         if records:
             if self._batching is not None and then is None and producer is None:
-                if self._add(active, decision, respond, self._batching):
+                if self._add(active, decision, respond, self._batching, now_ms):
                     return
             elif active.open_batch is not None and not self._append_open(active):
                 self._refuse(active, decision, respond, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -246,7 +250,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             if respond is not None and reply is not None:
                 pending.answers.append((respond, reply))
             pending.answers += answers
-            batch = build_record_batch(records, self._clock.wall_ms(), self._codec, producer)
+            batch = build_record_batch([(now_ms, key, value, ()) for key, value in records], self._codec, producer)
             if not self._stage(active, pending, batch):
                 return
             producer_id, producer_epoch = producer or (-1, -1)
@@ -273,7 +277,12 @@ class CoordinatorRuntime(Generic[ShardT]):
     # --- batches that decisions share ---
 
     def _add(
-        self, active: ActiveShard[ShardT], decision: Decision[Any], respond: Respond | None, batching: Batching
+        self,
+        active: ActiveShard[ShardT],
+        decision: Decision[Any],
+        respond: Respond | None,
+        batching: Batching,
+        now_ms: int,
     ) -> bool:
         """Replay records and add them to the open batch; False if they do not fit into any batch with others."""
         reply, records, _, other_answers, _, _ = decision
@@ -288,7 +297,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             batch = None
         if batch is None:
             try:
-                batch = OpenBatch(self._codec, batching.bytes_max(active.partition))
+                batch = OpenBatch(batching.bytes_max(active.partition))
             except ApiError as error:
                 self._refuse(active, decision, respond, error.code)
                 return True
@@ -305,10 +314,9 @@ class CoordinatorRuntime(Generic[ShardT]):
         if respond is not None and reply is not None:
             answers.append((respond, reply))
         answers += other_answers
-        now_ms = self._clock.wall_ms()
-        append, replay = batch.builder.append, active.shard.replay
+        replay, append = active.shard.replay, batch.records.append
         for key, value in records:
-            append(now_ms, key, value)
+            append((now_ms, key, value, ()))
         try:
             for key, value in records:
                 replay(key, value, -1, -1)
@@ -330,7 +338,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         assert active.pending[-1] is batch.pending, "nothing was staged behind the open batch"
         active.open_batch = None
         active.pending.pop()
-        if self._stage(active, batch.pending, bytearray(batch.builder.build())):
+        if self._stage(active, batch.pending, build_record_batch(batch.records, self._codec)):
             return True
         if not active.is_closed and self._batching is not None:
             # Its records were replayed, but they are not in the log and never will be.
@@ -385,14 +393,18 @@ class CoordinatorRuntime(Generic[ShardT]):
             if pending.then is not None:
                 self._follow(active, pending.then, ErrorCode.NONE)
             for respond, reply in pending.answers:
-                self._answer(respond, reply)
+                try:
+                    respond(reply)
+                except Exception as cause:
+                    self._timer.report(respond, cause)
 
     def _follow(
         self, active: ActiveShard[ShardT], then: Callable[[ErrorCode, int], Decision[Any]], code: ErrorCode
     ) -> None:
         """Carry out what a shard decides once its records are committed or refused."""
         try:
-            self._carry_out(active, then(code, self._clock.wall_ms()), None)
+            now_ms = self._clock.wall_ms()
+            self._carry_out(active, then(code, now_ms), None, now_ms)
         except Exception as cause:
             self._timer.report(active.shard, cause)
 
@@ -421,7 +433,8 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     def on_timer(self, active: ActiveShard[Any], key: TimerKey) -> None:
         """A timer of a shard ran out; called by the timer alone."""
-        self._carry_out(active, active.shard.on_timer(key, self._clock.wall_ms()), None)
+        now_ms = self._clock.wall_ms()
+        self._carry_out(active, active.shard.on_timer(key, now_ms), None, now_ms)
 
     def set_timer(self, active: ActiveShard[Any], key: TimerKey, delay_ms: int) -> None:
         """For `ActiveShard` alone."""

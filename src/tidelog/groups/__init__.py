@@ -7,15 +7,15 @@ decisions out, and the edge in `tidelog.broker.group_coordinator` connects both 
 from tidelog.groups.classic.group import Group
 from tidelog.groups.classic.joining import Joiner
 from tidelog.groups.classic.states import GroupState
-from tidelog.groups.offset_requests import Codes, CommittedTopic, Committer, PartitionOffset, read_stored
+from tidelog.groups.offset_requests import Codes, CommitCodes, Committer, PartitionOffset, read_stored
 from tidelog.groups.schemas import CommittedOffset
 from tidelog.groups.settings import GroupSettings
 from tidelog.groups.shard import GroupShard
 
 __all__ = [
     "Codes",
+    "CommitCodes",
     "CommittedOffset",
-    "CommittedTopic",
     "Committer",
     "Group",
     "GroupSettings",

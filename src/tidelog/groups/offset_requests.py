@@ -7,7 +7,8 @@ generation -1, as long as nobody has joined.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from tidelog.coordination import Decision, ProducerEpoch, SetTimer, StateRecord
 from tidelog.groups.classic.effects import SESSION
@@ -28,34 +29,13 @@ from tidelog.groups.schemas import (
 )
 from tidelog.groups.settings import GroupSettings
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.offset_commit import CommittedTopic
 
 NO_GENERATION = -1
 _NONE: Final = ErrorCode.NONE
 _new = tuple.__new__
 TIMESTAMP_MS_MAX = 2**63 - 1
 """The latest time that a record can say: a retention of 2^63-1 ms ends there, and so never."""
-
-
-class CommittedPartition(Protocol):
-    """A partition of OffsetCommit or of TxnOffsetCommit."""
-
-    @property
-    def partition_index(self) -> int: ...
-    @property
-    def committed_offset(self) -> int: ...
-    @property
-    def committed_leader_epoch(self) -> int: ...
-    @property
-    def committed_metadata(self) -> str | None: ...
-
-
-class CommittedTopic(Protocol):
-    """A topic of either."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def partitions(self) -> Sequence[CommittedPartition]: ...
 
 
 class Committer(NamedTuple):
@@ -77,6 +57,8 @@ class PartitionOffset(NamedTuple):
 
 
 Codes = dict[tuple[str, int], ErrorCode]
+CommitCodes = list[tuple[str, list[tuple[int, ErrorCode]]]]
+"""Topics of a commit and, for each partition in the order of the request, its index and what became of it."""
 
 
 def check_committer(group: Group | None, committer: Committer, is_transactional: bool) -> None:
@@ -124,43 +106,42 @@ def commit(
     partition_count: Callable[[str], int],
     settings: GroupSettings,
     now_ms: int,
-    *,
     retention_ms: int = -1,
     producer: ProducerEpoch | None = None,
-) -> Decision[Codes]:
+) -> Decision[CommitCodes]:
     """Store offsets; the reply has a code for every partition. Raises ApiError if none may be stored."""
     check_committer(group, committer, producer is not None)
     timers: tuple[SetTimer, ...] = ()
-    if group is not None and committer.member_id in group.members and producer is None:
-        member = group.members[committer.member_id]
-        timers = (SetTimer((SESSION, group_id, member.member_id), member.session_timeout_ms),)
-    codes: Codes = {}
-    prefix = offset_key_prefix(group_id)
+    if group is None:
+        prefix = offset_key_prefix(group_id)
+    else:
+        prefix = group.offset_key_prefix
+        member = group.members.get(committer.member_id) if group.members else None
+        if member is not None and producer is None:
+            timers = (SetTimer((SESSION, group_id, member.member_id), member.session_timeout_ms),)
     expire_timestamp = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, TIMESTAMP_MS_MAX)
+    metadata_bytes_max = settings.offset_metadata_max_bytes
+    reply: CommitCodes = []
     records: list[StateRecord] = []
-    for topic in topics:
-        name = topic.name
+    for name, partitions in topics:
         count = partition_count(name)
-        for partition in topic.partitions:
-            index = partition.partition_index
-            metadata = partition.committed_metadata or ""
+        codes: list[tuple[int, ErrorCode]] = []
+        for index, offset, leader_epoch, metadata, timestamp in partitions:
             if not 0 <= index < count:
-                codes[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            if len(metadata) > settings.offset_metadata_max_bytes:
-                codes[name, index] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                continue
-            codes[name, index] = _NONE
-            timestamp = getattr(partition, "commit_timestamp", NO_TIMESTAMP)  # only OffsetCommit 1 has one
-            value = offset_value(
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                metadata,
-                now_ms if timestamp == NO_TIMESTAMP else timestamp,
-                expire_timestamp,
-            )
-            records.append((prefix + partition_key(name, index), value))
-    return _new(Decision, (codes, tuple(records), timers, (), None, producer if records else None))
+                codes.append((index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            elif metadata and len(metadata) > metadata_bytes_max:
+                codes.append((index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+            else:
+                codes.append((index, _NONE))
+                committed_ms = now_ms if timestamp == NO_TIMESTAMP else timestamp
+                value = offset_value(offset, leader_epoch, metadata or "", committed_ms, expire_timestamp)
+                records.append((prefix + _key_of(name, index), value))
+        reply.append((name, codes))
+    return _new(Decision, (reply, tuple(records), timers, (), None, producer if records else None))
+
+
+_key_of = lru_cache(maxsize=1024)(partition_key)
+"""Of partitions that exist; each of them is committed again and again."""
 
 
 def fetch(

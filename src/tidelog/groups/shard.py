@@ -27,7 +27,7 @@ from tidelog.groups.consumer.schemas import GROUP_EPOCH, KINDS, RecordKey, read_
 from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombstones
 from tidelog.groups.consumer.service import ConsumerGroups
 from tidelog.groups.consumer.timers import PURPOSES
-from tidelog.groups.offset_requests import Codes, CommittedTopic, Committer, PartitionOffset, StoredOffset
+from tidelog.groups.offset_requests import Codes, CommitCodes, Committer, PartitionOffset, StoredOffset
 from tidelog.groups.schemas import GROUP_KEY_VERSION, SchemaError, read_group_value
 from tidelog.groups.settings import GroupSettings
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -41,6 +41,7 @@ from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from tidelog.wire.messages.sync_group import SyncGroupRequest
+from tidelog.wire.offset_commit import CommittedTopic
 
 logger = logging.getLogger(__name__)
 
@@ -282,22 +283,20 @@ class GroupShard:
         topics: Sequence[CommittedTopic],
         partition_count: Callable[[str], int],
         now_ms: int,
-        *,
         retention_ms: int = -1,
         producer: ProducerEpoch | None = None,
-    ) -> Decision[Codes]:
+    ) -> Decision[CommitCodes]:
         """Store offsets; with a producer they count once its transaction commits."""
-        group = self._groups.get(group_id)
         return offset_requests.commit(
             group_id,
-            group,
+            self._groups.get(group_id),
             committer,
             topics,
             partition_count,
             self._settings,
             now_ms,
-            retention_ms=retention_ms,
-            producer=producer,
+            retention_ms,
+            producer,
         )
 
     def fetch_offsets(

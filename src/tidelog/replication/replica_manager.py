@@ -110,6 +110,8 @@ class ReplicaManager:
         self._by_wire_name: dict[tuple[bytes, int], Partition] = {}
         self._without_log: set[tuple[str, int]] = set()
         self._before_write: list[Callable[[], None]] = []
+        # What those callbacks stage is written within the turn that calls them.
+        self._is_gathering = False
         self._dirty: list[Partition] = []
         self._advanced: list[Partition] = []
         self._pending: list[PendingProduce] = []
@@ -186,13 +188,13 @@ class ReplicaManager:
         `on_committed` is called with the error, if any, and that offset once every in-sync replica has it. Raises
         ApiError when the batch cannot even be staged; then nothing is called.
         """
-        partition = self.partition(topic, index)
+        partition = self._partitions.get((topic, index)) or self.partition(topic, index)
         try:
             info = partition.append(records, -1, self._clock.wall_ms(), origin)
         except LogDirFailure as failure:
             self.fail_log_dir(failure)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
-        first_offset = info.first_offset
+        first_offset, last_offset = info[:2]
 
         def respond(errors: Errors) -> None:
             error = errors[0] if errors else None
@@ -202,9 +204,9 @@ class ReplicaManager:
                 on_committed(error.code, -1)
 
         self.staged(partition)
-        batches = ((partition, info.last_offset + 1),)
-        self.answer_when_written(PendingProduce(batches, -1, timeout_ms, respond))
-        self._wake()
+        self._pending.append(PendingProduce(((partition, last_offset + 1),), -1, timeout_ms, respond))
+        if not self._is_gathering:
+            self._wake()
         return first_offset
 
     def answer_when_written(self, pending: PendingProduce) -> None:
@@ -223,11 +225,13 @@ class ReplicaManager:
         """
         if self._before_write:
             callbacks, self._before_write = self._before_write, []
+            self._is_gathering = True
             for callback in callbacks:
                 try:
                     callback()
                 except Exception as cause:
                     self._timer.report(callback, cause)
+            self._is_gathering = False
         dirty = self._dirty
         if dirty:
             self._dirty = []

@@ -19,6 +19,7 @@ from tidelog.records.errors import (
 )
 from tidelog.records.header import (
     CODEC_MASK,
+    CONTROL_BIT,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     NO_TIMESTAMP,
@@ -46,6 +47,8 @@ _EXPANSION_MAX: Final = 8
 _new = tuple.__new__
 _SEQUENCE_MASK: Final = 0x7FFF_FFFF
 _OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
+_unpack_header: Final = Struct(">qiibIhiqqqhii").unpack_from
+_CREATE_TIME: Final = TimestampType.CREATE_TIME
 _REFUSALS: Final = (CorruptRecordError, RecordTooLargeError, RecordBatchTooLargeError, UnsupportedCompressionError)
 _TIMESTAMP_TYPES: Final = {
     "CreateTime": TimestampType.CREATE_TIME,
@@ -151,41 +154,40 @@ def append_own(log: "Log", records: memoryview, leader_epoch: int, now_ms: int, 
     log.check_usable()
     size = len(records)
     rules = log.rules
-    built = read_header(records) if size >= HEADER_BYTES else None
+    if size < HEADER_BYTES:
+        return append_checked(log, records, leader_epoch, now_ms, origin)
+    built = _unpack_header(records)
+    _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, _, count = built
     if (
-        built is None
-        or built.size_bytes != size
-        or size > min(rules.max_message_bytes, rules.segment_bytes)
-        or rules.timestamp_type is not TimestampType.CREATE_TIME
-        or not (rules.codec is None or built.attributes & CODEC_MASK == rules.codec or built.is_control)
+        length + LENGTH_PREFIX_BYTES != size
+        or size > rules.max_message_bytes
+        or size > rules.segment_bytes
+        or rules.timestamp_type is not _CREATE_TIME
+        or not (rules.codec is None or attributes & CODEC_MASK == rules.codec or attributes & CONTROL_BIT)
     ):
         return append_checked(log, records, leader_epoch, now_ms, origin)
     first_offset = log.log_end_offset
-    header: BatchHeader = _new(BatchHeader, (first_offset, built.batch_length, leader_epoch, *built[3:]))
-    max_timestamp = header.max_timestamp
-    last_offset = first_offset + header.last_offset_delta
-    marker = None
-    if header.producer_id >= 0:
+    last_offset = first_offset + delta
+    header: BatchHeader | None = None
+    if producer_id >= 0:
+        header = _new(BatchHeader, (first_offset, length, leader_epoch, *built[3:]))
         check_producer(log, header, origin, None)
         marker = _marker_of(log, header, records, origin)
-    log.roll_if_due(max_timestamp, last_offset, size, now_ms)
+    segment = log.roll_if_due(max_timestamp, last_offset, size, now_ms)
     if leader_epoch != log.leader_epochs.latest_epoch:
         log.leader_epochs.assign(leader_epoch, first_offset)
-    _OFFSET_LENGTH_EPOCH.pack_into(records, 0, first_offset, header.batch_length, leader_epoch)
-    _account(log, header, marker, now_ms)
+    _OFFSET_LENGTH_EPOCH.pack_into(records, 0, first_offset, length, leader_epoch)
+    if header is not None:
+        _account(log, header, marker, now_ms)
+    else:
+        try:
+            segment.append(last_offset, max_timestamp, size, now_ms)
+        except OSError as error:
+            raise log.fail(error) from error
     log.stage(records, last_offset + 1)
     return _new(
         LogAppendInfo,
-        (
-            first_offset,
-            last_offset,
-            max_timestamp,
-            NO_TIMESTAMP,
-            log.log_start_offset,
-            header.record_count,
-            size,
-            False,
-        ),
+        (first_offset, last_offset, max_timestamp, NO_TIMESTAMP, log.log_start_offset, count, size, False),
     )
 
 

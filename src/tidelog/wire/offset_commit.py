@@ -7,8 +7,9 @@ the two equal in every version. Commits are what consumers send most often after
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct, error
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import (
@@ -21,6 +22,7 @@ from tidelog.wire.primitives import (
 )
 
 FLEXIBLE_FROM: Final = 8
+NO_TIMESTAMP: Final = -1
 _MEMBERS_FROM: Final = 1
 _TIMESTAMPS_IN: Final = 1
 _THROTTLE_FROM: Final = 3
@@ -36,58 +38,38 @@ _unpack_generation = Struct(">ih").unpack_from
 _unpack_offset = Struct(">iq").unpack_from
 """Partition and offset."""
 _unpack_offset_and_epoch = Struct(">iqi").unpack_from
-_new = tuple.__new__
+_unpack_epoch_behind_offset = Struct(">qi").unpack_from
+
+CommittedPartition: TypeAlias = tuple[int, int, int, str | None, int]
+"""Index, offset, leader epoch, metadata and timestamp of the commit; -1 for the last unless it is of version 1."""
+
+CommittedTopic: TypeAlias = tuple[str, Sequence[CommittedPartition]]
+
+CommitFields: TypeAlias = tuple[str, int, str, str | None, int, list[CommittedTopic]]
+"""An OffsetCommit request: group, generation, member, instance id, retention in ms, topics."""
 
 
-class CommittedPartition(NamedTuple):
-    """What is committed for one partition."""
-
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    committed_metadata: str | None
-    commit_timestamp: int
-
-
-class CommittedTopic(NamedTuple):
-    """The partitions of one topic."""
-
-    name: str
-    partitions: list[CommittedPartition]
-
-
-class CommitSpans(NamedTuple):
-    """An OffsetCommit request in plain tuples."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
-    retention_time_ms: int
-    topics: list[CommittedTopic]
-
-
-def decode_request(data: Buffer, position: int, end: int, version: int) -> CommitSpans:
+def decode_request(data: Buffer, position: int, end: int, version: int) -> CommitFields:
     """The request whose body is `data[position:end]`."""
     try:
         single = _single(data, position, end, version)
         if single is not None:
             return single
         if version >= FLEXIBLE_FROM:
-            spans, position = _decode_flexible(data, position, end)
+            fields, position = _decode_flexible(data, position, end)
         else:
-            spans, position = _decode_classic(data, position, end, version)
+            fields, position = _decode_classic(data, position, end, version)
     except (error, IndexError, UnicodeDecodeError) as cause:
         raise WireError(f"OffsetCommit v{version}: the request ends or breaks off within a field ({cause})") from cause
     if position > end:
         raise WireError(f"OffsetCommit v{version}: fields reach {position - end} bytes beyond the request")
-    return spans
+    return fields
 
 
 # --- requests for one partition --------------------------------------------------------------------------------------
 
 
-def _single(data: Buffer, position: int, end: int, version: int) -> CommitSpans | None:
+def _single(data: Buffer, position: int, end: int, version: int) -> CommitFields | None:
     """A short request for one partition, as consumers send them; None for any other, and for broken ones."""
     if end - position > _SINGLE_BYTES_MAX or version < _RETENTION_UNTIL + 1:
         return None
@@ -102,44 +84,52 @@ def _single(data: Buffer, position: int, end: int, version: int) -> CommitSpans 
 _SINGLE_BYTES_MAX: Final = 512
 
 
-def _single_flexible(data: Buffer, position: int, end: int) -> CommitSpans | None:
-    """With lengths of one byte and without tags, only three lengths decide where each field lies."""
-    group_end = position + data[position]
-    (generation_id,) = _unpack_int(data, group_end)
-    member = group_end + 4
-    member_end = member + data[member]
-    instance_id = None
-    topics = member_end + 1
-    if data[member_end]:
-        topics = member_end + data[member_end]
-        instance_id = str(data[member_end + 1 : topics], "utf-8")
-    topic = topics + 1
-    topic_end = topic + data[topic]
-    if data[topics] != 2 or data[topic_end] != 2:
-        return None
-    index, offset, leader_epoch = _unpack_offset_and_epoch(data, topic_end + 1)
-    metadata = topic_end + 17
+def _single_flexible(data: Buffer, position: int, end: int) -> CommitFields | None:
+    """With lengths of one byte and without tags, a few lengths decide where each field lies.
+
+    A consumer's requests begin with the same bytes for as long as its group is stable: these are read once.
+    """
+    member = position + data[position] + 4
+    instance = member + data[member]
+    topic = instance + (data[instance] or 1) + 1
+    offset_position = topic + data[topic] + 5
+    metadata = offset_position + 12
     size = data[metadata]
     rest = metadata + (size or 1)
     # No tags follow the partition, the topic and the request: three zeros.
-    if (
-        rest + 3 != end
-        or data[rest]
-        or data[rest + 1]
-        or data[rest + 2]
-        or not _are_short(data, position, member, topic)
-    ):
+    if rest + 3 != end or size >= 0x80 or data[rest : rest + 3] != b"\0\0\0":
         return None
-    if size >= 0x80 or data[member_end] >= 0x80:
+    head = _read_head(bytes(data[position:offset_position]))
+    if head is None:
         return None
-    text = str(data[metadata + 1 : rest], "utf-8") if size else None
-    return _spans(
-        str(data[position + 1 : group_end], "utf-8"),
+    group_id, generation_id, member_id, instance_id, name, index = head
+    offset, leader_epoch = _unpack_epoch_behind_offset(data, offset_position)
+    text = None if not size else "" if size == 1 else str(data[metadata + 1 : rest], "utf-8")
+    return group_id, generation_id, member_id, instance_id, -1, [(name, [(index, offset, leader_epoch, text, -1)])]
+
+
+@lru_cache(maxsize=1024)
+def _read_head(data: bytes) -> tuple[str, int, str, str | None, str, int] | None:
+    """Group, generation, member, instance, topic and partition, which is what lies before the offset.
+
+    None unless it is one topic with one partition, and each length is of one byte.
+    """
+    group_end = data[0]
+    (generation_id,) = _unpack_int(data, group_end)
+    member = group_end + 4
+    instance = member + data[member]
+    topics = instance + (data[instance] or 1)
+    topic = topics + 1
+    topic_end = topic + data[topic]
+    if not (data[topics] == data[topic_end] == 2 and _are_short(data, 0, member, topic) and data[instance] < 0x80):
+        return None
+    return (
+        str(data[1:group_end], "utf-8"),
         generation_id,
-        str(data[member + 1 : member_end], "utf-8"),
-        instance_id,
+        str(data[member + 1 : instance], "utf-8"),
+        str(data[instance + 1 : topics], "utf-8") if data[instance] else None,
         str(data[topic + 1 : topic_end], "utf-8"),
-        (index, offset, leader_epoch, text, -1),
+        int(_unpack_int(data, topic_end + 1)[0]),
     )
 
 
@@ -148,7 +138,7 @@ def _are_short(data: Buffer, first: int, second: int, third: int) -> bool:
     return 0 < data[first] < 0x80 and 0 < data[second] < 0x80 and 0 < data[third] < 0x80
 
 
-def _single_classic(data: Buffer, position: int, end: int, version: int) -> CommitSpans | None:
+def _single_classic(data: Buffer, position: int, end: int, version: int) -> CommitFields | None:
     """The versions 5 to 7."""
     group_end = position + 2 + _unpack_short(data, position)[0]
     generation_id, member_size = _unpack_generation(data, group_end)
@@ -170,32 +160,20 @@ def _single_classic(data: Buffer, position: int, end: int, version: int) -> Comm
         text, after = _classic_nullable(data, topic_end + 16)
     if after != end:
         return None
-    return _spans(
+    return (
         str(data[position + 2 : group_end], "utf-8"),
         generation_id,
         str(data[group_end + 6 : member_end], "utf-8"),
         instance_id,
-        str(data[topics + 6 : topic_end], "utf-8"),
-        (index, offset, leader_epoch, text, -1),
+        -1,
+        [(str(data[topics + 6 : topic_end], "utf-8"), [(index, offset, leader_epoch, text, -1)])],
     )
-
-
-def _spans(
-    group_id: str,
-    generation_id: int,
-    member_id: str,
-    instance_id: str | None,
-    name: str,
-    partition: tuple[int, int, int, str | None, int],
-) -> CommitSpans:
-    topics = [_new(CommittedTopic, (name, [_new(CommittedPartition, partition)]))]
-    return _new(CommitSpans, (group_id, generation_id, member_id, instance_id, -1, topics))
 
 
 # --- requests of any shape -------------------------------------------------------------------------------------------
 
 
-def _decode_classic(data: Buffer, position: int, end: int, version: int) -> tuple[CommitSpans, int]:
+def _decode_classic(data: Buffer, position: int, end: int, version: int) -> tuple[CommitFields, int]:
     group_id, position = _classic_string(data, position)
     generation_id, member_id, instance_id, retention_ms = -1, "", None, -1
     if version >= _MEMBERS_FROM:
@@ -208,7 +186,7 @@ def _decode_classic(data: Buffer, position: int, end: int, version: int) -> tupl
             position += 8
     (topic_count,) = _unpack_int(data, position)
     position += 4
-    topics = []
+    topics: list[CommittedTopic] = []
     for _ in range(checked_count(topic_count, end - position)):
         name, position = _classic_string(data, position)
         (partition_count,) = _unpack_int(data, position)
@@ -226,18 +204,18 @@ def _decode_classic(data: Buffer, position: int, end: int, version: int) -> tupl
                     (timestamp,) = _unpack_long(data, position)
                     position += 8
             metadata, position = _classic_nullable(data, position)
-            partitions.append(_new(CommittedPartition, (index, offset, leader_epoch, metadata, timestamp)))
-        topics.append(_new(CommittedTopic, (name, partitions)))
-    return _new(CommitSpans, (group_id, generation_id, member_id, instance_id, retention_ms, topics)), position
+            partitions.append((index, offset, leader_epoch, metadata, timestamp))
+        topics.append((name, partitions))
+    return (group_id, generation_id, member_id, instance_id, retention_ms, topics), position
 
 
-def _decode_flexible(data: Buffer, position: int, end: int) -> tuple[CommitSpans, int]:
+def _decode_flexible(data: Buffer, position: int, end: int) -> tuple[CommitFields, int]:
     group_id, position = _compact_string(data, position)
     (generation_id,) = _unpack_int(data, position)
     member_id, position = _compact_string(data, position + 4)
     instance_id, position = _compact_nullable(data, position)
     topic_count, position = decode_uvarint(data, position)
-    topics = []
+    topics: list[CommittedTopic] = []
     for _ in range(checked_count(topic_count - 1, end - position)):
         name, position = _compact_string(data, position)
         partition_count, position = decode_uvarint(data, position)
@@ -246,11 +224,11 @@ def _decode_flexible(data: Buffer, position: int, end: int) -> tuple[CommitSpans
             index, offset, leader_epoch = _unpack_offset_and_epoch(data, position)
             metadata, position = _compact_nullable(data, position + 16)
             position = skip_tagged_fields(data, position, end) if data[position] else position + 1
-            partitions.append(_new(CommittedPartition, (index, offset, leader_epoch, metadata, -1)))
+            partitions.append((index, offset, leader_epoch, metadata, -1))
         position = skip_tagged_fields(data, position, end) if data[position] else position + 1
-        topics.append(_new(CommittedTopic, (name, partitions)))
+        topics.append((name, partitions))
     position = skip_tagged_fields(data, position, end) if data[position] else position + 1
-    return _new(CommitSpans, (group_id, generation_id, member_id, instance_id, -1, topics)), position
+    return (group_id, generation_id, member_id, instance_id, -1, topics), position
 
 
 def _classic_nullable(data: Buffer, position: int) -> tuple[str | None, int]:
@@ -303,6 +281,23 @@ _pack_flexible_code = Struct(">ihx").pack
 
 def encode_response(correlation_id: int, version: int, topics: Sequence[TopicReply]) -> bytes:
     """A whole response frame, length and header included, without throttling."""
+    if len(topics) == 1 and len(topics[0][1]) == 1:
+        name, ((index, code),) = topics[0]
+        if not code:
+            # A partition that exists, and that its consumers commit again and again.
+            body = _encode_success(name, index, version)
+            return _pack_head(len(body) + 4, correlation_id) + body
+    body = _encode_body(version, topics)
+    return _pack_head(len(body) + 4, correlation_id) + body
+
+
+@lru_cache(maxsize=1024)
+def _encode_success(name: str, index: int, version: int) -> bytes:
+    return _encode_body(version, [(name, [(index, 0)])])
+
+
+def _encode_body(version: int, topics: Sequence[TopicReply]) -> bytes:
+    """What follows the correlation id."""
     if version >= FLEXIBLE_FROM:
         # Tags of the header, throttle time.
         parts = [b"\x00\x00\x00\x00\x00", encode_uvarint(len(topics) + 1)]
@@ -319,5 +314,4 @@ def encode_response(correlation_id: int, version: int, topics: Sequence[TopicRep
             raw = name.encode()
             parts += (_pack_short(len(raw)), raw, _pack_int(len(codes)))
             parts += [_pack_code(index, code) for index, code in codes]
-    body = b"".join(parts)
-    return _pack_head(len(body) + 4, correlation_id) + body
+    return b"".join(parts)

@@ -309,9 +309,7 @@ def test_a_heartbeat_for_no_group_or_from_a_stranger_is_refused(world: ConsumerW
 
 
 def commit(world: ConsumerWorld, member_id: str = "", epoch: int = -1) -> ErrorCode:
-    from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
-
-    topics = [OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(committed_offset=7)])]
+    topics = [("t", [(0, 7, -1, None, -1)])]
     outcomes: list[object] = []
     world.runtime.execute(
         0,
@@ -319,7 +317,7 @@ def commit(world: ConsumerWorld, member_id: str = "", epoch: int = -1) -> ErrorC
         outcomes.append,
     )
     (outcome,) = outcomes
-    return outcome.code if isinstance(outcome, ApiError) else outcome["t", 0]  # type: ignore[index]
+    return outcome.code if isinstance(outcome, ApiError) else outcome[0][1][0][1]  # type: ignore[index]
 
 
 def test_a_member_commits_in_its_epoch(world: ConsumerWorld) -> None:

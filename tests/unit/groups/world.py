@@ -15,7 +15,6 @@ from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.heartbeat import HeartbeatRequest
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUP = "g"
@@ -206,19 +205,7 @@ class World:
         partition_count: Callable[[str], int] = lambda _: 10_000,
         group_id: str = GROUP,
     ) -> ErrorCode:
-        topics = [
-            OffsetCommitRequestTopic(
-                name=topic,
-                partitions=[
-                    OffsetCommitRequestPartition(
-                        partition_index=partition,
-                        committed_offset=offset,
-                        committed_leader_epoch=leader_epoch,
-                        committed_metadata=metadata,
-                    )
-                ],
-            )
-        ]
+        topics = [(topic, [(partition, offset, leader_epoch, metadata, -1)])]
         committer = Committer(generation, member_id, instance_id)
         call = self.execute(
             lambda shard, _, now_ms: shard.commit_offsets(
@@ -232,7 +219,11 @@ class World:
             )
         )
         outcome = call.outcomes[0]
-        return outcome.code if isinstance(outcome, ApiError) else outcome[topic, partition]
+        if isinstance(outcome, ApiError):
+            return outcome.code
+        assert [(name, [index for index, _ in codes]) for name, codes in outcome] == [(topic, [partition])]
+        code: ErrorCode = outcome[0][1][0][1]
+        return code
 
     def committed(self, topic: str = "t", partition: int = 0, *, group_id: str = GROUP) -> int:
         """The offset committed, or -1."""

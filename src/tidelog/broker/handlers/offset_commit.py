@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.handlers._groups import committed_in_parts
 from tidelog.broker.handlers._parts import are_few
-from tidelog.groups import Codes, Committer
+from tidelog.groups import CommitCodes, Committer
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -18,17 +18,18 @@ from tidelog.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from tidelog.wire.offset_commit import decode_request, encode_response
+from tidelog.wire.offset_commit import CommittedTopic, decode_request, encode_response
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
     from tidelog.broker.node import Node
     from tidelog.coordination import Decision
-    from tidelog.groups import CommittedTopic, GroupShard
+    from tidelog.groups import GroupShard
     from tidelog.network.connection import Slot
 
 _EPOCHS_FROM: Final = 9
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_new = tuple.__new__
 
 
 def handle(
@@ -48,8 +49,24 @@ def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespo
         request.group_instance_id,
         knows_epochs=context.api_version >= _EPOCHS_FROM,
     )
+    topics: list[CommittedTopic] = [
+        (
+            topic.name,
+            [
+                (
+                    each.partition_index,
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    each.committed_metadata,
+                    each.commit_timestamp,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
 
-    def shape(outcome: Codes | ApiError) -> OffsetCommitResponse:
+    def shape(outcome: CommitCodes | ApiError) -> OffsetCommitResponse:
         return OffsetCommitResponse(
             topics=[
                 OffsetCommitResponseTopic(
@@ -58,14 +75,14 @@ def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespo
                         OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in codes
                     ],
                 )
-                for name, codes in _codes(request.topics, outcome, partition_count)
+                for name, codes in _codes(topics, outcome, partition_count)
             ]
         )
 
     return context.node.groups.call(
         request.group_id,
         lambda shard, _respond, now_ms: shard.commit_offsets(
-            request.group_id, committer, request.topics, partition_count, now_ms, retention_ms=request.retention_time_ms
+            request.group_id, committer, topics, partition_count, now_ms, request.retention_time_ms
         ),
         shape,
     )
@@ -76,38 +93,34 @@ def handle_bytes(
 ) -> None:
     """The same for a small request, from its bytes to those of its reply."""
     group_id, generation, member_id, instance_id, retention_ms, topics = decode_request(data, position, stop, version)
-    committer = Committer(generation, member_id, instance_id, version >= _EPOCHS_FROM)
+    committer: Committer = _new(Committer, (generation, member_id, instance_id, version >= _EPOCHS_FROM))
     partition_count = node.image.partition_count
 
-    def commit(shard: GroupShard, now_ms: int) -> Decision[Codes]:
-        return shard.commit_offsets(group_id, committer, topics, partition_count, now_ms, retention_ms=retention_ms)
+    def commit(shard: GroupShard, now_ms: int) -> Decision[CommitCodes]:
+        return shard.commit_offsets(group_id, committer, topics, partition_count, now_ms, retention_ms)
 
-    def respond(outcome: Codes | ApiError) -> None:
+    def respond(outcome: CommitCodes | ApiError) -> None:
         try:
             slot.fill(encode_response(correlation_id, version, _codes(topics, outcome, partition_count)))
         except Exception as cause:
             slot.fail("OffsetCommit", cause)
 
-    node.groups.execute(group_id, commit, respond)
-    if slot.reply is None and node.groups.waits_for_followers:
+    groups = node.groups
+    groups.execute(group_id, commit, respond)
+    if slot.reply is None and groups.waits_for_followers:
         slot.park()
 
 
 def _codes(
-    topics: Sequence[CommittedTopic], outcome: Codes | ApiError, partition_count: Callable[[str], int]
-) -> list[tuple[str, list[tuple[int, ErrorCode]]]]:
+    topics: Sequence[CommittedTopic], outcome: CommitCodes | ApiError, partition_count: Callable[[str], int]
+) -> CommitCodes:
     """The error code of each partition; topics without any are left out."""
-    found = []
-    for topic in topics:
-        name = topic.name
-        if isinstance(outcome, ApiError):
-            count = partition_count(name)
-            indexes = [partition.partition_index for partition in topic.partitions]
-            codes = [(index, outcome.code if 0 <= index < count else _UNKNOWN_PARTITION) for index in indexes]
-        else:
-            codes = [
-                (partition.partition_index, outcome[name, partition.partition_index]) for partition in topic.partitions
-            ]
-        if codes:
-            found.append((name, codes))
-    return found
+    if type(outcome) is list:
+        return [each for each in outcome if each[1]]
+    assert isinstance(outcome, ApiError), "a commit succeeds or fails"
+    code = outcome.code
+    counted = [(name, partition_count(name), partitions) for name, partitions in topics if partitions]
+    return [
+        (name, [(each[0], code if 0 <= each[0] < count else _UNKNOWN_PARTITION) for each in partitions])
+        for name, count, partitions in counted
+    ]

@@ -14,7 +14,7 @@ from tidelog.broker.handlers._groups import committed_in_parts
 from tidelog.broker.handlers._parts import are_few
 from tidelog.broker.transaction_verification import NOT_VERIFIED, Verification, verify
 from tidelog.coordination import ProducerEpoch
-from tidelog.groups import Codes, Committer
+from tidelog.groups import CommitCodes, Committer
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -22,6 +22,7 @@ from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from tidelog.wire.offset_commit import NO_TIMESTAMP, CommittedTopic
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
@@ -76,7 +77,24 @@ def _commit(request: TxnOffsetCommitRequest, producer: ProducerEpoch, context: C
     node = context.node
     committer = Committer(request.generation_id, request.member_id, request.group_instance_id)
 
-    def respond(outcome: Codes | ApiError) -> None:
+    topics: list[CommittedTopic] = [
+        (
+            topic.name,
+            [
+                (
+                    each.partition_index,
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    each.committed_metadata,
+                    NO_TIMESTAMP,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+
+    def respond(outcome: CommitCodes | ApiError) -> None:
         node.transactions.reach("offsets-committed")
         reply(outcome)
 
@@ -85,7 +103,7 @@ def _commit(request: TxnOffsetCommitRequest, producer: ProducerEpoch, context: C
         lambda shard, now_ms: shard.commit_offsets(
             request.group_id,
             committer,
-            request.topics,
+            topics,
             node.image.partition_count,
             now_ms,
             producer=producer,
@@ -94,23 +112,25 @@ def _commit(request: TxnOffsetCommitRequest, producer: ProducerEpoch, context: C
     )
 
 
-def _shaper(request: TxnOffsetCommitRequest, context: Context) -> Callable[[Codes | ApiError], TxnOffsetCommitResponse]:
-    def shape(outcome: Codes | ApiError) -> TxnOffsetCommitResponse:
-        codes: Codes = {} if isinstance(outcome, ApiError) else outcome
-        failure = _told(outcome.code, context.api_version) if isinstance(outcome, ApiError) else ErrorCode.NONE
+def _shaper(
+    request: TxnOffsetCommitRequest, context: Context
+) -> Callable[[CommitCodes | ApiError], TxnOffsetCommitResponse]:
+    def shape(outcome: CommitCodes | ApiError) -> TxnOffsetCommitResponse:
+        if isinstance(outcome, ApiError):
+            code = _told(outcome.code, context.api_version)
+            outcome = [
+                (topic.name, [(each.partition_index, code) for each in topic.partitions]) for topic in request.topics
+            ]
         return TxnOffsetCommitResponse(
             topics=[
                 TxnOffsetCommitResponseTopic(
-                    name=topic.name,
+                    name=name,
                     partitions=[
-                        TxnOffsetCommitResponsePartition(
-                            partition_index=partition.partition_index,
-                            error_code=codes.get((topic.name, partition.partition_index), failure),
-                        )
-                        for partition in topic.partitions
+                        TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+                        for index, code in codes
                     ],
                 )
-                for topic in request.topics
+                for name, codes in outcome
             ]
         )
 

@@ -13,7 +13,7 @@ from tidelog.groups.classic.member import Member, Protocols
 from tidelog.groups.classic.states import GroupEvent, GroupState, advance
 from tidelog.groups.consumer.group import ConsumerGroup
 from tidelog.groups.offsets import OffsetStore
-from tidelog.groups.schemas import NO_TIMESTAMP, GroupValue
+from tidelog.groups.schemas import NO_TIMESTAMP, GroupValue, offset_key_prefix
 from tidelog.groups.subscription import CONSUMER_PROTOCOL, subscribed_topics
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -31,6 +31,7 @@ class Group:
         "initial_delay_ms",
         "leader_id",
         "members",
+        "offset_key_prefix",
         "offsets",
         "pending_members",
         "pending_sync",
@@ -45,6 +46,7 @@ class Group:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
+        self.offset_key_prefix = offset_key_prefix(group_id)
         self.state = GroupState.EMPTY
         self.state_since_ms: int | None = None
         self.generation = 0
