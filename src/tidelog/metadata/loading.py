@@ -1,11 +1,12 @@
 """From the tree to the image, in one go: what a broker does when it starts."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 from tidelog.metadata import paths
 from tidelog.metadata.errors import MalformedNodeError, NoNodeError
 from tidelog.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from tidelog.metadata.store import Store
+from tidelog.metadata.store import NodeData, Store
 from tidelog.metadata.tree import (
     PartitionState,
     TopicAssignment,
@@ -35,12 +36,23 @@ def load_image(store: Store, cluster_id: str) -> ClusterImage:
     for name, node in zip(configured, configs, strict=True):
         if node is not None:
             image.set_overrides(name, decode_config("topics", name, node[0]))
+    names = store.children(paths.TOPICS)
+    topics = zip(names, store.get_many(list(map(paths.topic, names))), strict=True)
+    assignments = {name: decode_topic(name, node[0]) for name, node in topics if node is not None}
+    # All of them at once: a remote store is asked a few times, however many topics there are.
+    states = iter(
+        store.get_many(
+            [
+                paths.partition_state(name, index)
+                for name, assignment in assignments.items()
+                for index in range(len(assignment.partitions))
+            ]
+        )
+    )
     # In a small cluster ten thousand partitions have a handful of different states between them.
     known_states: dict[bytes, PartitionState] = {}
-    names = store.children(paths.TOPICS)
-    for name, node in zip(names, store.get_many(list(map(paths.topic, names))), strict=True):
-        if node is not None:
-            image.set_topic(_load_topic(store, name, decode_topic(name, node[0]), known_states))
+    for name, assignment in assignments.items():
+        image.set_topic(_load_topic(name, assignment, states, known_states))
     return image
 
 
@@ -53,11 +65,14 @@ def _broker_ids(store: Store) -> list[int]:
 
 
 def _load_topic(
-    store: Store, name: str, assignment: TopicAssignment, known_states: dict[bytes, PartitionState]
+    name: str,
+    assignment: TopicAssignment,
+    states: Iterator[NodeData | None],
+    known_states: dict[bytes, PartitionState],
 ) -> TopicImage:
-    nodes = store.get_many([paths.partition_state(name, index) for index in range(len(assignment.partitions))])
+    """A topic with the states of its partitions, which are the next of `states`."""
     partitions = []
-    for index, (replicas, node) in enumerate(zip(assignment.partitions, nodes, strict=True)):
+    for index, (replicas, node) in enumerate(zip(assignment.partitions, states, strict=False)):
         if node is None:
             partitions.append(PartitionImage.of(index, replicas, None))
             continue

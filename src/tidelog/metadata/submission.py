@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from tidelog.metadata.errors import BadVersionError, ControllerMovedError, NodeError, NoNodeError, StoreError
 from tidelog.metadata.store import Check, Operation, Outcome, Result
 
-OPERATIONS_MAX: Final = 200
+OPERATIONS_MAX: Final = 500
 """Operations in a transaction of independent ones. Beyond this the cost of a transaction is no longer what counts."""
 
 T = TypeVar("T")

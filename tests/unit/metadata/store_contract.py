@@ -340,6 +340,7 @@ class StoreContract:
         store.get("/a", lambda event: 1 // 0)
         store.get("/a", told.append)
         assert store.set("/a", b"1").version == 1
+        self.settle(store)
         assert len(told) == 1
         assert "a watcher of /a failed" in caplog.text
 
@@ -349,7 +350,6 @@ class StoreContract:
         store.get("/a", told.append)
         store.close()
         store.close()
-        self.settle(store)
         assert told == []
         for call in (store.get, store.exists, store.children, store.create):
             with pytest.raises(SessionExpiredError):

@@ -1,0 +1,146 @@
+"""What kazoo lacks: requests of our own making, many reads in one, and watches that survive a lost connection.
+
+This is the only module that touches kazoo's inner parts. kazoo forgets all watches when a connection is lost; whoever
+sets them again may have missed a change. ZooKeeper has a request for that, `SetWatches`, with which the server itself
+finds out what has changed since.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import EXCEPTIONS
+from kazoo.protocol.serialization import GetChildren, GetData, int_struct, stat_struct, write_string
+from kazoo.protocol.states import KeeperState
+
+_SET_WATCHES_PATHS_MAX: Final = 1000
+"""Paths in one request; at 250 characters, the longest there are, a quarter of a megabyte."""
+_NOT_LOST: Final = 2**63 - 1
+_CONNECTED: Final = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
+_MULTI_HEADER: Final = Struct("!iBi")
+_LONG: Final = Struct("!q")
+
+
+class MultiRead(NamedTuple):
+    """Several reads in one request, as ZooKeeper 3.6 and later have it.
+
+    The response has, for each read, what the read returns, or the exception that it would raise.
+    """
+
+    reads: Sequence[Any]
+    type: int = 22
+
+    def serialize(self) -> bytes:
+        parts = [_MULTI_HEADER.pack(read.type, False, -1) + read.serialize() for read in self.reads]
+        return b"".join(parts) + _MULTI_HEADER.pack(-1, True, -1)
+
+    @staticmethod
+    def deserialize(data: bytes, offset: int) -> list[Any]:
+        found: list[Any] = []
+        while True:
+            kind, is_done, _ = _MULTI_HEADER.unpack_from(data, offset)
+            offset += _MULTI_HEADER.size
+            if is_done:
+                return found
+            if kind == GetData.type:
+                found.append(GetData.deserialize(data, offset))
+                offset += 4 + max(0, int_struct.unpack_from(data, offset)[0]) + stat_struct.size
+            elif kind == GetChildren.type:
+                names = GetChildren.deserialize(data, offset)
+                found.append(names)
+                offset += 4 + sum(4 + len(name.encode()) for name in names)
+            else:
+                found.append(EXCEPTIONS[int_struct.unpack_from(data, offset)[0]]())
+                offset += 4
+
+
+class SetWatches(NamedTuple):
+    """Set watches as of the transaction `zxid`: what has changed since is notified at once."""
+
+    zxid: int
+    on_reply: Callable[[], None]
+    """Called on kazoo's connection thread."""
+    data: Sequence[str] = ()
+    exist: Sequence[str] = ()
+    children: Sequence[str] = ()
+    type: int = 101
+
+    def serialize(self) -> bytes:
+        parts = [_LONG.pack(self.zxid)]
+        for paths in (self.data, self.exist, self.children):
+            parts += [int_struct.pack(len(paths)), *map(write_string, paths)]
+        return b"".join(parts)
+
+    def deserialize(self, _data: bytes, _offset: int) -> None:
+        self.on_reply()
+
+
+class WatchKeepingClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's client, with watches that last as long as their session.
+
+    A watch is a callable with the attribute `is_for_creation`: whether it waits for a node that was not there.
+    """
+
+    _data_watchers: dict[str, set[Any]]
+    _child_watchers: dict[str, set[Any]]
+
+    def __init__(self, **options: Any) -> None:
+        self._kept: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
+        self._watched_since = _NOT_LOST
+        super().__init__(**options)
+
+    def submit(self, request: Any) -> Any:
+        """Send a request; its result, to come. Paths of requests are those of the server, chroot included."""
+        result = self.handler.async_result()
+        self._call(request, result)
+        return result
+
+    def _session_callback(self, state: Any) -> None:
+        """Called on kazoo's connection thread, which alone reads and writes the watches."""
+        if state == KeeperState.CONNECTING and self._live.is_set():
+            # They are replaced because kazoo calls what it drops.
+            self._kept = (self._data_watchers, self._child_watchers)
+            self._watched_since = min(self._watched_since, self.last_zxid)
+            self._data_watchers = defaultdict(set)
+            self._child_watchers = defaultdict(set)
+        elif state not in (KeeperState.CONNECTING, *_CONNECTED):
+            self._kept, self._watched_since = None, _NOT_LOST
+        super()._session_callback(state)
+        if state in _CONNECTED and self._kept is not None:
+            kept, self._kept = self._kept, None
+            self._restore_watches(*kept)
+
+    def _restore_watches(self, data: Mapping[str, Any], children: Mapping[str, Any]) -> None:
+        for path, watches in data.items():
+            self._data_watchers[path] |= watches
+        for path, watches in children.items():
+            self._child_watchers[path] |= watches
+        requests = self._set_watches(data, children)
+        if not requests:
+            self._watched_since = _NOT_LOST
+        # Before anything that waits to be sent: later replies must not hide from when on changes were missed.
+        for request in reversed(requests):
+            self._queue.appendleft((request, self.handler.async_result()))
+        for _ in requests:
+            self._connection._write_sock.send(b"\0")
+
+    def _set_watches(self, data: Mapping[str, Any], children: Mapping[str, Any]) -> list[SetWatches]:
+        missing = [path for path, watches in data.items() if any(watch.is_for_creation for watch in watches)]
+        present = [path for path, watches in data.items() if not any(watch.is_for_creation for watch in watches)]
+        chunks: list[dict[str, Any]] = [
+            {kind: paths[start : start + _SET_WATCHES_PATHS_MAX]}
+            for kind, paths in (("data", present), ("exist", missing), ("children", list(children)))
+            for start in range(0, len(paths), _SET_WATCHES_PATHS_MAX)
+        ]
+        waiting = len(chunks)
+
+        def on_reply() -> None:
+            # Until the server has all of them, a second loss of the connection must set them as of the first.
+            nonlocal waiting
+            waiting -= 1
+            if not waiting:
+                self._watched_since = _NOT_LOST
+
+        return [SetWatches(self._watched_since, on_reply, **chunk) for chunk in chunks]
