@@ -26,6 +26,14 @@ class Document:
             raise self.malformed(f"a JSON object is expected, not {data[:40]!r}")
         self.fields: dict[str, Any] = fields
 
+    @classmethod
+    def of(cls, path: str, fields: dict[str, Any]) -> "Document":
+        """An object within the JSON of the node at `path`."""
+        document = cls.__new__(cls)
+        document.path = path
+        document.fields = fields
+        return document
+
     def malformed(self, problem: str) -> MalformedNodeError:
         return MalformedNodeError(self.path, f"malformed node: {problem}")
 

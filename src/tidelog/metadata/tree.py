@@ -4,8 +4,8 @@ A pair of functions for each kind of node; `paths` says where they stand. Writte
 what older versions wrote. A node that does not hold what it should raises `MalformedNodeError` with its path.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.metadata import paths
 from tidelog.metadata._json import Document, encode_json
@@ -15,6 +15,9 @@ NO_LEADER: Final = -1
 LEADER_RECOVERED: Final = 0
 LEADER_RECOVERING: Final = 1
 """The leader was elected from outside the ISR and may lack records."""
+
+PartitionKey = TypeVar("PartitionKey", bound=tuple[str, int])
+"""A topic's name and the index of a partition."""
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -39,11 +42,43 @@ class BrokerRegistration(NamedTuple):
 
 
 class ReplicaAssignment(NamedTuple):
-    """Where a partition's replicas are; `adding` and `removing` are those of a reassignment under way."""
+    """Where a partition's replicas are; `adding` and `removing` are those of a reassignment under way.
+
+    `replicas` has all of them: the target replicas first, in the order wanted, then those that are to be removed.
+    """
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas from before the reassignment, which a cancellation returns to."""
+        return tuple(replica for replica in self.replicas if replica not in self.adding)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas that the reassignment ends with."""
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    def reassign_to(self, target: tuple[int, ...]) -> "ReplicaAssignment":
+        """The assignment while the partition moves from its origin to `target`; replaces a reassignment under way."""
+        origin = self.origin
+        replicas = tuple(dict.fromkeys((*target, *origin)))
+        return ReplicaAssignment(
+            replicas,
+            tuple(replica for replica in replicas if replica not in origin),
+            tuple(replica for replica in replicas if replica not in target),
+        )
+
+    def without(self, replica: int) -> "ReplicaAssignment":
+        """The assignment once `replica` is deleted."""
+        kept = (tuple(each for each in replicas if each != replica) for replicas in self)
+        return ReplicaAssignment(*kept)
 
 
 class TopicAssignment(NamedTuple):
@@ -277,3 +312,59 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
     if not 0 <= block.first <= block.last:
         raise document.malformed(f"the block from {block.first} to {block.last} is not a range of ids")
     return block
+
+
+def encode_features() -> bytes:
+    """What a controller of Kafka 3.9 writes: feature versions are enabled, and none is finalized."""
+    return encode_json({"features": {}, "version": 2, "status": 1})
+
+
+def encode_reassignments(targets: Mapping[PartitionKey, tuple[int, ...]]) -> bytes:
+    return encode_json(
+        {
+            "version": 1,
+            "partitions": [
+                {"topic": topic, "partition": index, "replicas": replicas}
+                for (topic, index), replicas in targets.items()
+            ],
+        }
+    )
+
+
+def decode_reassignments(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
+    """The target replicas of partitions, by topic and index, as a tool wrote them. None is refused here."""
+    document = Document(paths.REASSIGNMENTS, data)
+    targets = {}
+    for partition in _partition_documents(document):
+        key = partition.required("topic", str), partition.required("partition", int)
+        targets[key] = document.integers("replicas", partition.required("replicas", list))
+    return targets
+
+
+def decode_partitions(path: str, data: bytes) -> list[tuple[str, int]]:
+    """The partitions, by topic and index, in a notice of changed ISRs or a request for preferred leaders."""
+    each = _partition_documents(Document(path, data))
+    return [(partition.required("topic", str), partition.required("partition", int)) for partition in each]
+
+
+def encode_partitions(partitions: Iterable[tuple[str, int]]) -> bytes:
+    """The inverse of `decode_partitions`."""
+    each = [{"topic": topic, "partition": index} for topic, index in partitions]
+    return encode_json({"version": 1, "partitions": each})
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """A broker's notice that one of its log directories failed; Kafka knows no other event."""
+    return encode_json({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(path: str, data: bytes) -> int:
+    """The broker whose log directory failed."""
+    return Document(path, data).required("broker", int)
+
+
+def _partition_documents(document: Document) -> list[Document]:
+    each = document.required("partitions", list)
+    if not all(isinstance(fields, dict) for fields in each):
+        raise document.malformed("its partitions are not objects")
+    return [Document.of(document.path, fields) for fields in each]

@@ -193,3 +193,40 @@ def test_what_does_not_belong_in_a_node_is_said_with_its_path(
 ) -> None:
     with pytest.raises(MalformedNodeError, match=complaint):
         decode(data)
+
+
+def test_a_reassignment_under_way_keeps_where_it_comes_from() -> None:
+    assignment = ReplicaAssignment((1, 2, 3)).reassign_to((3, 4, 2))
+    assert assignment == ReplicaAssignment((3, 4, 2, 1), adding=(4,), removing=(1,))
+    assert assignment.origin == (3, 2, 1), "the order from before is lost, as in Kafka"
+    assert assignment.target == (3, 4, 2)
+    assert assignment.is_being_reassigned
+    assert assignment.reassign_to((5,)) == ReplicaAssignment((5, 3, 2, 1), adding=(5,), removing=(3, 2, 1))
+    assert assignment.reassign_to(assignment.origin) == ReplicaAssignment((3, 2, 1))
+    assert assignment.without(4) == ReplicaAssignment((3, 2, 1), removing=(1,))
+
+
+def test_features() -> None:
+    assert same(tree.encode_features(), '{"features":{},"version":2,"status":1}')
+
+
+def test_requests_to_move_partitions() -> None:
+    text = '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[3,1]}]}'
+    assert same(tree.encode_reassignments({("orders", 0): (3, 1)}), text)
+    assert tree.decode_reassignments(text.encode()) == {("orders", 0): (3, 1)}
+
+
+def test_partitions_in_notices_and_requests() -> None:
+    text = '{"version":1,"partitions":[{"topic":"orders","partition":0},{"topic":"other","partition":3}]}'
+    assert same(tree.encode_partitions([("orders", 0), ("other", 3)]), text)
+    path = "/isr_change_notification/isr_change_0000000000"
+    assert tree.decode_partitions(path, text.encode()) == [("orders", 0), ("other", 3)]
+    for broken in ('{"partitions":[3]}', '{"partitions":[{"topic":"orders"}]}', "[]", "{}"):
+        with pytest.raises(MalformedNodeError, match=path):
+            tree.decode_partitions(path, broken.encode())
+
+
+def test_a_failed_log_directory() -> None:
+    text = '{"version":1,"broker":4,"event":1}'
+    assert same(tree.encode_log_dir_event(4), text)
+    assert tree.decode_log_dir_event("/log_dir_event_notification/log_dir_event_0000000000", text.encode()) == 4
