@@ -1,0 +1,50 @@
+"""What every part of the controller works with: settings, context, the tree, the queues to brokers and of events."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidelog.controller.context import ControllerContext
+from tidelog.controller.events import EventQueue, LeaderAndIsrAnswered, ReplicaDeletionsAnswered
+from tidelog.controller.request_batch import ControlPlane, RequestBatch
+from tidelog.controller.tree import ControllerTree
+
+Pause: TypeAlias = Callable[[], Awaitable[None]]
+"""Lets other work run if this one has had its slice of time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """The broker's settings that the controller follows."""
+
+    inter_broker_listener: str = "PLAINTEXT"
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_per_broker_percentage: int = 10
+    leader_imbalance_check_interval_seconds: int = 300
+    delete_topic_enable: bool = True
+    unclean_leader_election_enable: bool = False
+
+
+@dataclass(slots=True)
+class Environment:
+    """Shared by the parts of one controller. `settings` may be replaced at any time."""
+
+    broker_id: int
+    settings: ControllerSettings
+    context: ControllerContext
+    tree: ControllerTree
+    control_plane: ControlPlane
+    events: EventQueue
+    pause: Pause
+
+    def new_batch(self) -> RequestBatch:
+        return RequestBatch(
+            self.broker_id,
+            self.settings.inter_broker_listener,
+            self.context,
+            self.control_plane,
+            lambda broker_id, response: self.events.put(LeaderAndIsrAnswered(broker_id, response)),
+            lambda deletions: self.events.put(ReplicaDeletionsAnswered(deletions)),
+        )
