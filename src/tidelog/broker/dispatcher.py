@@ -71,7 +71,7 @@ class Dispatcher:
         route = self.routes.get(api_key)
         return REQUEST_BYTES_MAX if route is None else route.request_bytes_max
 
-    def dispatch(self, connection: Connection, slot: Slot, data: bytearray, start: int, stop: int) -> None:
+    def dispatch(self, connection: Connection, slot: Slot, data: bytearray | memoryview, start: int, stop: int) -> None:
         """Handle the request in `data[start:stop]`; its reply goes to `slot`."""
         route: Route | None = None
         try:
@@ -109,7 +109,9 @@ class Dispatcher:
         logger.warning("closing %s: it asked for API %d in version %d", connection.address, api_key, version)
         slot.close_connection()
 
-    def _handle_message(self, route: Route, slot: Slot, data: bytearray, start: int, stop: int, version: int) -> None:
+    def _handle_message(
+        self, route: Route, slot: Slot, data: bytearray | memoryview, start: int, stop: int, version: int
+    ) -> None:
         if stop - start > route.request_bytes_max:
             raise WireError(f"{route.api_key.name} of {stop - start} bytes is larger than {route.request_bytes_max}")
         header = parse_request_header(data, start)
@@ -180,6 +182,7 @@ class Dispatcher:
             await self._node.slices.run(elements_in_slices(response, elements))
             del response
             self._let_go(elements)
+            await self._node.slices.pause()
         return encode_response(context.route.api_key, context.api_version, context.correlation_id, body)
 
     def _let_go(self, elements: list[Any]) -> None:

@@ -61,7 +61,7 @@ Handle = Callable[[Any, "Context"], "Message | Coroutine[Any, Any, Message]"]
 What a coordinator answers later is a `Reply` (`tidelog.broker.coordinators`), from either.
 """
 
-HandleBytes = Callable[["Node", "Slot", bytearray, int, int, int, int], None]
+HandleBytes = Callable[["Node", "Slot", bytearray | memoryview, int, int, int, int], None]
 """Takes `(node, slot, buffer, body start, stop, version, correlation id)` and fills the slot when it can."""
 
 

@@ -53,7 +53,7 @@ Verification = Mapping["TopicPartition", Verified]
 
 
 def verify_produce(
-    node: Node, spans: ProduceSpans, data: bytearray, version: int, then: Callable[[Verification], None]
+    node: Node, spans: ProduceSpans, data: bytearray | memoryview, version: int, then: Callable[[Verification], None]
 ) -> None:
     """Verify the transactional batches of a request; `then` is called at once if the coordinator is on this broker."""
     producers: set[ProducerEpoch] = set()

@@ -3,19 +3,22 @@
 Fresh memory is dear: it has to be zeroed, and every page of it faults once. A frame of a megabyte that gets a buffer
 which was used before costs one copy less and no fault at all.
 
+A frame that is larger than any that is kept gets memory of its own (`reserve`), which costs as much as has arrived.
+
 A buffer is free again when the turn that handled its frame has ended and nobody holds a view into it any more; one that
 is still in use then is simply not kept. Owned by the `SocketServer`; connections take and give back.
 """
 
 from __future__ import annotations
 
+import mmap
 from typing import Final
 
 LARGE_BYTES: Final = 64 << 10
 """Smaller frames are not worth the trouble."""
 
 _BYTES_PER_ARRIVED_MAX: Final = 16
-_KEPT_BYTES_MAX: Final = 4 << 20
+KEPT_BYTES_MAX: Final = 4 << 20
 _KEPT_MAX: Final = 8
 
 
@@ -40,7 +43,7 @@ class BufferPool:
 
     def give_back(self, buffer: bytearray) -> None:
         """The frame in it was handed over; at the end of the turn it may be free."""
-        if LARGE_BYTES <= len(buffer) <= _KEPT_BYTES_MAX:
+        if LARGE_BYTES <= len(buffer) <= KEPT_BYTES_MAX:
             self._used.append(buffer)
 
     def end_turn(self) -> None:
@@ -57,6 +60,14 @@ class BufferPool:
     @property
     def free_bytes(self) -> int:
         return sum(map(len, self._free))
+
+
+def reserve(size: int) -> memoryview:
+    """Room for a large frame. Each page of it takes time and memory when it is first written to, and none before.
+
+    A bytearray of 60 MB is zeroed at once, which takes 40 ms, and one that grows is copied every time.
+    """
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 def _is_unseen(buffer: bytearray) -> bool:

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from tidelog.network.buffers import LARGE_BYTES
+from tidelog.network.buffers import KEPT_BYTES_MAX, LARGE_BYTES, reserve
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.send_queue import Chunk, SendQueue
 from tidelog.network.session import Session
@@ -72,7 +72,7 @@ IS_MUTED: Final = 16
 Reply = bytes | list[Chunk]
 _CLOSE: Final[list[Chunk]] = []
 """In place of a reply: the connection ends here."""
-Dispatch = Callable[["Connection", "Slot", bytearray, int, int], None]
+Dispatch = Callable[["Connection", "Slot", bytearray | memoryview, int, int], None]
 
 
 def _nothing() -> None:
@@ -158,7 +158,7 @@ class Connection:
         self._recv_into = transport.recv_into
         self._send = transport.send
         # The bytes that came and were not parsed yet: _buffer[_position:_filled].
-        self._buffer: bytearray | None = None
+        self._buffer: bytearray | memoryview | None = None
         self._position = 0
         self._filled = 0
         self.slots: deque[Slot] = deque()
@@ -275,7 +275,7 @@ class Connection:
         self._position = position
         self._keep_rest(buffer, position, filled)
 
-    def _is_too_large(self, buffer: bytearray, position: int, size: int) -> bool:
+    def _is_too_large(self, buffer: bytearray | memoryview, position: int, size: int) -> bool:
         """Refuse a large frame, of which the beginning is there, if its API has no requests of that size."""
         (api_key,) = _unpack_api_key(buffer, position + 4)
         limit = self.server.request_limit(api_key)
@@ -308,7 +308,7 @@ class Connection:
         self._position = position
         return True
 
-    def _keep_rest(self, buffer: bytearray, position: int, filled: int) -> None:
+    def _keep_rest(self, buffer: bytearray | memoryview, position: int, filled: int) -> None:
         if not position:
             return
         if position == filled:
@@ -318,7 +318,7 @@ class Connection:
             with memoryview(buffer) as view:
                 self._buffer = self._first_buffer(view[position:filled])
             self._position, self._filled = 0, filled - position
-        if len(buffer) >= LARGE_BYTES:
+        if len(buffer) >= LARGE_BYTES and isinstance(buffer, bytearray):
             self.server.buffers.give_back(buffer)
 
     def _first_buffer(self, arrived: memoryview) -> bytearray:
@@ -332,13 +332,14 @@ class Connection:
                 return used
         return bytearray(arrived)
 
-    def _grow(self, buffer: bytearray, more: memoryview) -> None:
+    def _grow(self, buffer: bytearray | memoryview, more: memoryview) -> None:
         """A larger buffer for an incomplete frame and what came: a few times what has arrived, at most the frame."""
         filled = self._filled
         arrived = filled + len(more)
         whole = 4 + int(_unpack_size(buffer, 0)[0]) if filled >= 4 else _FIRST_BUFFER_BYTES
         used = self.server.buffers.take(whole, arrived) if arrived <= whole else None
-        grown = used or bytearray(max(arrived, min(max(arrived * 4, _FIRST_BUFFER_BYTES), whole)))
+        size = max(arrived, min(max(arrived * 4, _FIRST_BUFFER_BYTES), whole))
+        grown = used or (bytearray(size) if size <= KEPT_BYTES_MAX else reserve(max(arrived, whole)))
         grown[:filled] = buffer
         grown[filled:arrived] = more
         self._buffer = grown
@@ -524,6 +525,7 @@ class Connection:
                 slot.park()
             elif slot.reply is None:
                 self._abandon(slot.abandon)
+            slot.abandon = _nothing  # it refers to what waited, which refers to the slot
         self.slots.clear()
         self._out.clear()
         self._buffer = None

@@ -33,7 +33,7 @@ _new = tuple.__new__
 
 
 def handle_bytes(
-    node: Node, slot: Slot, data: bytearray, position: int, stop: int, version: int, correlation_id: int
+    node: Node, slot: Slot, data: bytearray | memoryview, position: int, stop: int, version: int, correlation_id: int
 ) -> None:
     """One request, from its bytes to a reply now or later."""
     if stop - position > REQUEST_BYTES_MAX:

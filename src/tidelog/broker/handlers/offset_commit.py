@@ -89,7 +89,7 @@ def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespo
 
 
 def handle_bytes(
-    node: Node, slot: Slot, data: bytearray, position: int, stop: int, version: int, correlation_id: int
+    node: Node, slot: Slot, data: bytearray | memoryview, position: int, stop: int, version: int, correlation_id: int
 ) -> None:
     """The same for a small request, from its bytes to those of its reply."""
     group_id, generation, member_id, instance_id, retention_ms, topics = decode_request(data, position, stop, version)

@@ -50,7 +50,7 @@ _ANSWERED_AT_ONCE: Final = 500
 
 
 def handle_bytes(
-    node: Node, slot: Slot, data: bytearray, position: int, stop: int, version: int, correlation_id: int
+    node: Node, slot: Slot, data: bytearray | memoryview, position: int, stop: int, version: int, correlation_id: int
 ) -> None:
     """One request, from its bytes to a reply that waits for the end of the turn."""
     spans = decode_request(data, position, stop, version)
@@ -66,7 +66,7 @@ def handle_bytes(
 def _append_all(
     node: Node,
     slot: Slot,
-    data: bytearray,
+    data: bytearray | memoryview,
     spans: ProduceSpans,
     version: int,
     correlation_id: int,
