@@ -18,6 +18,7 @@ from typing import Final
 
 from tidelog.broker.adoption import Adoption
 from tidelog.broker.dispatcher import Dispatcher
+from tidelog.broker.garbage import GarbageCollection
 from tidelog.broker.identity import establish_broker_id, establish_cluster_id
 from tidelog.broker.node import Node, NodeBase
 from tidelog.broker.own_apis import own_handlers
@@ -309,7 +310,8 @@ async def _serve(server: Server, on_ready: Callable[[str], None]) -> int:
         loop.add_signal_handler(number, stop_asked.set)
     _raise_descriptor_limit()
     await server.start()
-    _spare_what_stays()
+    collection = GarbageCollection(loop, lambda: server.node.slices.unfinished > 0)
+    collection.start()
     host, port = server.address
     on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     failure = asyncio.ensure_future(server.wait_for_failure())
@@ -321,19 +323,6 @@ async def _serve(server: Server, on_ready: Callable[[str], None]) -> int:
     failure.cancel()
     await server.stop()
     return 0
-
-
-def _spare_what_stays() -> None:
-    """What was made until now lives as long as the broker: the cycle collector need not look at it again and again.
-
-    Requests make few cycles, so it is enough to look for them after five thousand objects instead of seven hundred. A
-    look at the second generation, at most fifteen thousand objects, takes three milliseconds. With Python's own
-    threshold there would be four times as many, and a large request would hold the loop for longer.
-    """
-    import gc
-
-    gc.freeze()
-    gc.set_threshold(5_000, 2, 100)
 
 
 def _raise_descriptor_limit() -> None:
