@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Self, TypeVar
@@ -61,6 +61,10 @@ class Inside:
             return function()
 
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result(_TIMEOUT_S)
+
+    def run(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
+        """Carry out `work` on the broker's own thread, to its end."""
+        return asyncio.run_coroutine_threadsafe(work(), self._loop).result(_TIMEOUT_S)
 
     def task_count(self) -> int:
         """The tasks of its loop, this question's own not counted."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
+import sys
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -33,6 +36,37 @@ class Pauses:
 
     async def pause(self) -> None:
         self.count += 1
+
+
+class Stretches(Pauses):
+    """The same, and how many lines of Python ran from one pause to the next at most, inside of `counting`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.longest = 0
+        self._lines = 0
+
+    async def pause(self) -> None:
+        await super().pause()
+        self._end_stretch()
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+            self._end_stretch()
+
+    def _end_stretch(self) -> None:
+        self.longest = max(self.longest, self._lines)
+        self._lines = 0
+
+    def _trace(self, _frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
+        self._lines += event == "line"
+        return self._trace
 
 
 def served(work: Coroutine[Any, Any, T]) -> T:

@@ -66,7 +66,7 @@ class DynamicConfig:
         if kind == "topics":
             overrides = await self._node.metadata.run(read_overrides, ConfigEntity(kind, name))
             warn_of_idle_settings(topic_settings_without_effect(overrides), f"topic {name}")
-            self._node.topics.apply_overrides(name, overrides)
+            await self._node.topics.apply_overrides(name, overrides)
         elif kind == "brokers":
             await self._follow_broker()
 
@@ -81,7 +81,7 @@ class DynamicConfig:
         if before.parsed_advertised_listeners != node.config.parsed_advertised_listeners:
             await self._register()
         if topic_config({}, before) != topic_config({}, node.config):
-            node.topics.apply_all_configs()
+            await node.topics.apply_all_configs()
 
     async def _register(self) -> None:
         """Tell clients other addresses, from their next Metadata request on."""

@@ -280,25 +280,28 @@ class TopicService:
                 logger.error("the setting %s of topic %s is ignored: %s", error.setting, name, error)
                 del overrides[error.setting]
 
-    def apply_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
+    async def apply_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
         """A topic's settings changed: image and logs follow."""
-        topic = self._node.image.topic(name)
-        if topic is not None:
+        if self._node.image.topic(name) is not None:
             self._node.image.set_overrides(name, overrides)
-            self._apply_config(topic)
+            await self._apply_config(name)
 
-    def _apply_config(self, topic: TopicImage) -> None:
-        name = topic.name
-        config = self.config_of(name)
-        for partition in topic.partitions:
-            hosted = self._node.replica_manager.find(name, partition.index)
-            if hosted is not None:
-                hosted.log.update_config(config)
-
-    def apply_all_configs(self) -> None:
+    async def apply_all_configs(self) -> None:
         """Settings of the broker changed: every topic's logs follow."""
         for topic in list(self._node.image.topics()):
-            self._apply_config(topic)
+            await self._apply_config(topic.name)
+
+    async def _apply_config(self, name: str) -> None:
+        """Let the logs of a topic follow its settings, one a step, until they are as the settings are then."""
+        node = self._node
+        applied: LogConfig | None = None
+        while (topic := node.image.topic(name)) is not None and (config := self.config_of(name)) != applied:
+            for partition in topic.partitions:
+                hosted = node.replica_manager.find(name, partition.index)
+                if hosted is not None:
+                    hosted.log.update_config(config)
+                await node.slices.pause()
+            applied = config
 
     def _check_config(self, overrides: Mapping[str, str]) -> LogConfig:
         try:
@@ -330,7 +333,7 @@ class TopicService:
         """Open the logs of new partitions. Requests for those that are not open yet are refused, and sent again."""
         await self._node.slices.run(self._opening(topic, partitions, config))
         if self.config_of(topic.name) != config:
-            self._apply_config(topic)  # the settings were changed meanwhile
+            await self._apply_config(topic.name)  # the settings were changed meanwhile
 
     def _opening(
         self,

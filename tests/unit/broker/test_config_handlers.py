@@ -52,11 +52,11 @@ class FakeTopics:
         self.image = image
         self.applied: list[str] = []
 
-    def apply_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
+    async def apply_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
         self.applied.append(name)
         self.image.set_overrides(name, overrides)
 
-    def apply_all_configs(self) -> None:
+    async def apply_all_configs(self) -> None:
         self.applied.append("*")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tidelog.broker.handlers._partition_limit import partition_limit_error
+from tidelog.broker.handlers._partition_limit import COUNTED_AT_ONCE, partition_limit_error
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -20,9 +20,16 @@ if TYPE_CHECKING:
 
 async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     """Grow each topic for itself; one that a request names twice is refused, and answered once."""
-    counts = Counter(topic.name for topic in request.topics)
-    too_many = partition_limit_error(topic.count - _count_of(topic.name, context) for topic in request.topics)
-    topics = {topic.name: topic for topic in request.topics}
+    counts: Counter[str] = Counter()
+    topics: dict[str, CreatePartitionsTopic] = {}
+    new_partitions = 0
+    for position, topic in enumerate(request.topics):
+        if position % COUNTED_AT_ONCE == COUNTED_AT_ONCE - 1:
+            await context.node.slices.pause()
+        counts[topic.name] += 1
+        topics[topic.name] = topic
+        new_partitions += max(topic.count - _count_of(topic.name, context), 0)
+    too_many = partition_limit_error(new_partitions)
     return CreatePartitionsResponse(
         results=[
             await _grow(topic, counts[topic.name], too_many, request.validate_only, context)

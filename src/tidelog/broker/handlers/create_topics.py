@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tidelog.broker.handlers._partition_limit import partition_limit_error
+from tidelog.broker.handlers._partition_limit import COUNTED_AT_ONCE, partition_limit_error
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     """Create what can be created and say for each of the others why not."""
-    counts = Counter(topic.name for topic in request.topics)
-    too_many = partition_limit_error(len(topic.assignments) or topic.num_partitions for topic in request.topics)
+    counts: Counter[str] = Counter()
+    new_partitions = 0
+    for position, topic in enumerate(request.topics):
+        if position % COUNTED_AT_ONCE == COUNTED_AT_ONCE - 1:
+            await context.node.slices.pause()
+        counts[topic.name] += 1
+        new_partitions += max(len(topic.assignments) or topic.num_partitions, 0)
+    too_many = partition_limit_error(new_partitions)
     return CreateTopicsResponse(
         topics=[
             await _create(topic, counts[topic.name], too_many, request.validate_only, context)
