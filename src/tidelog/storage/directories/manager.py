@@ -85,7 +85,7 @@ class LogManager:
         self._deleted: dict[str, dict[str, dict[TopicPartition, int]]] = {}
         """The clean points of deleted partitions that checkpoints may still name, by topic and directory."""
         self._offline_partitions: dict[TopicPartition, str] = {}
-        self._remover = Remover(scheduler, background, lambda path: self._done_in(os.path.dirname(path)))
+        self._remover = Remover(clock, scheduler, background, lambda path: self._done_in(os.path.dirname(path)))
         self.housekeeping = Housekeeping(self, clock, scheduler, flush or self._flush_now, self._on_failure)
 
     # Start-up

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tidelog.storage.directories._background import DIRECTORIES_AT_ONCE
 
 from tests.unit.storage._logs import (
     CONFIG,
@@ -256,6 +257,33 @@ def test_a_log_of_a_time_before_topic_ids_gets_one(tmp_path: Path) -> None:
     assert manager.get_or_create_log("topic", 0, TOPIC_ID, CONFIG).topic_id == TOPIC_ID
     manager.close()
     assert b"topic_id: AQIDBAUGBwgJCgsMDQ4PEA" in (tmp_path / "topic-0" / "partition.metadata").read_bytes()
+
+
+def test_the_files_of_many_deleted_logs_are_let_go_of_in_parts(tmp_path: Path) -> None:
+    """Ten thousand timers for ten thousand directories held the loop for 60 ms, all in the same moment."""
+    count = 2 * DIRECTORIES_AT_ONCE + 10
+    jobs: list[Callable[[], object]] = []
+
+    def later(work: Callable[[], object], _done: object) -> None:
+        jobs.append(work)
+
+    managed = ManagedLogs(tmp_path, log_segment_delete_delay_ms=60_000, background=later)
+    manager = managed.start()
+    for partition in range(count):
+        manager.get_or_create_log("wide", partition, TOPIC_ID, CONFIG)
+    for partition in range(count):
+        manager.delete_log("wide", partition)
+    assert len(managed.scheduler.tasks()) == 1
+    managed.pass_time(59_999)
+    assert not jobs
+    remaining = []
+    while len(jobs) < 3:
+        managed.pass_time(10)
+        for job in jobs[len(remaining) :]:
+            job()
+            remaining.append(len(partition_names(tmp_path)))
+    assert remaining == [count - DIRECTORIES_AT_ONCE, 10, 0]
+    assert not managed.scheduler.tasks()
 
 
 def test_a_deleted_log_is_renamed_at_once_and_removed_later(tmp_path: Path) -> None:
