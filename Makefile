@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long unit lint format bench docs clean
+.PHONY: help setup demo test test-long unit simulate lint format bench docs clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -31,6 +31,9 @@ test-long: setup ## the long variants: crash matrices, fuzzing, other projects' 
 
 unit: setup ## the tests that need no socket and no process (under a minute)
 	$(BIN)/python -m pytest tests/unit tests/property -m "not long" -n 2 -q
+
+simulate: setup ## simulated clusters under faults: SEEDS=100, MINUTES=5 instead, or SEED=7 alone
+	$(BIN)/python -m tidelog.testing.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BROKERS),--brokers $(BROKERS))
 
 lint: setup ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check .

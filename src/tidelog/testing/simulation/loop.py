@@ -14,6 +14,7 @@ from asyncio import events as asyncio_events
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
+from contextlib import suppress
 from contextvars import Context
 from typing import Any, Final, Protocol, TypeVar, TypeVarTuple, Unpack
 
@@ -87,9 +88,15 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
         self._timers.clear()
         self._queues.clear()
-        for task in self._tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            task.get_coro().close()
+        before = asyncio_events._get_running_loop()
+        asyncio_events._set_running_loop(self)
+        try:
+            for task in list(self._tasks):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                with suppress(RuntimeError):  # it may wait for something on its way out, in vain
+                    task.get_coro().close()
+        finally:
+            asyncio_events._set_running_loop(before)
         self._tasks.clear()
 
     def wake(self) -> None:

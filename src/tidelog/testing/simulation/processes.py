@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from tidelog.broker.server import Server
 from tidelog.broker.surroundings import Surroundings
 from tidelog.config import BrokerConfig, load_broker_config
+from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.store import Store
 from tidelog.network.limits import UNLIMITED, NetworkLimits
 from tidelog.network.listener import Listener
@@ -160,6 +162,18 @@ class BrokerProcess(Process):
         if not self.is_alive and not self.network.is_down(self.name):
             self.start()
 
+    @property
+    def image(self) -> ClusterImage:
+        """What the broker knows of the cluster."""
+        assert self.server is not None, f"{self.name} does not run"
+        return self.server.node.image
+
+    def keep_running(self) -> None:
+        """Start it, and start it again whenever it ends."""
+        if not self.is_alive:
+            self.start()
+        self.world.after(_RESTART_SECONDS, self.keep_running)
+
     def stop(self) -> None:
         """SIGTERM: a controlled shutdown, which takes some virtual time."""
         assert self.loop is not None, f"{self.name} does not run"
@@ -265,5 +279,9 @@ def _steps(world: World) -> Callable[[], float]:
 
 
 def collect() -> None:
-    """Close the files of processes that are buried: they are in cycles."""
-    gc.collect()
+    """Close the files of processes that are buried: they are in cycles. What their remains say is of no interest."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook

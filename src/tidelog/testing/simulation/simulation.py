@@ -52,6 +52,8 @@ class Simulation:
         self.tree = MemoryTree(SimulatedClock(self.world).wall_ms, self._deliver)
         self.brokers: list[BrokerProcess] = []
         self.clients: list[Process] = []
+        self.violations: list[str] = []
+        """Invariants that did not hold."""
         self._broker_count = brokers
         self._settings = {**_SETTINGS, **(settings or {})}
         self.watch_seconds_max = 0.005
@@ -94,6 +96,51 @@ class Simulation:
         process.begin()
         self.clients.append(process)
         return process
+
+    # --- health ---
+
+    def make_peace(self) -> None:
+        """End all faults: heal, resume, repair, restart."""
+        self.network.heal_all()
+        self.network.latency.spike_probability = 0.0
+        self.watch_seconds_max = 0.005
+        for broker in self.brokers:
+            if broker.disk is not None:
+                broker.disk.is_full = broker.disk.is_failing = False
+            broker.reach_tree()
+            if broker.is_alive and broker.is_paused:
+                broker.resume()
+            broker.keep_running()
+
+    def is_healthy(self) -> bool:
+        """Every broker serves, and every partition has a leader and all its replicas in sync."""
+        return all(each.is_serving for each in self.brokers) and all(
+            partition.leader_id >= 0 and set(partition.isr) == set(partition.replicas)
+            for broker in self.brokers
+            for topic in broker.image.topics()
+            for partition in topic.partitions
+        )
+
+    def can_lose(self, broker: BrokerProcess) -> bool:
+        """Whether every partition that `broker` has is in sync on another broker that is well."""
+        others = [each for each in self.brokers if each is not broker]
+        well = {each.broker_id for each in others if each.is_serving and not each.is_paused}
+        if len(well) < len(others) or not well:
+            return False
+        return all(
+            well.intersection(partition.isr)
+            for topic in broker.image.topics()
+            for partition in topic.partitions
+            if broker.broker_id in partition.replicas
+        )
+
+    def defects(self) -> list[str]:
+        """Exceptions that no code has handled."""
+        return [
+            f"defect: {process.name}: {failure.get('message')}: {failure.get('exception')!r}"
+            for process in (*self.brokers, *self.clients)
+            for failure in process.failures()
+        ]
 
     # --- time ---
 

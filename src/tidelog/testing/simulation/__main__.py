@@ -1,0 +1,143 @@
+"""`python -m tidelog.testing.simulation`: many seeds, in as many processes as there are processors.
+
+A table says which faults happened and what clients and brokers did; a fault that never happened is a failure of the
+simulator. A seed that fails is run again with fewer faults, and printed with the command that replays it, the shortened
+schedule and the last lines of its story. The exit code is the number of seeds that failed, at most 100.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import count, islice
+from typing import Final
+
+from tidelog.testing.simulation.faults import FAULTS
+from tidelog.testing.simulation.run import Report, run_seed, shorten
+
+_HASH_SEED: Final = "PYTHONHASHSEED"
+_FEW_SEEDS: Final = 50
+"""With fewer seeds than this, some faults may not come up."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parse(arguments)
+    if os.environ.get(_HASH_SEED) != "0":
+        # The order of sets of strings must be the same in every run of a seed.
+        os.environ[_HASH_SEED] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", "tidelog.testing.simulation", *(arguments or sys.argv[1:])])
+    reports = list(_progress(_run_all(options), options))
+    _print_summary(reports, options)
+    failed = [report for report in reports if report.failed]
+    for report in failed[: options.show]:
+        _print_failure(shorten(report, options.brokers) if options.shorten else report, options.brokers)
+    missing = sorted(set(FAULTS).difference(*(report.faults for report in reports)))
+    if missing and len(reports) >= _FEW_SEEDS:
+        print(f"these faults never happened: {', '.join(missing)}", file=sys.stderr)
+        return 101
+    return min(len(failed), 100)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tidelog.testing.simulation",
+        description="Runs simulated clusters under faults and checks that nothing acknowledged is lost.",
+        epilog="example: python -m tidelog.testing.simulation --seeds 200",
+    )
+    parser.add_argument("--seed", type=int, default=None, help="run this seed alone, and tell its story")
+    parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run (default: 100)")
+    parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
+    parser.add_argument("--minutes", type=float, default=None, help="run seeds for this long instead of a number")
+    parser.add_argument("--brokers", type=int, default=1, help="how many brokers a cluster has (default: 1)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many seeds run at a time")
+    parser.add_argument("--show", type=int, default=3, help="how many failing seeds to explain (default: 3)")
+    parser.add_argument("--no-shorten", dest="shorten", action="store_false", help="explain without shortening")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    return parser.parse_args(arguments)
+
+
+def _run_all(options: argparse.Namespace) -> Iterator[Report]:
+    if options.seed is not None:
+        yield run_seed(options.seed, options.brokers)
+        return
+    seeds = _seeds(options)
+    with ProcessPoolExecutor(options.processes) as pool:
+        running: set[Future[Report]] = set()
+        while True:
+            room = 2 * options.processes - len(running)
+            running.update(pool.submit(run_seed, seed, options.brokers) for seed in islice(seeds, room))
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+
+
+def _seeds(options: argparse.Namespace) -> Iterator[int]:
+    if options.minutes is None:
+        yield from range(options.first, options.first + options.seeds)
+        return
+    ends_at = time.monotonic() + options.minutes * 60
+    for seed in count(options.first):
+        if time.monotonic() >= ends_at:
+            return
+        yield seed
+
+
+def _progress(reports: Iterator[Report], options: argparse.Namespace) -> Iterator[Report]:
+    """Show how far it is, where somebody watches."""
+    if not sys.stderr.isatty():
+        yield from reports
+        return
+    failed = 0
+    for number, report in enumerate(reports, 1):
+        failed += report.failed
+        total = "" if options.minutes is not None else f" of {options.seeds if options.seed is None else 1}"
+        print(f"\r{number}{total} seeds, {failed} failed", end="", file=sys.stderr, flush=True)
+        yield report
+    print(file=sys.stderr)
+
+
+def _print_summary(reports: list[Report], options: argparse.Namespace) -> None:
+    faults, counts = Counter[str](dict.fromkeys(FAULTS, 0)), Counter[str]()
+    for report in reports:
+        faults.update(report.faults)
+        counts.update(report.counts)
+    totals = {
+        "seeds": len(reports),
+        "failed": sum(report.failed for report in reports),
+        "virtual seconds": round(sum(report.virtual_seconds for report in reports)),
+        "processor seconds": round(sum(report.real_seconds for report in reports), 1),
+        "events": sum(report.events for report in reports),
+    }
+    if options.format == "json":
+        failing = {report.seed: report.anomalies for report in reports if report.failed}
+        print(json.dumps({**totals, "faults": faults, "counts": counts, "failing seeds": failing}))
+        return
+    for title, rows in (("", totals), ("faults that happened", faults), ("what was done", counts)):
+        print(f"\n{title}" if title else "")
+        for name, number in sorted(rows.items()) if title else rows.items():
+            print(f"  {name:<40} {number:>12,}")
+
+
+def _print_failure(report: Report, brokers: int) -> None:
+    print(f"\nseed {report.seed} fails:")
+    for anomaly in report.anomalies[:10]:
+        print(f"  {anomaly}")
+    print(f"\n  replay it: python -m tidelog.testing.simulation --seed {report.seed} --brokers {brokers}")
+    print("\n  faults that it takes:")
+    for fault in report.schedule:
+        print(f"    {fault}")
+    print("\n  what happened last:")
+    for line in report.story:
+        print(f"    {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
