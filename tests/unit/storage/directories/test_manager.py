@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tidelog.storage.directories._background import DIRECTORIES_AT_ONCE
 
 from tests.unit.storage._logs import (
     CONFIG,
@@ -29,6 +28,7 @@ from tidelog.storage.checkpoints import (
     RECOVERY_POINT_FILE,
     OffsetCheckpointFile,
 )
+from tidelog.storage.directories.background import DIRECTORIES_AT_ONCE
 from tidelog.storage.directories.log_directory import (
     CLEAN_SHUTDOWN_FILE,
     DirectoryLockedError,
