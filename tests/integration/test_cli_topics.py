@@ -223,6 +223,15 @@ def test_a_broker_that_is_down_is_named_with_the_option_to_check():
     assert f"no broker at {address}: Connection refused (check bootstrap.servers or --bootstrap-server)" in refused.err
 
 
+def test_a_client_files_setting_without_effect_is_named_and_its_address_used(tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\nretries=3\n", encoding="utf-8")
+    refused = run("topic", "list", "--command-config", str(file))
+    assert refused.code == 1
+    assert "retries has no meaning here" in refused.err
+    assert "no broker at 127.0.0.1:1" in refused.err
+
+
 def test_the_option_wins_over_the_environment_and_both_over_the_file(broker, tmp_path):
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=127.0.0.1:1\n", encoding="utf-8")

@@ -79,7 +79,8 @@ def test_bounds_are_those_of_the_broker_and_not_of_a_busy_machine() -> None:
     assert not report.is_within_bounds(outcome(1, fate="silent"), 0)
 
 
-def test_the_page_shows_the_worst_version_of_each_request() -> None:
+def test_the_page_shows_the_worst_version_of_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "machine", lambda: ["this machine"])
     better = outcome(5, 4)
     worse = better._replace(request=better.request._replace(version=3), worst_ms=50, worst_work_ms=40)
     page = report.page({report.OURS: [better, worse]}, {report.OURS: 1.0}, ["a note"])

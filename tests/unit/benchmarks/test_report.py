@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import report
 from benchmarks.cases import Aim, Better, Case, Figure, at_least, below, times_kafka
 from benchmarks.load import Sample
 from benchmarks.method import FULL, Measurement
@@ -11,6 +12,12 @@ from benchmarks.report import OURS, THEIRS, Report, ratio_text, ratios_of, verdi
 
 RATE = Figure("rate", "records", "requests/s", Better.HIGHER, times_kafka(3))
 LATENCY = Figure("p50", "latency", "µs", Better.LOWER, times_kafka(2))
+
+
+@pytest.fixture(autouse=True)
+def _a_known_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page names the Java of the machine, which a process would have to be started for."""
+    monkeypatch.setattr(report, "_java_version", lambda: "a Java")
 
 
 def measured(broker: str, number: int, rate: float, latency: float) -> Measurement:

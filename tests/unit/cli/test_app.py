@@ -141,11 +141,6 @@ def test_the_settings_of_a_client_file_are_used(tmp_path, capsys):
     file.write_text("bootstrap.servers=127.0.0.1:1\nrequest.timeout.ms=soon\n", encoding="utf-8")
     assert main(["topic", "list", "--command-config", str(file)]) == 1
     assert "Invalid value soon for configuration request.timeout.ms" in capsys.readouterr().err
-    file.write_text("bootstrap.servers=127.0.0.1:1\nretries=3\n", encoding="utf-8")
-    assert main(["topic", "list", "--command-config", str(file)]) == 1
-    said = capsys.readouterr().err
-    assert "retries has no meaning here" in said
-    assert "no broker at 127.0.0.1:1" in said
 
 
 def test_a_security_protocol_we_do_not_speak_is_refused(tmp_path, capsys):

@@ -1,16 +1,12 @@
 """The load generator's own parts: frames with one moving field, replies read in place, percentiles."""
 
-import socket
-import threading
-
 import pytest
 
 from tidelog.cli._options import Format
 from tidelog.cli.perf import consume, produce
 from tidelog.cli.perf._figures import Figures, Latencies, report, summarize
-from tidelog.cli.perf._wire import RawSocket, check_error
+from tidelog.cli.perf._wire import check_error
 from tidelog.cli.produce import Compression
-from tidelog.client import BrokerNode
 from tidelog.records.batch import iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.records.header import read_header
@@ -96,24 +92,3 @@ def test_figures_are_told_in_words(capsys):
         "1,000,000 records, 100.0 MB in 2.00 s: 500,000 records/s, 50.0 MB/s\n"
         "latency of a batch, ms: p50 0.50  p99 1.00  p99.9 2.00  max 3.00\n"
     )
-
-
-def test_replies_of_any_size_come_whole_and_in_order():
-    sizes = [10, 3_000_000, 0, 5, 1_500_000, 7]
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve():
-            connection, _ = listener.accept()
-            with connection:
-                for number, size in enumerate(sizes):
-                    connection.sendall(size.to_bytes(4, "big") + bytes([number]) * size)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        raw = RawSocket(BrokerNode(0, *listener.getsockname()), timeout_s=5.0)
-        try:
-            for number, size in enumerate(sizes):
-                assert raw.receive() == bytes([number]) * size
-        finally:
-            raw.close()
-            thread.join()

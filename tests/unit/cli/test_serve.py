@@ -1,8 +1,6 @@
 """The words of `tidelog serve`, and that it starts without a command line framework."""
 
 import logging
-import subprocess
-import sys
 
 import pytest
 
@@ -79,18 +77,6 @@ def test_a_file_that_is_no_text_is_refused(tmp_path, capsys):
 def test_help_ends_with_an_example(capsys):
     assert main(["--help"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("Example: tidelog serve ")
-
-
-def test_serve_imports_no_command_line_framework():
-    """Start-up is measured in milliseconds; typer and rich alone cost more than the broker."""
-    code = (
-        "import sys; from tidelog.__main__ import main; main(['serve', '--set', 'num.partitions=x']);"
-        "print(*sys.modules)"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = {name.partition(".")[0] for name in ran.stdout.split()}
-    assert "tidelog" in loaded
-    assert not loaded & {"typer", "rich", "click", "argparse", "pydantic", "inspect", "json", "importlib_metadata"}
 
 
 def test_a_log_line_that_quotes_a_long_name_is_cut():

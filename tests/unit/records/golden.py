@@ -1,6 +1,6 @@
 """Bytes that Apache Kafka 3.9.1 wrote, in `golden.json`: RECORDS in every magic and codec that go together.
 
-Made with the `build` command of `tests/property/records/RecordsOracle.java`, which calls Kafka's MemoryRecordsBuilder;
+Made with the `build` command of `tests/compat/records/RecordsOracle.java`, which calls Kafka's MemoryRecordsBuilder;
 the message sets of magic 0 and 1 hold the records without their headers. "log append time" is 1700000000000.
 """
 

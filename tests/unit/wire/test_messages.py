@@ -1,8 +1,6 @@
 """The package of messages: what it lists, what it loads, and that every declaration is sound."""
 
 import ast
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -70,21 +68,6 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="NoSuchRequest"):
         package.NoSuchRequest  # noqa: B018
     assert "MetadataRequest" in dir(package)
-
-
-def test_naming_a_message_loads_its_module_and_no_other() -> None:
-    """Start-up pays for the messages it uses. The compiler, too, waits for the first object."""
-    program = (
-        "import sys\n"
-        "from tidelog.wire.messages import MetadataRequest\n"
-        "print(sorted(name.rpartition('.')[2] for name in sys.modules if name.startswith('tidelog.wire.')))\n"
-        "MetadataRequest().encode(12)\n"
-        "print('tidelog.wire._compiler' in sys.modules)\n"
-    )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    loaded, compiled = result.stdout.splitlines()
-    assert ast.literal_eval(loaded) == ["api_keys", "errors", "messages", "metadata", "primitives", "schema"]
-    assert compiled == "True"
 
 
 def test_an_error_message_fits_into_every_reply() -> None:

@@ -1,9 +1,8 @@
 """What a coordinator's refusals mean to who commits."""
 
-import asyncio
-
 import pytest
 
+from tests.unit import virtual_time
 from tests.unit.client.consumer.clusters import metadata_with
 from tests.unit.client.consumer.network import FakeNetwork
 from tests.unit.client.consumer.test_membership import newcomer, stable
@@ -67,7 +66,7 @@ class World:
 
 
 def run(work):
-    return asyncio.run(work())
+    return virtual_time.run(work())
 
 
 class TestCommitting:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.unit import virtual_time
 from tests.unit.client.consumer.clusters import metadata_with
 from tests.unit.client.consumer.network import FakeNetwork
 from tidelog.client.aio.consumer.coordinator import GroupCoordinator
@@ -142,7 +143,7 @@ def run(world_settings, scenario):
         finally:
             await world.end()
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 class TestJoining:

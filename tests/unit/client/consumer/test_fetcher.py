@@ -7,6 +7,7 @@ import pytest
 from tests.unit.client.consumer.batches import batch
 from tests.unit.client.consumer.clusters import metadata_with, topic_id
 from tests.unit.client.consumer.network import FakeNetwork
+from tests.unit.virtual_time import run
 from tidelog.client.aio.consumer.completed_fetch import Decoding
 from tidelog.client.aio.consumer.errors import OffsetOutOfRange
 from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
@@ -92,7 +93,7 @@ def test_records_are_kept_and_the_next_fetch_goes_out_at_once():
         assert world.state.high_watermark == 10
         assert world.notified == 1
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_a_seek_does_not_wait_for_the_fetch_under_way():
@@ -105,7 +106,7 @@ def test_a_seek_does_not_wait_for_the_fetch_under_way():
         await world.send()
         assert world.requests == [(1, [(0, 4)]), (1, [(50, 4)])]
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_what_arrives_for_a_position_that_was_left_is_dropped():
@@ -119,7 +120,7 @@ def test_what_arrives_for_a_position_that_was_left_is_dropped():
         await world.send()
         assert world.offsets() is None
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_out_of_range_is_reset_by_the_policy():
@@ -128,7 +129,7 @@ def test_out_of_range_is_reset_by_the_policy():
         await world.send()
         assert world.state.state is FetchState.AWAIT_RESET
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_or_told_if_there_is_none():
@@ -139,7 +140,7 @@ def test_or_told_if_there_is_none():
             world.buffer.take(1)
         assert raised.value.offsets == {T0: 0}
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_a_follower_that_is_behind_sends_us_back_to_the_leader():
@@ -150,7 +151,7 @@ def test_a_follower_that_is_behind_sends_us_back_to_the_leader():
         assert [node for node, _ in world.requests] == [3, 1]
         assert world.state.state is FetchState.FETCHING
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_the_leader_may_send_us_to_a_replica_nearby():
@@ -160,7 +161,7 @@ def test_the_leader_may_send_us_to_a_replica_nearby():
         assert [node for node, _ in world.requests] == [1, 3]
         assert world.network.asked[0][1].rack_id == "east"
 
-    asyncio.run(main())
+    run(main())
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_leaders_on_the_move_are_looked_for_and_not_hammered(code):
             while len(world.requests) < 2:
                 await asyncio.sleep(0.001)
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_a_reply_that_names_the_new_leader_is_believed_at_once():
@@ -194,7 +195,7 @@ def test_a_reply_that_names_the_new_leader_is_believed_at_once():
         assert world.requests[-1] == (9, [(0, 5)])
         assert not world.network.refreshes
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_refusals_that_waiting_does_not_cure_are_raised_by_poll():
@@ -204,7 +205,7 @@ def test_refusals_that_waiting_does_not_cure_are_raised_by_poll():
         with pytest.raises(ApiError, match="t-0 at offset 0"):
             world.buffer.take(1)
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_a_lost_connection_begins_a_new_session():
@@ -214,7 +215,7 @@ def test_a_lost_connection_begins_a_new_session():
         epochs = [(each.session_id, each.session_epoch) for _, each in world.network.asked]
         assert epochs == [(0, 0), (7, 1), (7, 0)]
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_read_committed_asks_for_aborted_transactions_and_leaves_them_out():
@@ -226,7 +227,7 @@ def test_read_committed_asks_for_aborted_transactions_and_leaves_them_out():
         assert world.network.asked[0][1].isolation_level == 1
         assert world.offsets() == [2]
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_nothing_is_sent_after_closing():
@@ -236,4 +237,4 @@ def test_nothing_is_sent_after_closing():
         await world.send()
         assert world.requests == []
 
-    asyncio.run(main())
+    run(main())

@@ -1,11 +1,10 @@
 """Resets, and positions that a new leader must confirm."""
 
-import asyncio
-
 import pytest
 
 from tests.unit.client.consumer.clusters import metadata_with
 from tests.unit.client.consumer.network import FakeNetwork
+from tests.unit.virtual_time import run
 from tidelog.client.aio.consumer.errors import LogTruncated
 from tidelog.client.aio.consumer.offset_lookup import OffsetLookup
 from tidelog.client.aio.consumer.offset_reset import EARLIEST, LATEST, NONE, parse_offset_reset
@@ -88,7 +87,7 @@ class TestResets:
             assert world.state.state is FetchState.FETCHING
             assert world.notified
 
-        asyncio.run(main())
+        run(main())
 
     def test_a_duration_is_counted_back_from_now(self):
         async def main():
@@ -96,7 +95,7 @@ class TestResets:
             await world.reset(parse_offset_reset("by_duration:PT1M"))
             assert world.state.position == Position(42)
 
-        asyncio.run(main())
+        run(main())
 
     def test_where_nothing_is_that_young_it_is_the_end(self):
         async def main():
@@ -104,7 +103,7 @@ class TestResets:
             await world.reset(parse_offset_reset("by_duration:PT1M"))
             assert world.state.position == Position(90)
 
-        asyncio.run(main())
+        run(main())
 
     def test_one_question_at_a_time(self):
         async def main():
@@ -115,7 +114,7 @@ class TestResets:
             await world.network.idle()
             assert len(world.network.asked) == 1
 
-        asyncio.run(main())
+        run(main())
 
     def test_a_seek_that_came_meanwhile_is_kept(self):
         async def main():
@@ -126,7 +125,7 @@ class TestResets:
             await world.network.idle()
             assert world.state.position == Position(77)
 
-        asyncio.run(main())
+        run(main())
 
     @pytest.mark.parametrize("passing", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ConnectionLost("h:1", "gone")], ids=str)
     def test_what_passes_is_tried_again_later(self, passing):
@@ -138,7 +137,7 @@ class TestResets:
             assert world.network.refreshes
             world.lookup.start_resets()
 
-        asyncio.run(main())
+        run(main())
 
     def test_what_does_not_is_raised_by_poll(self):
         async def main():
@@ -147,7 +146,7 @@ class TestResets:
             with pytest.raises(ApiError, match="t-0"):
                 world.lookup.start_resets()
 
-        asyncio.run(main())
+        run(main())
 
 
 class TestValidation:
@@ -162,7 +161,7 @@ class TestValidation:
             assert world.state.position == Position(100, 3)
             assert world.state.is_fetchable
 
-        asyncio.run(main())
+        run(main())
 
     def test_a_shorter_one_moves_it_to_where_both_agree(self):
         async def main():
@@ -171,7 +170,7 @@ class TestValidation:
             assert world.state.position == Position(60, 2)
             assert world.state.is_fetchable
 
-        asyncio.run(main())
+        run(main())
 
     def test_one_that_knows_nothing_of_the_epoch_leaves_it_to_the_policy(self):
         async def main():
@@ -179,7 +178,7 @@ class TestValidation:
             await world.validate()
             assert world.state.state is FetchState.AWAIT_RESET
 
-        asyncio.run(main())
+        run(main())
 
     def test_without_a_policy_truncation_is_told_with_where_both_agree(self):
         async def main():
@@ -190,7 +189,7 @@ class TestValidation:
             assert raised.value.offsets == {T0: 100}
             assert raised.value.divergent == {T0: OffsetAndMetadata(60, "", 2)}
 
-        asyncio.run(main())
+        run(main())
 
     def test_a_leader_that_moved_on_is_asked_again_later(self):
         async def main():
@@ -200,7 +199,7 @@ class TestValidation:
             assert world.state.retry_at_ms
             assert world.network.refreshes
 
-        asyncio.run(main())
+        run(main())
 
     def test_a_seek_that_came_meanwhile_makes_the_answer_meaningless(self):
         async def main():
@@ -212,7 +211,7 @@ class TestValidation:
             await world.network.idle()
             assert world.state.position == Position(500)
 
-        asyncio.run(main())
+        run(main())
 
 
 class TestAsking:
@@ -223,7 +222,7 @@ class TestAsking:
                 await world.lookup.find({T0: -1}, world.network.now_ms() + 30)
             assert len(world.network.asked) > 1
 
-        asyncio.run(main())
+        run(main())
 
     def test_the_end_of_a_partition_is_looked_up_for_its_lag(self):
         async def main():
@@ -234,4 +233,4 @@ class TestAsking:
             assert world.state.high_watermark == 90
             assert len(world.network.asked) == 1
 
-        asyncio.run(main())
+        run(main())

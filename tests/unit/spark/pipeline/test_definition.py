@@ -1,7 +1,5 @@
 """What a pipeline says of itself."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,14 +12,6 @@ from tidelog.spark.pipeline.routing import Ladder
 from tidelog.spark.pipeline.source_options import ladder_options, source_options
 
 LADDER = Ladder(("orders.retry.1",), (500,), 2, "orders.dlq", "orders.retry.parked", "orders.retry.keys")
-
-
-def test_importing_a_definition_imports_no_spark() -> None:
-    code = (
-        "import sys; from tidelog.spark.pipeline import Pipeline, RetryLadder, parse_json, row_step, topic; "
-        "import tidelog.cli.pipeline; sys.exit('pyspark' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_places_are_told_in_a_few_words() -> None:

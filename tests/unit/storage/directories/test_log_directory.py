@@ -1,15 +1,11 @@
 """A log directory: names, lock, marker."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tidelog.storage.directories.log_directory import (
     CLEAN_SHUTDOWN_FILE,
-    LOCK_FILE,
     DirectoryLockedError,
     DirectoryNameError,
     LogDirectory,
@@ -75,31 +71,6 @@ def test_two_brokers_in_one_process_do_not_share_a_directory(tmp_path: Path) -> 
     first.unlock()
     second.lock()
     second.unlock()
-
-
-def test_two_processes_do_not_share_a_directory(tmp_path: Path) -> None:
-    """And the one that is refused is told who is there."""
-    script = (
-        "import sys\n"
-        "from tidelog.storage.directories.log_directory import LogDirectory\n"
-        "LogDirectory(sys.argv[1]).lock()\n"
-        "print('locked', flush=True)\n"
-        "sys.stdin.read()\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as other:
-        assert other.stdout is not None
-        assert other.stdin is not None
-        assert other.stdout.readline() == b"locked\n"
-        directory = LogDirectory(str(tmp_path))
-        with pytest.raises(DirectoryLockedError, match=f"process {other.pid}"):
-            directory.lock()
-        other.stdin.close()
-        other.wait(10)
-    directory.lock()  # a lock goes with its process, however it ends
-    directory.unlock()
-    assert (tmp_path / LOCK_FILE).exists()
 
 
 def test_the_clean_shutdown_marker_is_kafkas_and_is_taken_once(tmp_path: Path) -> None:

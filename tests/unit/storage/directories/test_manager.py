@@ -1,9 +1,6 @@
 """The log manager: directories, creation and deletion, rounds, checkpoints, failing disks, clean shutdown."""
 
 import os
-import resource
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -601,44 +598,6 @@ def test_a_log_that_cannot_be_created_goes_to_the_next_directory(tmp_path: Path)
     log = manager.get_or_create_log("topic", 0, TOPIC_ID, CONFIG)
     assert log.parent_directory == str(tmp_path / "b")
     assert manager.live_directories() == [str(tmp_path / "b")]
-    manager.close()
-
-
-def test_a_full_disk_takes_the_directory_offline(tmp_path: Path) -> None:
-    """A process whose files may not grow any further sees what one with a full disk sees."""
-    script = """
-import resource, signal, sys
-from pathlib import Path
-from tests.unit.storage._logs import CONFIG, ManagedLogs, fill
-from tidelog.storage.errors import LogDirFailure
-
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-root = Path(sys.argv[1])
-managed = ManagedLogs(root / "a")
-manager = managed.start()
-log = manager.get_or_create_log("topic", 0, None, CONFIG)
-fill(log, 3)
-end = log.log_end_offset
-resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
-try:
-    fill(log, 100)
-except LogDirFailure as failure:
-    assert failure.directory == str(root / "a"), failure.directory
-    failed = manager.handle_log_dir_failure(failure.directory, failure.cause)
-    assert failed.is_last and failed.partitions == (("topic", 0),)
-    print("offline after", end, failure)
-"""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=30
-    )
-    assert "offline after 6" in done.stdout, done.stderr
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
-    manager = ManagedLogs(tmp_path / "a").start()
-    log = manager.get_log("topic", 0)
-    assert log is not None
-    assert log.log_end_offset >= 6, "what had been written before is there"
-    assert values_of(log)
     manager.close()
 
 

@@ -1,12 +1,12 @@
 """The sender's turns, in the world of `tests/property/client`: no sockets, and time is a number."""
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from tests.property.client.producer_world import World
+from tests.unit.virtual_time import run
 from tidelog.client.aio.producer.batch import ProducerBatch
 from tidelog.client.errors import ApiError, DeadlinePassed
 from tidelog.wire.errors import ErrorCode
@@ -19,7 +19,7 @@ def in_world(test: Callable[[World], Coroutine[Any, Any, None]], **settings: Any
         await test(world)
         world.sender.stop()
 
-    asyncio.run(work())
+    run(work())
 
 
 def test_no_more_requests_are_in_flight_than_allowed() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.integration.client.scripted_broker import ScriptedBroker
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.errors import ApiError
 from tidelog.client.offsets import EARLIEST, HIGH_WATERMARK, LATEST, FoundOffset, delete_records, list_offsets

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.aio.fake_broker import CLOSE, FakeBroker
+from tests.integration.client.fake_broker import CLOSE, FakeBroker
 from tidelog.client.aio.coordinators import CoordinatorType
 from tidelog.client.aio.network import COORDINATOR_CHANNEL, NetworkClient
 from tidelog.client.aio.producer.settings import ProducerSettings

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.integration.broker.pipelines import Operation, Scope, ahead, begin, in_turn, operations
 from tests.integration.inside import Inside
 from tests.integration.raw_client import RawClient
-from tests.property.broker.pipelines import Operation, Scope, ahead, begin, in_turn, operations
 from tidelog.broker.handlers import handlers
 
 CarryOut = Callable[[RawClient, Scope, list[Operation]], list[Any]]

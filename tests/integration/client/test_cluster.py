@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.integration.client.scripted_broker import ScriptedBroker
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.errors import ApiError, BrokerUnavailable, ConnectionLost
 from tidelog.wire.errors import ErrorCode

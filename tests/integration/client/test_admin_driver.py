@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.aio.fake_broker import FakeBroker
-from tests.unit.client.aio.test_network import client_of, run
+from tests.integration.client.fake_broker import FakeBroker
+from tests.integration.client.test_network import client_of, run
 from tidelog.client.aio.admin.driver import Answers, Driver, PartlyRefused
 from tidelog.client.errors import ApiError, ConnectionLost, DeadlinePassed
 from tidelog.client.types import TopicPartition

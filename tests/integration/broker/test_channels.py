@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.aio.fake_broker import CLOSE, HOST, FakeBroker
+from tests.integration.client.fake_broker import CLOSE, HOST, FakeBroker
 from tidelog.broker.channels import BrokerChannels, BrokerUnreachable
 from tidelog.client.aio.transport import PlainConnector
 from tidelog.metadata.tree import Endpoint

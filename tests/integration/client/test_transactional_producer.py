@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.aio.fake_broker import CLOSE, FakeBroker
-from tests.unit.client.aio.test_network import run
+from tests.integration.client.fake_broker import CLOSE, FakeBroker
+from tests.integration.client.test_network import run
 from tidelog.client import AsyncProducer, OffsetAndMetadata, TopicPartition, TransactionHandle
 from tidelog.client.errors import (
     ApiError,

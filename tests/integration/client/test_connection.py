@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.unit.client.scripted_broker import ScriptedBroker, raw_server
+from tests.integration.client.scripted_broker import ScriptedBroker, raw_server
 from tidelog.client.connection import Connection
 from tidelog.client.errors import BrokerUnavailable, ConnectionLost, InvalidReply, UnsupportedByBroker
 from tidelog.wire.api_keys import ApiKey

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.integration.client.scripted_broker import ScriptedBroker
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.errors import ApiError
 from tidelog.client.topics import CreatedTopic, NewTopic, add_partitions, create_topic, delete_topic

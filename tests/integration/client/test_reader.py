@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.integration.client.scripted_broker import ScriptedBroker
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.errors import ApiError
 from tidelog.client.reader import RecordReader

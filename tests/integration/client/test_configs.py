@@ -1,6 +1,6 @@
 import pytest
 
-from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.integration.client.scripted_broker import ScriptedBroker
 from tidelog.client.cluster import ClusterClient
 from tidelog.client.configs import Change, Operation, Resource, ResourceType, alter_configs, describe_configs
 from tidelog.client.errors import ApiError
