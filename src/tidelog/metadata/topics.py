@@ -116,7 +116,14 @@ def plan_topic(
         count = default_partition_count if partition_count == FROM_DEFAULT else partition_count
         _check_partition_count(count)
         factor = default_replication_factor if replication_factor == FROM_DEFAULT else replication_factor
-        replicas = place_replicas(alive, count, factor, start_index=start_index, follower_shift=follower_shift)
+        replicas = place_replicas(
+            alive,
+            count,
+            factor,
+            start_index=start_index,
+            follower_shift=follower_shift,
+            racks={broker.broker_id: broker.rack for broker in image.brokers()},
+        )
     states = _first_states(replicas, alive, controller_epoch)
     return NewTopic(name, random_uuid(random_bytes), tuple(replicas), states, overrides)
 
@@ -195,6 +202,7 @@ def plan_partitions(
     total_count: int,
     assignments: Sequence[Sequence[int]] | None,
     *,
+    racks: Mapping[int, str | None] | None = None,
     controller_epoch: int = 1,
 ) -> NewPartitions:
     """Check a request to give a topic more partitions and decide on which of the brokers `alive` their replicas go."""
@@ -221,6 +229,7 @@ def plan_partitions(
             start_index=start_index,
             follower_shift=start_index,
             first_partition=count,
+            racks=racks,
         )
     else:
         new = _check_added_assignments(assignments, added, count, len(first_replicas), alive)

@@ -1,6 +1,6 @@
 import pytest
 
-from tidelog.metadata.placement import place_replicas
+from tidelog.metadata.placement import alternate_racks, place_replicas
 from tidelog.wire.errors import ApiError, ErrorCode
 
 
@@ -51,3 +51,49 @@ def test_a_replication_factor_that_cannot_be_met_is_refused(factor: int, message
     with pytest.raises(ApiError) as caught:
         place_replicas([1], 1, factor)
     assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+# --- racks: the examples of Kafka's own tests ---
+
+RACKS = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+
+
+def test_brokers_of_different_racks_alternate() -> None:
+    assert alternate_racks(RACKS) == [0, 3, 1, 5, 4, 2]
+    assert alternate_racks({broker: rack for broker, rack in RACKS.items() if broker != 5}) == [0, 3, 1, 4, 2]
+
+
+def test_seven_partitions_on_three_racks() -> None:
+    assert place_replicas(sorted(RACKS), 7, 3, racks=RACKS) == [
+        (0, 3, 1),
+        (3, 1, 5),
+        (1, 5, 4),
+        (5, 4, 2),
+        (4, 2, 0),
+        (2, 0, 3),
+        (0, 4, 2),
+    ]
+
+
+@pytest.mark.parametrize("start", range(6))
+@pytest.mark.parametrize("factor", [2, 3])
+def test_no_rack_has_two_replicas_while_another_has_none(factor: int, start: int) -> None:
+    placed = place_replicas(sorted(RACKS), 12, factor, start_index=start, follower_shift=start, racks=RACKS)
+    assert all(len({RACKS[broker] for broker in replicas}) == factor for replicas in placed)
+    leaders = [replicas[0] for replicas in placed]
+    assert {leaders.count(broker) for broker in RACKS} == {2}
+
+
+def test_more_replicas_than_racks_use_every_rack_and_no_broker_twice() -> None:
+    placed = place_replicas(sorted(RACKS), 12, 4, racks=RACKS)
+    assert all(len(set(replicas)) == 4 for replicas in placed)
+    assert all(len({RACKS[broker] for broker in replicas}) == 3 for replicas in placed)
+
+
+def test_racks_play_no_part_if_a_broker_has_none() -> None:
+    racks = {**RACKS, 5: None}
+    assert place_replicas(sorted(RACKS), 7, 3, racks=racks) == place_replicas(sorted(RACKS), 7, 3)
+
+
+def test_a_single_broker_with_a_rack() -> None:
+    assert place_replicas([7], 2, 1, racks={7: "a"}) == [(7,), (7,)]
