@@ -53,8 +53,12 @@ class Controller:
         wall_ms: Callable[[], int],
         random_bytes: Callable[[int], bytes],
         schedule_balance: Callable[[int], object],
+        register: Callable[[], Awaitable[object]],
     ) -> None:
-        """`schedule_balance` puts `AutoPreferredReplicaLeaderElection` into the queue in so many seconds, once."""
+        """`schedule_balance` puts `AutoPreferredReplicaLeaderElection` into the queue in so many seconds, once.
+
+        `register` makes this broker known in the tree again, in a new session.
+        """
         self.context = ControllerContext()
         self.events = event_queue
         self.active_id = NO_CONTROLLER
@@ -62,6 +66,7 @@ class Controller:
         self._wall_ms = wall_ms
         self._random_bytes = random_bytes
         self._schedule_balance = schedule_balance
+        self._register = register
         self._tree = ControllerTree(store, self._on_watch)
         environment = Environment(broker_id, settings, self.context, self._tree, control_plane, event_queue, pause)
         self._environment = environment
@@ -122,6 +127,11 @@ class Controller:
         await self._resign_if_moved()
 
     async def _on_reelect(self, _event: events.Reelect) -> None:
+        await self._resign_if_moved()
+        await self._elect()
+
+    async def _on_new_session(self, _event: events.RegisterBrokerAndReelect) -> None:
+        await self._register()
         await self._resign_if_moved()
         await self._elect()
 
@@ -519,6 +529,7 @@ _HANDLERS: Final[Mapping[type[Event], Callable[[Controller, Any], Awaitable[None
     events.Startup: Controller._on_startup,
     events.ControllerChange: Controller._on_controller_change,
     events.Reelect: Controller._on_reelect,
+    events.RegisterBrokerAndReelect: Controller._on_new_session,
     events.Expire: Controller._on_expire,
     events.Shutdown: Controller._on_shutdown,
     events.BrokerChange: Controller._on_broker_change,
@@ -541,7 +552,16 @@ _HANDLERS: Final[Mapping[type[Event], Callable[[Controller, Any], Awaitable[None
     events.AllocateProducerIds: Controller._on_allocate_producer_ids,
 }
 
-_ALWAYS: Final = frozenset({events.Startup, events.ControllerChange, events.Reelect, events.Expire, events.Shutdown})
+_ALWAYS: Final = frozenset(
+    {
+        events.Startup,
+        events.ControllerChange,
+        events.Reelect,
+        events.RegisterBrokerAndReelect,
+        events.Expire,
+        events.Shutdown,
+    }
+)
 """Events that concern every broker; the others concern the active controller alone."""
 
 _WATCHED: Final[Mapping[tuple[str, EventKind], Event]] = {

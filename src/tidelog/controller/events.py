@@ -19,7 +19,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrResponse
 
-T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
 Targets: TypeAlias = Mapping[TopicPartition, tuple[int, ...] | None]
 """Where partitions are to move; None cancels a move under way."""
@@ -43,15 +43,15 @@ class ElectionTrigger(Enum):
     AUTOMATIC = "automatic balancing"
 
 
-class Reply(Generic[T]):
+class Reply(Generic[T_contra]):
     """Where the outcome of a request goes, once: the first counts, whatever goes wrong after it."""
 
     __slots__ = ("_callback",)
 
-    def __init__(self, callback: Callable[[T], object]) -> None:
-        self._callback: Callable[[T], object] | None = callback
+    def __init__(self, callback: Callable[[T_contra], object]) -> None:
+        self._callback: Callable[[T_contra], object] | None = callback
 
-    def __call__(self, outcome: T) -> None:
+    def __call__(self, outcome: T_contra) -> None:
         callback, self._callback = self._callback, None
         if callback is not None:
             callback(outcome)
@@ -79,6 +79,11 @@ class ControllerChange(Event):
 @dataclass(frozen=True, slots=True)
 class Reelect(Event):
     """`/controller` is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerAndReelect(Event):
+    """There is a new session with the tree, after one that ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ outcome. A watch becomes an event of the controller; reading a node again sets i
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from tidelog.controller.context import LiveBroker
@@ -70,9 +70,7 @@ logger = logging.getLogger(__name__)
 class StoreRunner(Protocol):
     """Runs functions of the store off the event loop, one after the other, and takes watches back to it."""
 
-    def run(
-        self, function: Callable[Concatenate[Store, P], T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Awaitable[T]: ...
+    async def run(self, function: Callable[Concatenate[Store, P], T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
     def on_loop(self, watcher: Watcher) -> Watcher: ...
 

@@ -16,7 +16,15 @@ from typing import Any
 from tidelog.controller.context import LiveBroker
 from tidelog.controller.controller import Controller
 from tidelog.controller.environment import ControllerSettings
-from tidelog.controller.events import AlterPartition, Event, EventQueue, Expire, Reelect, Reply, Startup
+from tidelog.controller.events import (
+    AlterPartition,
+    Event,
+    EventQueue,
+    Expire,
+    RegisterBrokerAndReelect,
+    Reply,
+    Startup,
+)
 from tidelog.controller.partitions import Leadership, TopicPartition
 from tidelog.metadata import paths
 from tidelog.metadata.registration import prepare_tree, register_broker
@@ -317,6 +325,7 @@ class Cluster:
             wall_ms=lambda: 1_700_000_000_000,
             random_bytes=lambda count: bytes([next(self._ids)] * count),
             schedule_balance=balances.append,
+            register=no_pause,
         )
         candidate = Candidate(controller, events, plane, store, plan, balances)
         self.candidates.append(candidate)
@@ -412,4 +421,4 @@ def expire(candidate: Candidate) -> None:
     """The session of a candidate ends; its store has a new one at once, as a remote store would."""
     candidate.store.store.expire()
     candidate.events.clear_and_put(Expire())
-    candidate.events.put(Reelect())
+    candidate.events.put(RegisterBrokerAndReelect())
