@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from tidelog.broker.background import BackgroundPool, Flusher, RecordPreparation
 from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.group_coordinator import GroupCoordinator
-from tidelog.broker.handlers import handlers
+from tidelog.broker.handlers import cluster_handlers, handlers
 from tidelog.broker.routes import Route
 from tidelog.broker.slices import TimeSlices
 from tidelog.broker.surroundings import Surroundings
@@ -24,9 +25,13 @@ from tidelog.metadata.store_queue import StoreQueue
 from tidelog.network.socket_server import SocketServer
 from tidelog.replication.fetch_session import FetchSessionCache
 from tidelog.replication.replica_manager import PurgeIntervals, ReplicaManager
+from tidelog.replication.replica_selection import replica_selector
 from tidelog.storage.directories.manager import LogManager, LogManagerConfig
 from tidelog.storage.errors import LogDirFailure
 from tidelog.timing import Scheduler, Timer
+
+if TYPE_CHECKING:
+    from tidelog.broker.cluster import ClusterMember, ClusterView
 
 
 class Node:
@@ -48,6 +53,7 @@ class Node:
         "groups",
         "image",
         "log_manager",
+        "member",
         "metadata",
         "preparation",
         "producer_ids",
@@ -95,7 +101,8 @@ class Node:
         self.fetch_sessions = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, lambda: base.surroundings.random.randrange(1, 2**31)
         )
-        self.routes: Mapping[int, Route] = handlers()
+        is_clustered = base.surroundings.is_clustered
+        self.routes: Mapping[int, Route] = {**handlers(), **cluster_handlers()} if is_clustered else handlers()
         self.socket_server = new_socket_server(self)
         self.replica_manager = ReplicaManager(
             broker_id,
@@ -109,6 +116,8 @@ class Node:
                 config.fetch_purgatory_purge_interval_requests,
                 config.delete_records_purgatory_purge_interval_requests,
             ),
+            _view_of_cluster(self) if is_clustered else None,
+            replica_selector(config.replica_selector_class) if is_clustered else None,
         )
         self.topics = TopicService(self)
         self.groups = GroupCoordinator(self, base.timer)
@@ -117,6 +126,27 @@ class Node:
         self.topics.add_leadership_listener(self.transactions)
         self.topics.add_deletion_listener(self.groups.forget_topics)
         self.dynamic_config = DynamicConfig(self)
+        self.member = _member_of_cluster(self) if is_clustered else None
+
+    @property
+    def in_cluster(self) -> ClusterMember:
+        """This broker's part in a cluster, for what happens only there."""
+        assert self.member is not None, "this broker is alone"
+        return self.member
+
+
+def _view_of_cluster(node: Node) -> ClusterView:
+    """Imported only here: a broker that is alone starts sooner without it."""
+    from tidelog.broker.cluster import ClusterView
+
+    return ClusterView(node)
+
+
+def _member_of_cluster(node: Node) -> ClusterMember:
+    from tidelog.broker.cluster import ClusterMember
+    from tidelog.client.aio.transport import PlainConnector
+
+    return ClusterMember(node, PlainConnector())
 
 
 class NodeBase:

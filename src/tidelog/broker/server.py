@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.adoption import Adoption
 from tidelog.broker.dispatcher import Dispatcher
@@ -26,7 +26,7 @@ from tidelog.broker.settings import load_dynamic_layers, network_limits, registr
 from tidelog.broker.surroundings import Surroundings
 from tidelog.config import BrokerConfig, LogConfig, settings_without_effect
 from tidelog.metadata.errors import StoreError
-from tidelog.metadata.image import BrokerImage
+from tidelog.metadata.image import BrokerImage, ClusterImage
 from tidelog.metadata.loading import load_image
 from tidelog.metadata.registration import elect_controller, prepare_tree, register_broker
 from tidelog.metadata.store import Store
@@ -37,6 +37,9 @@ from tidelog.records.scanner import HAS_SPEEDUPS
 from tidelog.storage.directories.manager import LogManager
 from tidelog.storage.directories.meta_properties import scan_meta_properties
 from tidelog.storage.errors import LogDirFailure
+
+if TYPE_CHECKING:
+    from tidelog.broker.cluster import ClusterMember
 
 logger = logging.getLogger(__name__)
 failure_logger = logging.getLogger(f"{__name__}.failures")
@@ -92,9 +95,13 @@ class Server:
             node = self._node = self._build_node(loop, base, metadata, store, directories)
             undo.callback(node.socket_server.close)
             self._bind()
-            self._register(store)
-            self._load(store)
-            self._accept(store)
+            if node.member is None:
+                self._register(store)
+                self._load(store)
+                self._accept(store)
+            else:
+                undo.push_async_callback(node.member.close)
+                await self._join(node.member)
             undo.pop_all()
 
     def _start_base(self, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack) -> NodeBase:
@@ -121,6 +128,11 @@ class Server:
         cluster_id = establish_cluster_id(store, scan)
         image = load_image(store, cluster_id)
         broker_id = establish_broker_id(store, scan, self._static, cluster_id, image)
+        if self._surroundings.is_clustered:
+            # The controller fills it; only settings of topics are read from the tree.
+            loaded, image = image, ClusterImage(cluster_id)
+            for topic in loaded.topics():
+                image.set_overrides(topic.name, loaded.overrides(topic.name))
         for directory, why in scan.failed.items():
             base.log_manager.handle_log_dir_failure(directory, why)
         layers = load_dynamic_layers(store, broker_id, self._static.originals)
@@ -150,6 +162,18 @@ class Server:
         controller = elect_controller(store, node.broker_id, now_ms)
         node.image.set_broker(BrokerImage.of(registration, broker_epoch))
         node.image.set_controller(controller.broker_id, controller.epoch)
+
+    async def _join(self, member: ClusterMember) -> None:
+        """Load the logs, serve clients and brokers, then register: the controller says what to lead and follow."""
+        node = self.node
+        node.log_manager.load(self._config_of_topic())
+        await node.metadata.run(node.dynamic_config.start)
+        self._start_tasks()
+        member.start()
+        node.socket_server.start_accepting()
+        node.timer_driver.rearm()
+        await member.register()
+        logger.info("broker %d joined cluster %s on %s:%d", node.broker_id, node.image.cluster_id, *self.address)
 
     def _load(self, store: Store) -> None:
         """Load the logs, compare them with the metadata and open the partitions; coordinators load what they lead."""
@@ -256,6 +280,8 @@ class Server:
         node.socket_server.stop_accepting()
         node.groups.stop()
         node.transactions.stop()
+        if node.member is not None:
+            await node.member.close()
         await _within(_STOP_SECONDS, "requests under way", node.slices.drain())
         node.replica_manager.end_turn()
         node.socket_server.close()

@@ -41,6 +41,8 @@ class Surroundings:
     """The number of descriptors that sockets may use up."""
     open_store: Callable[[BrokerConfig, Sequence[str]], Store]
     """A session with the metadata tree, given the settings and the log directories that can be used."""
+    is_clustered: bool = False
+    """Whether other brokers share the tree: a controller then decides, and leaders have followers."""
 
     @classmethod
     def of_this_machine(cls, clock: Clock | None = None) -> Surroundings:

@@ -22,6 +22,7 @@ from tidelog.metadata.elections import begin_new_epochs
 from tidelog.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from tidelog.replication.partition import Partition
 from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.log import Log
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -55,12 +56,14 @@ class TopicService:
         """One change of the tree at a time: nothing comes between what is planned and what is written."""
         self._topic_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One change of a topic at a time, its logs included; they are opened and closed in slices."""
-        self._leadership_listeners: list[LeadershipListener] = []
+        self.leadership_listeners: list[LeadershipListener] = []
         self._deletion_listeners: list[Callable[[Sequence[str]], None]] = []
+        self._opened: set[str] = set()
+        """Topics whose settings are known from their first log on; used in a cluster."""
 
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
         """Call `listener` for every partition whose leadership this broker takes or gives up from now on."""
-        self._leadership_listeners.append(listener)
+        self.leadership_listeners.append(listener)
 
     def add_deletion_listener(self, listener: Callable[[Sequence[str]], None]) -> None:
         """Tell `listener` the names of topics that are deleted from now on."""
@@ -222,7 +225,7 @@ class TopicService:
             async with self._lock:
                 await node.metadata.run(topic_plans.mark_for_deletion, name)
             await node.slices.run(self._removing(topic))
-            await self._forget_deleted(name)
+            await self.forget_deleted(name)
             async with self._lock:
                 await node.metadata.run(topic_plans.delete_topic, name)
         for listener in self._deletion_listeners:
@@ -243,7 +246,7 @@ class TopicService:
             lock = self._topic_locks[name] = asyncio.Lock()
         return lock
 
-    async def _forget_deleted(self, name: str) -> None:
+    async def forget_deleted(self, name: str) -> None:
         """Let no checkpoint name logs that are gone, before there may be new ones of their names."""
         node = self._node
         try:
@@ -311,6 +314,33 @@ class TopicService:
 
     # --- logs ---
 
+    def is_new(self, name: str) -> bool:
+        """Whether no log of a topic was opened since the broker started."""
+        return name not in self._opened
+
+    def open_log(self, topic: str, index: int, topic_id: bytes | None, *, is_new: bool) -> Log:
+        """The log of a partition, created where there is none. Raises ApiError and LogDirFailure."""
+        node = self._node
+        log = node.log_manager.get_log(topic, index)
+        if log is None or (topic_id is not None and log.topic_id != topic_id):
+            log = node.log_manager.get_or_create_log(topic, index, topic_id, self.config_of(topic), is_new=is_new)
+        elif self.is_new(topic):
+            log.update_config(self.config_of(topic))
+        self._opened.add(topic)
+        # A finished segment is synced soon, so that a crash need not read it again.
+        log.on_rolled = node.flusher.flush
+        return log
+
+    def delete_log(self, topic: str, index: int) -> None:
+        """Remove the log of a partition, if there is one. Raises LogDirFailure."""
+        self._node.log_manager.delete_log(topic, index)
+
+    def on_deleted(self, names: Sequence[str]) -> None:
+        """Topics are gone from the cluster."""
+        self._opened.difference_update(names)
+        for listener in self._deletion_listeners:
+            listener(names)
+
     def open_all(self, store: Store, *, is_unclean: bool) -> None:
         """At start-up: finish deletions that were under way, then open the logs of every topic.
 
@@ -369,7 +399,7 @@ class TopicService:
             hosted = node.replica_manager.add_partition(topic.name, partition.index, topic.topic_id, log)
             if partition.leader_id == node.broker_id:
                 hosted.make_leader(partition.leader_epoch, partition.replicas, partition.isr)
-                for listener in self._leadership_listeners:
+                for listener in self.leadership_listeners:
                     listener.lead(hosted)
 
     def _stays_offline(self, name: str, index: int, why: Exception) -> None:
@@ -397,7 +427,7 @@ class TopicService:
                 asyncio.get_running_loop().call_soon(self._resign, name, index)
 
     def _resign(self, name: str, index: int) -> None:
-        for listener in self._leadership_listeners:
+        for listener in self.leadership_listeners:
             listener.resign(name, index)
 
 

@@ -144,6 +144,10 @@ class Fetcher:
     def __len__(self) -> int:
         return len(self._followed)
 
+    def partitions(self) -> list[Partition]:
+        """The partitions that are followed."""
+        return [followed.partition for followed in self._followed.values()]
+
     def state_of(self, topic: str, index: int) -> FetchState | None:
         """The state of a partition; None if it is not followed here."""
         followed = self._followed.get((topic, index))

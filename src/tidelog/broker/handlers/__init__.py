@@ -12,6 +12,17 @@ from tidelog.broker.routes import Route, route_table, versions
 from tidelog.wire.api_keys import ApiKey
 
 
+def cluster_handlers() -> Mapping[int, Route]:
+    """What brokers of a cluster serve besides: requests between brokers."""
+    return route_table(
+        (
+            Route(ApiKey.LEADER_AND_ISR, versions(0, 7), "leader_and_isr"),
+            Route(ApiKey.STOP_REPLICA, versions(0, 4), "stop_replica"),
+            Route(ApiKey.UPDATE_METADATA, versions(0, 8), "update_metadata"),
+        )
+    )
+
+
 def handlers() -> Mapping[int, Route]:
     """A fresh table; each broker has its own, as routes remember what they loaded."""
     return route_table(

@@ -1,0 +1,251 @@
+"""A broker's part in a cluster: it carries out the controller's requests, follows leaders and speaks to other brokers.
+
+The controller's requests are applied one after the other, whatever connection they come by, each in slices. A broker
+without a cluster has none of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.channels import BrokerChannels
+from tidelog.broker.controller_client import ControllerClient
+from tidelog.broker.isr_changes import IsrChanges
+from tidelog.broker.replica_fetchers import ReplicaFetchers
+from tidelog.broker.settings import registration_of
+from tidelog.client.aio.transport import Connector
+from tidelog.metadata.configs import ConfigEntity, read_overrides
+from tidelog.metadata.registration import register_broker
+from tidelog.metadata.store import Store
+from tidelog.metadata.tree import Endpoint
+from tidelog.metadata.updates import apply_update
+from tidelog.replication.fetcher import FetcherSettings
+from tidelog.replication.replica_set import IsrProposal, ReplicaRules
+from tidelog.replication.role_changes import Errors, RoleChanges, StopReplicaOrder
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from tidelog.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from tidelog.wire.primitives import NO_UUID
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+_NO_BROKER_EPOCH: Final = -1
+
+
+class ClusterView:
+    """The cluster as the replica manager sees it."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.rules = ReplicaRules(node.config.replica_lag_time_max_ms, self._is_alive)
+
+    def _is_alive(self, broker_id: int) -> bool:
+        return self._node.image.broker(broker_id) is not None
+
+    def is_known(self, topic: str, index: int) -> bool:
+        return self._node.image.partition(topic, index) is not None
+
+    def rack_of(self, broker_id: int, listener: str) -> str | None:
+        broker = self._node.image.broker(broker_id)
+        return None if broker is None or broker.endpoint(listener) is None else broker.rack
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        self._node.in_cluster.isr_changes.submit(partition, proposal)
+
+
+class ClusterMember:
+    """What a broker has in a cluster. Made after the other parts of its node."""
+
+    def __init__(self, node: Node, connector: Connector) -> None:
+        config = node.config
+        self._node = node
+        self._lock = asyncio.Lock()
+        self.broker_epoch = _NO_BROKER_EPOCH
+        """The epoch of this broker's registration."""
+        self.channels = BrokerChannels(
+            self._endpoint_of,
+            connector,
+            client_id=f"broker-{node.broker_id}",
+            request_timeout_ms=config.request_timeout_ms,
+            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+        )
+        self.controller_client = ControllerClient(
+            node.broker_id, lambda: node.image.controller_id, self.channels, node.surroundings.random
+        )
+        self.isr_changes = IsrChanges(
+            node.broker_id,
+            lambda: self.broker_epoch,
+            self.controller_client,
+            node.replica_manager.on_proposal_answered,
+        )
+        self.fetchers = ReplicaFetchers(
+            node.broker_id,
+            self.channels,
+            FetcherSettings(
+                partition_bytes_max=config.replica_fetch_max_bytes,
+                response_bytes_max=config.replica_fetch_response_max_bytes,
+                bytes_min=config.replica_fetch_min_bytes,
+                wait_ms_max=config.replica_fetch_wait_max_ms,
+                backoff_ms=config.replica_fetch_backoff_ms,
+            ),
+            node.replica_manager,
+            node.slices,
+            node.clock,
+            lambda: self.broker_epoch,
+            count=config.num_replica_fetchers,
+            request_timeout_ms=config.replica_socket_timeout_ms,
+        )
+        self.roles = RoleChanges(
+            node.replica_manager, node.topics, self.fetchers, node.topics.leadership_listeners, node.clock
+        )
+        self._live_leaders: dict[int, Endpoint] = {}
+
+    def start(self) -> None:
+        """Begin what is done from time to time."""
+        period_ms = max(self._node.config.replica_lag_time_max_ms // 2, 1)
+        self._node.scheduler.schedule(
+            "isr-expiration", self._node.replica_manager.propose_shrinking, period_ms, period_ms
+        )
+
+    async def register(self) -> None:
+        """Make this broker known to the cluster, as it is reached now."""
+        node = self._node
+        ports = node.socket_server.ports()
+        registration = registration_of(node.config, node.broker_id, ports, node.clock.wall_ms())
+        self.broker_epoch = await node.metadata.run(register_broker, registration)
+
+    async def close(self) -> None:
+        """Follow and ask no more."""
+        await self.fetchers.close()
+        await self.isr_changes.close()
+        await self.channels.close()
+
+    def _endpoint_of(self, broker_id: int) -> Endpoint | None:
+        """Where another broker listens for brokers: by the image, or by the last LeaderAndIsr that named it."""
+        broker = self._node.image.broker(broker_id)
+        known = None if broker is None else broker.endpoint(self._node.config.inter_broker_name)
+        return known or self._live_leaders.get(broker_id)
+
+    def _check(self, broker_epoch: int, controller_epoch: int) -> None:
+        """Raise ApiError for a request that is meant for an earlier life of this broker, or from an earlier controller.
+
+        The controller may know of our registration before we do, so a larger epoch is no error.
+        """
+        if _NO_BROKER_EPOCH < broker_epoch < self.broker_epoch:
+            raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"this broker's epoch is {self.broker_epoch}")
+        self.roles.check_controller(controller_epoch)
+
+    # --- the controller's requests ---
+
+    async def lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Apply a LeaderAndIsr request; raises ApiError if it is refused as a whole."""
+        async with self._lock:
+            self._check(request.broker_epoch, request.controller_epoch)
+            for leader in request.live_leaders:
+                self._live_leaders[leader.broker_id] = Endpoint("", leader.host_name, leader.port)
+            states = _states(request)
+            await self._read_configs(topic for topic, _, _ in states)
+            errors = await self._node.slices.run(self.roles.become_leader_or_follower(states))
+        self._node.socket_server.wake()
+        return _leader_and_isr_response(states, errors)
+
+    async def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Apply a StopReplica request; raises ApiError if it is refused as a whole."""
+        async with self._lock:
+            self._check(request.broker_epoch, request.controller_epoch)
+            orders = _orders(request)
+            errors = await self._node.slices.run(self.roles.stop_replicas(orders))
+            for name in dict.fromkeys(order.topic for order in orders if order.is_deleted):
+                await self._node.topics.forget_deleted(name)
+        self._node.socket_server.wake()
+        return StopReplicaResponse(
+            partition_errors=[
+                StopReplicaPartitionError(topic_name=topic, partition_index=index, error_code=code)
+                for (topic, index), code in errors.items()
+            ]
+        )
+
+    async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Apply an UpdateMetadata request; raises ApiError if it is refused as a whole."""
+        async with self._lock:
+            self._check(request.broker_epoch, request.controller_epoch)
+            gone = await self._node.slices.run(apply_update(self._node.image, request))
+        if gone:
+            self._node.topics.on_deleted(gone)
+        self._node.socket_server.wake()
+        return UpdateMetadataResponse()
+
+    async def _read_configs(self, topics: Iterable[str]) -> None:
+        """Read the settings of topics that are new here, before their logs are opened."""
+        new = [name for name in dict.fromkeys(topics) if self._node.topics.is_new(name)]
+        if new:
+            overrides = await self._node.metadata.run(_read_all_overrides, new)
+            for name, values in zip(new, overrides, strict=True):
+                self._node.image.set_overrides(name, values)
+
+
+def _read_all_overrides(store: Store, topics: list[str]) -> list[dict[str, str]]:
+    return [read_overrides(store, ConfigEntity("topics", name)) for name in topics]
+
+
+def _states(request: LeaderAndIsrRequest) -> list[tuple[str, bytes, LeaderAndIsrPartitionState]]:
+    """Topic, topic id and state of every partition, from whichever field the version has them in."""
+    states = [
+        (topic.topic_name, topic.topic_id, state) for topic in request.topic_states for state in topic.partition_states
+    ]
+    states += [(state.topic_name, NO_UUID, state) for state in request.ungrouped_partition_states]
+    return states
+
+
+def _leader_and_isr_response(
+    states: list[tuple[str, bytes, LeaderAndIsrPartitionState]], errors: Errors
+) -> LeaderAndIsrResponse:
+    response = LeaderAndIsrResponse()
+    topics: dict[bytes, LeaderAndIsrTopicError] = {}
+    for name, topic_id, state in states:
+        error = LeaderAndIsrPartitionError(
+            topic_name=name,
+            partition_index=state.partition_index,
+            error_code=errors[name, state.partition_index],
+        )
+        response.partition_errors.append(error)
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = LeaderAndIsrTopicError(topic_id=topic_id)
+            response.topics.append(topic)
+        topic.partition_errors.append(error)
+    return response
+
+
+def _orders(request: StopReplicaRequest) -> list[StopReplicaOrder]:
+    """Every partition of a request, from whichever field the version has them in."""
+    orders = [
+        StopReplicaOrder(topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+    is_deleted = request.delete_partitions
+    orders += [
+        StopReplicaOrder(topic.name, index, -1, is_deleted)
+        for topic in request.topics
+        for index in topic.partition_indexes
+    ]
+    orders += [
+        StopReplicaOrder(partition.topic_name, partition.partition_index, -1, is_deleted)
+        for partition in request.ungrouped_partitions
+    ]
+    return orders
