@@ -24,9 +24,7 @@ from tests.integration.raw_client import (
     start_offset,
 )
 from tests.unit.storage._logs import unpack_kafka_directory
-from tidelog.client.aio.admin.types import NewTopic
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.topics import create_topic
+from tidelog.client import Admin, NewTopic
 from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.metadata.walk import subtree
 from tidelog.storage.directories.log_directory import LogDirectory
@@ -232,8 +230,11 @@ def test_a_log_that_no_topic_accounts_for_is_named_and_kept(
     with caplog.at_level(logging.ERROR), Inside(kafka_directory, SHORT_RETENTION) as inside:
         inside.on_loop(inside.node.log_manager.housekeeping.delete_old_segments)
         assert inside.node.image.topic("small-seg") is None
-        with ClusterClient(f"127.0.0.1:{inside.port}") as cluster, pytest.raises(ApiError, match="earlier topic"):
-            create_topic(cluster, NewTopic("small-seg", 1, 1, {}))
+        with (
+            Admin(bootstrap_servers=f"127.0.0.1:{inside.port}") as admin,
+            pytest.raises(ApiError, match="earlier topic"),
+        ):
+            admin.create_topics([NewTopic("small-seg", 1, 1, {})])
     assert [text for text in caplog.messages if "small-seg-0" in text and "adopt --orphans" in text]
     assert sorted(path.name for path in (kafka_directory / "small-seg-0").glob("*.log")) == files
     assert LogDirectory(str(kafka_directory)).has_clean_shutdown_marker()

@@ -50,7 +50,7 @@ def test_importing_the_registered_module_is_light_and_safe():
     """Spark imports every `pyspark_*` module for every look-up; one that raises makes it skip all of them."""
     code = (
         "import pyspark_tidelog, sys; assert pyspark_tidelog.DefaultSource.name() == 'tidelog'; "
-        "print(sorted({'numba', 'pyarrow', 'numpy', 'pandas', 'tidelog.client.cluster'} & set(sys.modules)))"
+        "print(sorted({'numba', 'pyarrow', 'numpy', 'pandas', 'tidelog.client.cluster', 'asyncio'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout.strip() == "[]"

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.spark.pipeline_support import committed
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.configs import Change, Operation, Resource, ResourceType, alter_configs, describe_configs
-from tidelog.client.producer import Producer
+from tidelog.client import ConfigChange, ConfigResource, Producer, ResourceType
+from tidelog.client.cluster import Cluster
 from tidelog.spark.pipeline import Pipeline, RetryLadder, topic
 from tidelog.spark.pipeline import replay as replays
 from tidelog.spark.pipeline.dead_letters import parse_filter
@@ -119,21 +118,17 @@ def test_own_topics_have_room_for_headers_and_keep_what_the_policy_says(servers:
     policy = RetryLadder(["1s"], retention="7d", keep_order_by_key=True)
     ladder = ladder_of(Pipeline("clean", source=topic("orders"), sink=topic("x"), on_failure=policy))
     assert ladder is not None
-    with ClusterClient(servers) as cluster:
-        alter_configs(cluster, _topic("orders"), [Change("max.message.bytes", Operation.SET, "5000000")])
+    with Cluster(bootstrap_servers=servers) as cluster:
+        cluster.incremental_alter_configs({_topic("orders"): [ConfigChange("max.message.bytes", "5000000")]})
         record_bytes = room_for_failed(cluster, ("orders",))
         assert make_missing(cluster, ladder, 3, record_bytes) == [
             "orders.retry.1",
             "orders.retry.parked",
             "orders.retry.keys",
         ]
-        kept = {
-            name: {
-                each.name: each.value
-                for each in describe_configs(cluster, _topic(name), ["retention.ms", "max.message.bytes"])
-            }
-            for name in ("orders.retry.1", "orders.retry.parked")
-        }
+        topics = [_topic(name) for name in ("orders.retry.1", "orders.retry.parked")]
+        found = cluster.describe_configs(topics, names=["retention.ms", "max.message.bytes"])
+    kept = {each.name: {name: entry.value for name, entry in found[each].items()} for each in topics}
     assert record_bytes > 5_000_000 + 10_000
     assert kept == {
         "orders.retry.1": {"retention.ms": str(7 * 86_400_000), "max.message.bytes": str(record_bytes)},
@@ -141,5 +136,5 @@ def test_own_topics_have_room_for_headers_and_keep_what_the_policy_says(servers:
     }
 
 
-def _topic(name: str) -> Resource:
-    return Resource(ResourceType.TOPIC, name)
+def _topic(name: str) -> ConfigResource:
+    return ConfigResource(ResourceType.TOPIC, name)

@@ -1,203 +1,255 @@
-"""A cluster as a client sees it: which brokers there are, who leads what, and a connection to each.
+"""A cluster for synchronous programs that divide work among processes: an admin, and single fetches and transactions.
 
-Requests are routed (`on_any`, `on_controller`, `on_leader`) and repeated (`retrying`) while the cluster says that
-leadership is on the move, until `timeout_s` has passed. The functions of this room and the commands of the command line
-are the callers.
+    with Cluster(bootstrap_servers="localhost:9092") as cluster:
+        handle = cluster.begin_transaction("copy-1", timeout_ms=60_000)
+        next_bytes = cluster.begin_fetch(TopicPartition("orders", 0), 17, FetchLimits(1 << 20))
+
+Offsets and transactions are kept by the caller: ranges of offsets are fetched without a position, and any process that
+has a `TransactionHandle` takes part in its transaction. Calls are repeated while the cluster is on the move, as those
+of an admin are, but for `begin_fetch`, whose caller decides what an error means.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple, TypeVar
 
-from tidelog.client.addresses import parse_bootstrap_servers
-from tidelog.client.connection import DEFAULT_CLIENT_ID, DEFAULT_TIMEOUT_S, Answer, Connection
-from tidelog.client.errors import ApiError, BrokerUnavailable, ConnectionLost
+from tidelog.client.admin import Admin
+from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
+from tidelog.client.aio.consumer.completed_fetch import CompletedFetch, Decoding
+from tidelog.client.aio.consumer.types import ConsumerRecord
+from tidelog.client.aio.fetch_once import FetchLimits, fetch_once
+from tidelog.client.aio.metadata import TopicMetadata, topic_from
+from tidelog.client.aio.producer.coordination import TransactionCoordinator
+from tidelog.client.aio.producer.sequences import ProducerIdentity
+from tidelog.client.aio.producer.transaction_state import TransactionHandle
+from tidelog.client.aio.reactions import check_code, refusal
+from tidelog.client.errors import ApiError, DeadlinePassed
 from tidelog.client.patience import Patience
-from tidelog.client.refusals import raise_if_refused
+from tidelog.client.types import Places, TopicPartition
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import MetadataRequest, MetadataResponse
+from tidelog.wire.messages.fetch import PartitionData
 from tidelog.wire.messages.metadata import MetadataRequestTopic
-from tidelog.wire.schema import Message
+
+__all__ = ["Cluster", "FetchLimits", "TopicsSeen"]
 
 Result = TypeVar("Result")
 
-# The cluster's way of saying "ask again, elsewhere or later". Refusals only: nothing was done, so repeating is safe.
-_MOVING = frozenset(
-    {
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-    }
-)
+_GONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_READING: Final = FetchLimits(1024 * 1024, wait_ms_max=100)
+_PLAIN: Final = Decoding()
+_AT_ONCE: Final = 10_000
 
 
-def is_moving(error: ApiError) -> bool:
-    """Whether `error` says that leadership is on the move, so that the same request may be sent again."""
-    return error.code in _MOVING
+class TopicsSeen(NamedTuple):
+    """What one broker said of topics; those that it does not know are left out."""
+
+    topics: dict[str, TopicMetadata]
+    has_controller: bool
+    """Whether the broker knew of a controller: one that has just started knows little."""
 
 
-class Node(NamedTuple):
-    """A broker's address."""
+class Cluster(Admin):
+    """A cluster. Settings are those of an admin; safe to share between threads."""
 
-    node_id: int
-    host: str
-    port: int
+    # Topics.
 
+    def look_at_topics(self, names: Iterable[str] | None = None) -> TopicsSeen:
+        """The topics of these names (None: all) as one broker sees them now."""
+        return self._run(lambda driver: _look_at_topics(driver, None if names is None else list(names)))
 
-class ClusterClient:
-    """The cluster behind `bootstrap_servers`. Not safe to share between threads."""
+    def partition_count(self, topic: str, *, may_create: bool = False, is_expected: bool = False) -> int:
+        """How many partitions a topic has. Raises ApiError if there is no such topic.
 
-    def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str],
-        *,
-        client_id: str = DEFAULT_CLIENT_ID,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> None:
-        self.timeout_s = timeout_s
-        self.client_id = client_id
-        self._bootstrap = parse_bootstrap_servers(bootstrap_servers)
-        self._nodes: dict[int, Node] = {}
-        self._controller_id = -1
-        self._leaders: dict[str, dict[int, int]] = {}
-        self._connections: dict[tuple[str, int], Connection] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close every connection."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
-
-    def metadata(self, topics: Iterable[str] | None = None, *, may_create: bool = False) -> MetadataResponse:
-        """What a broker knows of `topics` (None: all), errors of single topics left in the answer for the caller."""
-        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=may_create)
-        answer = self.on_any(request, MetadataResponse)
-        self._nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in answer.brokers}
-        self._controller_id = answer.controller_id
-        for topic in answer.topics:
-            if topic.name is not None and topic.error_code == ErrorCode.NONE:
-                self._leaders[topic.name] = {part.partition_index: part.leader_id for part in topic.partitions}
-        return answer
-
-    def partitions(self, topic: str, *, may_create: bool = False) -> list[int]:
-        """The partitions of `topic`, ascending; ApiError if there is no such topic."""
-        if topic not in self._leaders:
-            self.retrying(lambda: self._learn(topic, may_create))
-        return sorted(self._leaders[topic])
-
-    def leader_of(self, topic: str, partition: int) -> Node:
-        """The broker that leads a partition; ApiError if nobody does now (which `retrying` waits out)."""
-        if topic not in self._leaders:
-            self._learn(topic, may_create=False)
-        leaders = self._leaders[topic]
-        if partition not in leaders:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic!r} has no partition {partition}: it has {len(leaders)} of them",
-            )
-        node = self._nodes.get(leaders[partition])
-        if node is None:
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {topic}-{partition} has no leader now")
-        return node
-
-    def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[Node, list[int]]:
-        """`partitions` of `topic`, grouped by the broker to ask."""
-        groups: dict[Node, list[int]] = {}
-        for partition in partitions:
-            groups.setdefault(self.leader_of(topic, partition), []).append(partition)
-        return groups
-
-    def nodes(self) -> list[Node]:
-        """All brokers, by id."""
-        if not self._nodes:
-            self.metadata([])
-        return sorted(self._nodes.values())
-
-    def connection_to(self, node: Node) -> Connection:
-        """The open connection to `node`."""
-        return self._connect(node.host, node.port)
-
-    def on_any(self, request: Message, answer: type[Answer], *, at_most: int | None = None) -> Answer:
-        """Ask whichever broker answers first: those already connected, then the bootstrap servers, then the rest."""
-        known = [(node.host, node.port) for node in self._nodes.values()]
-        addresses = list(dict.fromkeys([*self._connections, *self._bootstrap, *known]))
-        failures: list[BrokerUnavailable] = []
-        for host, port in addresses:
-            try:
-                return self._connect(host, port).send(request, answer, at_most=at_most)
-            except BrokerUnavailable as error:
-                self._drop(host, port)
-                failures.append(error)
-        if len(failures) == 1:
-            raise failures[0]
-        tried = ", ".join(f"{failure.address} ({failure.reason})" for failure in failures)
-        raise BrokerUnavailable(tried, "none of these answers", "check bootstrap.servers or --bootstrap-server")
-
-    def on_node(self, node: Node, request: Message, answer: type[Answer], *, at_most: int | None = None) -> Answer:
-        """Ask `node`."""
-        try:
-            return self._connect(node.host, node.port).send(request, answer, at_most=at_most)
-        except BrokerUnavailable:
-            self._drop(node.host, node.port)
-            raise
-
-    def on_controller(self, request: Message, answer: type[Answer]) -> Answer:
-        """Ask the controller."""
-        if self._controller_id not in self._nodes:
-            self.metadata([])
-        node = self._nodes.get(self._controller_id)
-        if node is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
-        return self.on_node(node, request, answer)
-
-    def retrying(self, attempt: Callable[[], Result], *, even_if_lost: bool = False) -> Result:
-        """Repeat `attempt` while leadership moves, until `timeout_s` has passed.
-
-        `even_if_lost` also repeats after a lost connection: for requests that may safely arrive twice.
+        One that is `is_expected`, because it was just made, or that the brokers `may_create`, is waited for.
         """
-        patience = Patience(self.timeout_s)
-        while True:
-            try:
-                return attempt()
-            except ApiError as error:
-                if not is_moving(error) or not patience.pause():
-                    raise
-            except ConnectionLost:
-                if not even_if_lost or not patience.pause():
-                    raise
-            self.forget()
+        return self._run(lambda driver: _partition_count(driver, topic, may_create, may_create or is_expected))
 
     def forget(self) -> None:
-        """Drop what is known of leaders and the controller, so that the next question asks the cluster again."""
-        self._leaders.clear()
-        self._controller_id = -1
+        """Have metadata asked for again, soon: a leader has moved."""
+        self._background.call(self._async._running.client.request_refresh)
 
-    def _learn(self, topic: str, may_create: bool) -> None:
-        (found,) = self.metadata([topic], may_create=may_create).topics
-        raise_if_refused(f"topic {topic!r}", found.error_code)
+    # Fetching.
 
-    def _connect(self, host: str, port: int) -> Connection:
-        connection = self._connections.get((host, port))
-        if connection is None or not connection.is_open:
-            connection = Connection(host, port, self.client_id, self.timeout_s)
-            connection.open()
-            self._connections[host, port] = connection
-        return connection
+    def begin_fetch(self, where: TopicPartition, offset: int, limits: FetchLimits) -> "Future[PartitionData]":
+        """Ask the leader of a partition for what it has from `offset` on, and return at once.
 
-    def _drop(self, host: str, port: int) -> None:
-        connection = self._connections.pop((host, port), None)
-        if connection is not None:
-            connection.close()
+        The future raises ApiError for any error code. Nothing is repeated.
+        """
+        return self._background.submit(self._fetch_one(where, offset, limits))
+
+    async def _fetch_one(self, where: TopicPartition, offset: int, limits: FetchLimits) -> PartitionData:
+        driver = await self._async._knowing([where])
+        data = (await fetch_once(driver.client, await driver.to_leader(where), {where: offset}, limits))[where]
+        check_code(data.error_code, where)
+        return data
+
+    def fetch(
+        self, offsets: Mapping[TopicPartition, int], limits: FetchLimits = _READING
+    ) -> dict[TopicPartition, PartitionData]:
+        """What partitions have from these offsets on. One that is refused raises as with calls of an admin."""
+        return self._run(lambda driver: _fetch(driver, offsets, limits), offsets)
+
+    def read(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        *,
+        read_committed: bool = False,
+    ) -> Iterator[ConsumerRecord[bytes, bytes]]:
+        """The records from `starts` to before `ends`, in order within a partition.
+
+        Raises DeadlinePassed if nothing comes for default.api.timeout.ms, as behind an open transaction.
+        """
+        positions = {where: offset for where, offset in starts.items() if offset < ends[where]}
+        limits = _READING._replace(read_committed=read_committed)
+        patience = Patience(self._async.settings.default_api_timeout_ms / 1000)
+        while positions:
+            before = dict(positions)
+            for where, data in self.fetch(positions, limits).items():
+                yield from _records(where, data, positions, ends, read_committed)
+            if positions != before:
+                patience.renew()
+            elif not patience.pause():
+                where, offset = next(iter(positions.items()))
+                raise DeadlinePassed(f"{where}: nothing came from offset {offset} on, and {ends[where]} is not reached")
+
+    # Groups.
+
+    def begin_group_commit(self, group_id: str, offsets: Places) -> "Future[None]":
+        """Set what a group without members has committed, and return at once."""
+        return self._background.submit(self._async.alter_consumer_group_offsets(group_id, offsets))
+
+    # Transactions.
+
+    def begin_transaction(
+        self, transactional_id: str, timeout_ms: int, *, max_block_ms: int | None = None
+    ) -> TransactionHandle:
+        """Take a transactional id: what was open under it is finished, its former holder is fenced."""
+
+        async def begin(driver: Driver) -> TransactionHandle:
+            coordinator = _coordinator(driver, transactional_id, max_block_ms)
+            return TransactionHandle(transactional_id, *await coordinator.init_producer_id(timeout_ms))
+
+        return self._run(begin)
+
+    def add_to_transaction(self, handle: TransactionHandle, partitions: Collection[TopicPartition]) -> None:
+        """Bring partitions into a transaction, before anything is written to them."""
+        self._run(
+            lambda driver: _coordinator(driver, handle.transactional_id).add_partitions(_identity(handle), partitions)
+        )
+
+    def partitions_in_transaction(self, handle: TransactionHandle) -> set[TopicPartition]:
+        """The partitions in an open transaction. Raises PRODUCER_FENCED if it is not the one of `handle` any more."""
+        state = self.describe_transactions([handle.transactional_id])[handle.transactional_id]
+        if (state.producer_id, state.producer_epoch) != _identity(handle):
+            raise refusal(ErrorCode.PRODUCER_FENCED, f"transactional id {handle.transactional_id!r}")
+        return set(state.partitions)
+
+    def end_transaction(self, handle: TransactionHandle, *, is_commit: bool, max_block_ms: int | None = None) -> None:
+        """Commit or abort."""
+
+        async def end(driver: Driver) -> None:
+            coordinator = _coordinator(driver, handle.transactional_id, max_block_ms)
+            await coordinator.end(_identity(handle), is_commit=is_commit)
+
+        self._run(end)
+
+    def fence_transaction(self, handle: TransactionHandle, timeout_ms: int, *, max_block_ms: int | None = None) -> None:
+        """Abort a transaction and fence every process that still writes in it; a later one of the same id goes on.
+
+        EndTxn aborts only in the epoch it names; but then a process that is still at work could begin again in that
+        epoch, so the epoch is raised. InitProducerId alone would not do: it aborts whatever is open, a successor's too.
+        """
+
+        async def fence(driver: Driver) -> None:
+            coordinator = _coordinator(driver, handle.transactional_id, max_block_ms)
+            try:
+                await coordinator.end(_identity(handle), is_commit=False)
+            except ApiError as error:
+                # Nothing was added yet, or it has ended already. Any other answer says that the id has a new owner.
+                if error.code is not ErrorCode.INVALID_TXN_STATE:
+                    return
+            await coordinator.init_producer_id(timeout_ms, _identity(handle))
+
+        self._run(fence)
+
+    def _run(
+        self, call: Callable[[Driver], Coroutine[Any, Any, Result]], known: Iterable[TopicPartition] = ()
+    ) -> Result:
+        async def work() -> Result:
+            return await call(await self._async._knowing(known))
+
+        return self._background.run(work())
+
+
+async def _look_at_topics(driver: Driver, names: list[str] | None) -> TopicsSeen:
+    wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+    async def ask(node_id: int, items: list[str]) -> Answers[str, TopicsSeen]:
+        reply = await driver.client.send(node_id, request, MetadataResponse)
+        found: dict[str, TopicMetadata] = {}
+        for topic in reply.topics:
+            if topic.error_code not in _GONE:
+                return {items[0]: refusal(topic.error_code, f"topic {topic.name!r}")}
+            if topic.name is not None and topic.error_code == ErrorCode.NONE:
+                found[topic.name] = topic_from(topic)
+        return {items[0]: TopicsSeen(found, reply.controller_id >= 0)}
+
+    return (await driver.run([""], driver.to_any, ask))[""]
+
+
+async def _partition_count(driver: Driver, topic: str, may_create: bool, is_expected: bool) -> int:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=may_create)
+
+    async def ask(node_id: int, items: list[str]) -> Answers[str, int]:
+        (found,) = (await driver.client.send(node_id, request, MetadataResponse)).topics
+        code = found.error_code
+        if is_expected and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        return {items[0]: answer_of(code, None, len(found.partitions), f"topic {topic!r}")}
+
+    return (await driver.run([topic], driver.to_any, ask))[topic]
+
+
+async def _fetch(
+    driver: Driver, offsets: Mapping[TopicPartition, int], limits: FetchLimits
+) -> dict[TopicPartition, PartitionData]:
+    async def ask(node_id: int, items: list[TopicPartition]) -> Answers[TopicPartition, PartitionData]:
+        fetched = await fetch_once(driver.client, node_id, {where: offsets[where] for where in items}, limits)
+        return {where: answer_of(data.error_code, None, data, where) for where, data in fetched.items()}
+
+    return await driver.run(offsets, driver.to_leader, ask)
+
+
+def _records(
+    where: TopicPartition,
+    data: PartitionData,
+    positions: dict[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    read_committed: bool,
+) -> Iterator[ConsumerRecord[bytes, bytes]]:
+    """The records of one answer before the end. The position moves with what is handed out, and past the rest."""
+    aborted = None
+    if read_committed:
+        aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
+    fetch = CompletedFetch(where, positions[where], data.records or b"", _PLAIN, aborted)
+    while not fetch.is_done and fetch.next_offset < ends[where]:
+        records = fetch.take(_AT_ONCE)
+        for record in records:
+            if record.offset < ends[where]:
+                positions[where] = record.offset + 1
+                yield record
+        positions[where] = fetch.next_offset
+    if positions[where] >= ends[where]:
+        del positions[where]
+
+
+def _coordinator(driver: Driver, transactional_id: str, max_block_ms: int | None = None) -> TransactionCoordinator:
+    limit_ms = driver.api_timeout_ms if max_block_ms is None else max_block_ms
+    return TransactionCoordinator(driver.client, transactional_id, max_block_ms=limit_ms)
+
+
+def _identity(handle: TransactionHandle) -> ProducerIdentity:
+    return ProducerIdentity(handle.producer_id, handle.producer_epoch)

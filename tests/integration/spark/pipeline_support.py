@@ -6,22 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tidelog.client.aio.admin.types import NewTopic
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.offsets import LATEST, list_offsets
-from tidelog.client.producer import Producer
-from tidelog.client.reader import RecordReader
-from tidelog.client.topics import create_topic
-from tidelog.records.record import Record
+from tidelog.client import Admin, ConsumerRecord, NewTopic, Producer, TopicPartition
+from tidelog.client.aio.admin.types import LATEST
+from tidelog.client.cluster import Cluster
 from tidelog.spark.pipeline.headers import Trail, decode
 from tidelog.wire.errors import ApiError
 
 
 def make_topics(servers: str, **partitions: int) -> None:
     """Topics by name; underscores stand for dots."""
-    with ClusterClient(servers) as cluster:
-        for name, count in partitions.items():
-            create_topic(cluster, NewTopic(name.replace("_", "."), count))
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(name.replace("_", "."), count) for name, count in partitions.items()])
 
 
 def send_orders(servers: str, topic: str, ids: Iterable[int], keys: int) -> None:
@@ -34,26 +29,26 @@ def send_orders(servers: str, topic: str, ids: Iterable[int], keys: int) -> None
         producer.flush()
 
 
-def committed(servers: str, topic: str) -> list[Record]:
+def committed(servers: str, topic: str) -> list[ConsumerRecord[bytes, bytes]]:
     """Every committed record, partition after partition; none if there is no such topic."""
-    with ClusterClient(servers) as cluster:
+    with Cluster(bootstrap_servers=servers) as cluster:
         try:
-            partitions = cluster.partitions(topic)
+            partitions = [TopicPartition(topic, each) for each in range(cluster.partition_count(topic))]
         except ApiError:
             return []
-        ends = list_offsets(cluster, topic, dict.fromkeys(partitions, LATEST), read_committed=True)
-        reader = RecordReader(cluster, topic, dict.fromkeys(partitions, 0), read_committed=True)
-        found = list(reader.read_until({part: place.offset for part, place in ends.items()}))
-        assert all(reader.positions[part] >= place.offset for part, place in ends.items())
-    return [each.record for each in sorted(found, key=lambda each: (each.partition, each.record.offset))]
+        ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+        reading = cluster.read(
+            dict.fromkeys(partitions, 0), {each: place.offset for each, place in ends.items()}, read_committed=True
+        )
+        return sorted(reading, key=lambda each: (each.partition, each.offset))
 
 
-def ids(records: Iterable[Record]) -> list[int]:
+def ids(records: Iterable[ConsumerRecord[bytes, bytes]]) -> list[int]:
     """The orders' numbers."""
     return [json.loads(bytes(record.value or b""))["id"] for record in records]
 
 
-def trails(records: Iterable[Record]) -> dict[int, Trail]:
+def trails(records: Iterable[ConsumerRecord[bytes, bytes]]) -> dict[int, Trail]:
     """What the headers of dead letters say, by order."""
     found = {}
     for record in records:

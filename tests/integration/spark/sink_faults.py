@@ -16,6 +16,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
+from tidelog.client.aio.connection import BrokerConnection
+from tidelog.client.cluster import Cluster
 from tidelog.spark.data_source import TidelogDataSource
 from tidelog.spark.options import Options
 from tidelog.spark.sink import task as sink_task
@@ -25,7 +27,7 @@ from tidelog.spark.sink.messages import Written, current_task
 from tidelog.spark.sink.rows import check_columns
 from tidelog.spark.sink.settings import read_stream_settings
 from tidelog.spark.sink.stream_writer import StreamWriter
-from tidelog.spark.sink.transaction import Coordinator
+from tidelog.wire.api_keys import ApiKey
 
 STUCK_S = 600.0
 
@@ -123,35 +125,21 @@ class FaultyDelivery:
 
     def _stop_at_end(self, *, before: bool) -> None:
         """Stop when the number of the batch is written: before EndTxn, or when EndTxn is sent and not answered."""
-        fault, end = self._fault, Coordinator.end
+        fault, end, accept = self._fault, Cluster.end_transaction, BrokerConnection._accept
 
-        def stopping(self: Coordinator, *arguments: Any, **keywords: Any) -> None:
-            if not before:
-                read, connection = _unread(self)
-                try:
-                    end(self, *arguments, **keywords)
-                except _NotRead:
-                    connection.read_raw = read
+        def stopping(self: Cluster, *arguments: Any, **keywords: Any) -> None:
             fault.stop_here()
             end(self, *arguments, **keywords)
 
-        Coordinator.end = stopping  # type: ignore[method-assign]
+        def leaving_unread(self: BrokerConnection, frame: Any) -> None:
+            if self._pending[0].api_key == ApiKey.END_TXN:
+                fault.stop_here()
+            accept(self, frame)
+
+        if before:
+            Cluster.end_transaction = stopping  # type: ignore[method-assign]
+        else:
+            BrokerConnection._accept = leaving_unread  # type: ignore[method-assign]
 
     def abort(self, messages: Messages) -> None:
         self._inner.abort(messages)
-
-
-class _NotRead(BaseException):
-    """The reply stays where it is."""
-
-
-def _unread(coordinator: Coordinator) -> tuple[Any, Any]:
-    """Make the connection to the coordinator write requests without reading replies."""
-    connection = coordinator._cluster.connection_to(coordinator._coordinator())
-    read = connection.read_raw
-
-    def refuse() -> Any:
-        raise _NotRead
-
-    connection.read_raw = refuse  # type: ignore[method-assign]
-    return read, connection

@@ -10,8 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.topics import NewTopic, create_topic
+from tidelog.client import Admin, NewTopic
 
 SECONDS = 60.0
 START_MS = 1_700_000_000_000
@@ -22,8 +21,8 @@ def make_topic(servers: str, partitions: int = 1, prefix: str = "topic", **confi
     """A topic that no other test uses; underscores in settings stand for dots. Records may be old and stay."""
     name = f"{prefix}-{next(_numbers)}"
     settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
-    with ClusterClient(servers) as cluster:
-        create_topic(cluster, NewTopic(name, partitions, configs=settings))
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(name, partitions, configs=settings)])
     return name
 
 

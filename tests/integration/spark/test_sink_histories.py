@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.integration.spark.sink_checks import read_messages
 from tests.integration.spark.sink_world import Query, rows_of
+from tidelog.client.cluster import Cluster
 from tidelog.spark.sink import clients, memory
 from tidelog.spark.sink.errors import SinkError
-from tidelog.spark.sink.transaction import Coordinator
 from tidelog.testing import Broker
 
 PARTITIONS = 3
@@ -120,15 +120,15 @@ class killed_before_the_end:
     """`with killed_before_the_end()`: EndTxn is never sent."""
 
     def __enter__(self) -> None:
-        self._end = Coordinator.end
+        self._end = Cluster.end_transaction
 
         def never(*_: object, **__: object) -> None:
             raise Killed
 
-        Coordinator.end = never  # type: ignore[method-assign,assignment]
+        Cluster.end_transaction = never  # type: ignore[method-assign,assignment]
 
     def __exit__(self, *_: object) -> None:
-        Coordinator.end = self._end  # type: ignore[method-assign]
+        Cluster.end_transaction = self._end  # type: ignore[method-assign]
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

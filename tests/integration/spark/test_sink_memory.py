@@ -4,26 +4,26 @@ import itertools
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.integration.spark.sink_checks import read_messages
-from tidelog.client import Admin, TopicPartition
-from tidelog.client.cluster import ClusterClient, Node
-from tidelog.client.configs import Resource, ResourceType, describe_configs
-from tidelog.client.offsets import LATEST, list_offsets
+from tidelog.client import Admin, ConfigResource, Producer, ResourceType, TopicPartition
+from tidelog.client.aio.admin.types import LATEST
+from tidelog.client.cluster import Cluster
 from tidelog.spark.sink import memory as module
 from tidelog.spark.sink.errors import SinkError
 from tidelog.spark.sink.memory import Memory, Remembered
-from tidelog.spark.sink.transaction import Coordinator, OpenTransaction
+from tidelog.spark.sink.transaction import OpenTransaction, begin
 from tidelog.testing import Broker
 
 _numbers = itertools.count()
 
 
 @pytest.fixture
-def cluster(broker: Broker) -> Iterator[ClusterClient]:
-    with ClusterClient(broker.bootstrap_servers) as client:
+def cluster(broker: Broker) -> Iterator[Cluster]:
+    with Cluster(bootstrap_servers=broker.bootstrap_servers) as client:
         yield client
 
 
@@ -38,13 +38,13 @@ def topic(broker: Broker) -> str:
 class Driver:
     """A driver of one query. Another one of the same transactional id is its successor."""
 
-    def __init__(self, cluster: ClusterClient, topic: str, query: str, transactional_id: str | None = None) -> None:
-        self.memory = Memory(cluster, "test", topic, query, patience_ms=10_000)
-        name = f"{topic}-{transactional_id or query}"
-        self.coordinator = Coordinator(cluster, name, patience_ms=10_000)
+    def __init__(self, cluster: Cluster, topic: str, query: str, transactional_id: str | None = None) -> None:
+        self.cluster = cluster
+        self.memory = Memory(cluster, "test", topic, query)
+        self.transactional_id = f"{topic}-{transactional_id or query}"
 
     def begin(self, timeout_ms: int = 60_000) -> OpenTransaction:
-        return self.coordinator.begin(timeout_ms)
+        return begin(self.cluster, self.transactional_id, timeout_ms)
 
     def last(self, timeout_ms: int = 10_000) -> int | None:
         remembered = self.memory.last_batch(timeout_ms)
@@ -53,13 +53,15 @@ class Driver:
     def leave_open(self, batch_id: int, timeout_ms: int = 60_000) -> OpenTransaction:
         """Up to the point where it dies: the number is written, the transaction is not ended."""
         transaction = self.begin(timeout_ms)
-        self.coordinator.add(transaction.handle, [self.memory.where])
-        self.memory.remember(transaction.handle, Remembered(batch_id, "run"))
+        self.cluster.add_to_transaction(transaction.handle, [self.memory.where])
+        servers = self.cluster.describe_cluster().nodes[0].address
+        with Producer(bootstrap_servers=servers, joining=transaction.handle) as producer:
+            self.memory.remember(producer, Remembered(batch_id, "run", self.transactional_id))
         return transaction
 
     def run(self, batch_id: int, *, is_commit: bool = True) -> None:
         transaction = self.leave_open(batch_id)
-        self.coordinator.end(transaction.handle, is_commit=is_commit)
+        self.cluster.end_transaction(transaction.handle, is_commit=is_commit)
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +70,7 @@ def a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_HOMES", {})
 
 
-def test_only_what_was_committed_is_remembered(cluster: ClusterClient, topic: str) -> None:
+def test_only_what_was_committed_is_remembered(cluster: Cluster, topic: str) -> None:
     driver = Driver(cluster, topic, "q")
     assert driver.last() is None
 
@@ -79,24 +81,23 @@ def test_only_what_was_committed_is_remembered(cluster: ClusterClient, topic: st
     assert driver.last() == 1
 
 
-def test_queries_do_not_see_each_other(cluster: ClusterClient, topic: str) -> None:
+def test_queries_do_not_see_each_other(cluster: Cluster, topic: str) -> None:
     Driver(cluster, topic, "a").run(7)
 
     assert Driver(cluster, topic, "b").last() is None
     assert Driver(cluster, topic, "a").last() == 7
 
 
-def test_each_record_is_read_once(cluster: ClusterClient, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_record_is_read_once(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asking costs what was added since, not what there is."""
     read: list[int] = []
 
-    class CountingReader(module.RecordReader):
-        def poll(self, wait_ms: int = 500):  # type: ignore[no-untyped-def]
-            for fetched in super().poll(wait_ms):
-                read.append(fetched.record.offset)
-                yield fetched
+    def counted(*arguments: Any, **keywords: Any) -> Iterator[Any]:
+        for record in Cluster.read(cluster, *arguments, **keywords):
+            read.append(record.offset)
+            yield record
 
-    monkeypatch.setattr(module, "RecordReader", CountingReader)
+    monkeypatch.setattr(cluster, "read", counted)
     driver = Driver(cluster, topic, "q")
     for batch_id in range(10):
         driver.run(batch_id)
@@ -109,7 +110,7 @@ def test_each_record_is_read_once(cluster: ClusterClient, topic: str, monkeypatc
 class TestAnotherQueryThatHangs:
     """Its driver died between the number and EndTxn: committed reads end there until its transaction times out."""
 
-    def test_hides_nothing_and_is_not_waited_for(self, broker: Broker, cluster: ClusterClient, topic: str) -> None:
+    def test_hides_nothing_and_is_not_waited_for(self, broker: Broker, cluster: Cluster, topic: str) -> None:
         Driver(cluster, topic, "q").run(0)
         Driver(cluster, topic, "hanging").leave_open(3)
         Driver(cluster, topic, "q").run(1)
@@ -126,13 +127,13 @@ class TestAnotherQueryThatHangs:
         successor.run(2)
         assert successor.last() == 2
 
-    def test_is_read_as_committed_when_it_has_ended(self, cluster: ClusterClient, topic: str) -> None:
+    def test_is_read_as_committed_when_it_has_ended(self, cluster: Cluster, topic: str) -> None:
         hanging = Driver(cluster, topic, "hanging")
         transaction = hanging.leave_open(3)
         Driver(cluster, topic, "q").run(0)
         assert Driver(cluster, topic, "q").last() == 0
 
-        hanging.coordinator.end(transaction.handle, is_commit=True)
+        cluster.end_transaction(transaction.handle, is_commit=True)
 
         assert hanging.last() == 3
         assert Driver(cluster, topic, "q").last() == 0
@@ -141,7 +142,7 @@ class TestAnotherQueryThatHangs:
 class TestTheSameQueryUnderAnotherTransactionalId:
     """InitProducerId says nothing of a transaction under another id: whether it commits must be waited for."""
 
-    def test_is_waited_for(self, cluster: ClusterClient, topic: str) -> None:
+    def test_is_waited_for(self, cluster: Cluster, topic: str) -> None:
         before = Driver(cluster, topic, "q", "old-id")
         transaction = before.leave_open(4)
         after = Driver(cluster, topic, "q", "new-id")
@@ -152,7 +153,7 @@ class TestTheSameQueryUnderAnotherTransactionalId:
         def look_up_and_end(partition: int) -> object:
             found = look_up(partition)
             if not asked:
-                before.coordinator.end(transaction.handle, is_commit=True)
+                cluster.end_transaction(transaction.handle, is_commit=True)
             asked.append("")
             return found
 
@@ -160,7 +161,7 @@ class TestTheSameQueryUnderAnotherTransactionalId:
         assert after.last() == 4
         assert len(asked) == 2
 
-    def test_is_given_up_with_a_sentence(self, cluster: ClusterClient, topic: str) -> None:
+    def test_is_given_up_with_a_sentence(self, cluster: Cluster, topic: str) -> None:
         Driver(cluster, topic, "q", "old-id").leave_open(4)
         after = Driver(cluster, topic, "q", "new-id")
         after.begin()
@@ -170,16 +171,17 @@ class TestTheSameQueryUnderAnotherTransactionalId:
 
 
 class TestTheTopic:
-    def test_is_made_when_it_is_missing_compacted_and_in_small_segments(self, cluster: ClusterClient) -> None:
+    def test_is_made_when_it_is_missing_compacted_and_in_small_segments(self, cluster: Cluster) -> None:
         name = f"memory-{next(_numbers)}"
         Driver(cluster, name, "q").run(0)
 
-        settings = {each.name: each.value for each in describe_configs(cluster, Resource(ResourceType.TOPIC, name))}
-        assert settings["cleanup.policy"] == "compact"
-        assert settings["segment.bytes"] == str(1024 * 1024)
-        assert len(cluster.partitions(name)) == module.PARTITIONS
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        settings = cluster.describe_configs([resource])[resource]
+        assert settings["cleanup.policy"].value == "compact"
+        assert settings["segment.bytes"].value == str(1024 * 1024)
+        assert cluster.partition_count(name) == module.PARTITIONS
 
-    def test_remembers_when_partitions_are_added(self, broker: Broker, cluster: ClusterClient) -> None:
+    def test_remembers_when_partitions_are_added(self, broker: Broker, cluster: Cluster) -> None:
         """The hash of most queries then says another partition."""
         name = f"memory-{next(_numbers)}"
         broker.create_topic(name, 1, config={"cleanup.policy": "compact"})
@@ -187,7 +189,6 @@ class TestTheTopic:
             Driver(cluster, name, query).run(5)
         with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
             admin.create_partitions({name: 7})
-        cluster.forget()
         module._HOMES.clear()
         module._KNOWN.clear()
 
@@ -199,22 +200,22 @@ class TestTheTopic:
 
     @pytest.mark.parametrize(("brokers", "default", "copies"), [(1, 1, 1), (2, 1, 2), (5, 1, 3), (5, 4, 4)])
     def test_has_three_copies_where_there_are_brokers(
-        self, cluster: ClusterClient, monkeypatch: pytest.MonkeyPatch, brokers: int, default: int, copies: int
+        self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, brokers: int, default: int, copies: int
     ) -> None:
-        nodes = [Node(number, "b", 1) for number in range(brokers)]
-        configs = [SimpleNamespace(value=str(default))]
-        monkeypatch.setattr(cluster, "nodes", lambda: nodes)
-        monkeypatch.setattr(module, "describe_configs", lambda *_: configs)
+        nodes = [SimpleNamespace(node_id=number) for number in range(brokers)]
+        monkeypatch.setattr(cluster, "describe_cluster", lambda: SimpleNamespace(nodes=nodes))
+        entry = {"default.replication.factor": SimpleNamespace(value=str(default))}
+        monkeypatch.setattr(cluster, "describe_configs", lambda resources, names: dict.fromkeys(resources, entry))
         assert Driver(cluster, "topic", "q").memory._replication_factor() == copies
 
-    def test_that_forgets_by_age_is_refused(self, broker: Broker, cluster: ClusterClient) -> None:
+    def test_that_forgets_by_age_is_refused(self, broker: Broker, cluster: Cluster) -> None:
         name = f"memory-{next(_numbers)}"
         broker.create_topic(name, 1)
 
         with pytest.raises(SinkError, match=r"has cleanup\.policy=delete: it must be compact"):
             Driver(cluster, name, "q").last()
 
-    def test_that_was_deleted_and_made_again_is_read_anew(self, broker: Broker, cluster: ClusterClient) -> None:
+    def test_that_was_deleted_and_made_again_is_read_anew(self, broker: Broker, cluster: Cluster) -> None:
         name = f"memory-{next(_numbers)}"
         driver = Driver(cluster, name, "q")
         for batch_id in range(5):
@@ -222,17 +223,16 @@ class TestTheTopic:
         assert driver.last() == 4
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
             admin.delete_topics([name])
-        cluster.forget()
 
         again = Driver(cluster, name, "q")
         assert again.last() is None
         again.run(0)
         assert again.last() == 0
 
-    def test_ends_with_what_a_marker_says(self, cluster: ClusterClient, topic: str) -> None:
+    def test_ends_with_what_a_marker_says(self, cluster: Cluster, topic: str) -> None:
         """A commit marker is the last thing in the log, and not a record to wait for."""
         driver = Driver(cluster, topic, "q")
         driver.run(0)
         where: TopicPartition = driver.memory.where
         assert driver.last() == 0
-        assert list_offsets(cluster, topic, {where.partition: LATEST})[where.partition].offset == 2
+        assert cluster.list_offsets({where: LATEST})[where].offset == 2

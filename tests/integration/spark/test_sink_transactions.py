@@ -7,18 +7,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
 from tests.integration.spark.sink_checks import read_messages
 from tests.integration.spark.sink_world import Query, rows_of, task_is, write_batch
 from tidelog.client import Admin
-from tidelog.client.cluster import ClusterClient
+from tidelog.client.cluster import Cluster
+from tidelog.spark.clients import CLUSTERS
 from tidelog.spark.sink import clients
 from tidelog.spark.sink.errors import SinkError
 from tidelog.spark.sink.messages import TaskFacts
 from tidelog.spark.sink.settings import default_transactional_id
-from tidelog.spark.sink.transaction import Coordinator, OpenTransaction
 from tidelog.testing import Broker
 
 _numbers = itertools.count()
@@ -28,7 +29,7 @@ _numbers = itertools.count()
 def no_clients_left() -> Iterator[None]:
     yield
     clients.PRODUCERS.close_all()
-    clients.CLUSTERS.close_all()
+    CLUSTERS.close_all()
 
 
 @pytest.fixture
@@ -207,14 +208,14 @@ class TestTwoWriters:
     ) -> None:
         """Its end fails the other tasks, and Spark shows the error that comes first: theirs would blame another run."""
         told, ended = Event(), Event()
-        fence = Coordinator.fence
+        fence = Cluster.fence_transaction
 
-        def wait_and_fence(self: Coordinator, transaction: OpenTransaction) -> None:
+        def wait_and_fence(self: Cluster, *arguments: Any, **keywords: Any) -> None:
             told.wait(30)
-            fence(self, transaction)
+            fence(self, *arguments, **keywords)
             ended.set()
 
-        monkeypatch.setattr(Coordinator, "fence", wait_and_fence)
+        monkeypatch.setattr(Cluster, "fence_transaction", wait_and_fence)
         query = Query(broker.bootstrap_servers, topic, checkpoint=topic, columns=PLACED)
         planned = query.plan()
         query.run_task(planned, 0, 0, task(1, 2, partition=3))
@@ -229,7 +230,7 @@ class TestTwoWriters:
         self, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Here their batches have the same sequences, so the broker takes the second for a repetition."""
-        monkeypatch.setattr(Coordinator, "partitions", lambda *_: set())
+        monkeypatch.setattr(Cluster, "partitions_in_transaction", lambda *_: set())
         query = Query(broker.bootstrap_servers, topic, checkpoint=topic, columns=PLACED)
         planned = query.plan()
         messages = query.write(planned, 0, [task(1, 2, partition=3), task(3, 4, partition=3)])
@@ -242,7 +243,7 @@ class TestTwoWriters:
     def test_are_told_by_their_sequences_as_well(
         self, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(Coordinator, "partitions", lambda *_: set())
+        monkeypatch.setattr(Cluster, "partitions_in_transaction", lambda *_: set())
         query = Query(broker.bootstrap_servers, topic, checkpoint=topic, columns=PLACED)
         planned = query.plan()
         query.run_task(planned, 0, 0, task(1, 2, partition=3))
@@ -271,9 +272,8 @@ class TestATask:
         planned = query.plan()
         finished = query.run_task(planned, 0, 0, task(1))
         transaction = finished.transaction
-        with ClusterClient(broker.bootstrap_servers) as cluster:
-            coordinator = Coordinator(cluster, transaction.handle.transactional_id, patience_ms=10_000)
-            coordinator.end(transaction.handle, is_commit=False)
+        with Cluster(bootstrap_servers=broker.bootstrap_servers) as cluster:
+            cluster.end_transaction(transaction.handle, is_commit=False)
         repeated = query.run_task(planned, 0, 1, task(2))
 
         with pytest.raises(SinkError, match="was aborted while tasks wrote in it"):

@@ -10,10 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from tests.integration.spark.source_support import START_MS, make_topic, reading, send, values, wait_until
-from tidelog.client import Admin
+from tidelog.client import Admin, TopicPartition
 from tidelog.client import Producer as TidelogProducer
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.offsets import delete_records
 from tidelog.spark.source.columns import full_schema
 
 pytestmark = pytest.mark.spark
@@ -121,8 +119,8 @@ def test_gaps_of_compaction_are_no_loss(spark, servers):
 def test_lost_offsets_are_told_or_passed_over(spark, servers):
     topic = make_topic(servers)
     send(servers, topic, range(20))
-    with ClusterClient(servers) as cluster:
-        delete_records(cluster, topic, {0: 15})
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.delete_records({TopicPartition(topic, 0): 15})
     options = {"subscribe": topic, "startingOffsets": f'{{"{topic}":{{"0":5}}}}'}
     with pytest.raises(PySparkException, match=f"10 offsets are lost in {topic}-0: offsets 5 to 14; they were deleted"):
         reading(spark, servers, **options).collect()

@@ -8,12 +8,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from tests.integration.spark.source_support import make_topic, send, wait_until
-from tidelog.client import Producer
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.topics import NewTopic, create_topic, delete_topic
+from tidelog.client import Admin, NewTopic, Producer
+from tidelog.spark.clients import CLUSTERS
 from tidelog.spark.source import cluster_view
 from tidelog.spark.source.columns import full_schema
-from tidelog.spark.source.connections import POOL
 from tidelog.spark.source.data_loss import DataLossError
 from tidelog.spark.source.stream_reader import StreamReader
 from tidelog.testing import Broker
@@ -47,7 +45,7 @@ def reading():
     yield make
     for reader in made:
         reader.stop()
-    POOL.close()
+    CLUSTERS.close_all()
 
 
 def _next(reader, start):
@@ -63,15 +61,15 @@ def _values(batch):
 
 
 def _delete(broker, topic):
-    with ClusterClient(broker.bootstrap_servers) as cluster:
-        delete_topic(cluster, topic)
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics([topic])
 
 
 def _made(broker, topic):
     """Whether a topic could be made; Apache Kafka goes on deleting the old one for a while."""
-    with ClusterClient(broker.bootstrap_servers) as cluster:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         try:
-            create_topic(cluster, NewTopic(topic, 1, configs={"retention.ms": "-1"}))
+            admin.create_topics([NewTopic(topic, 1, configs={"retention.ms": "-1"})])
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
@@ -156,8 +154,8 @@ def test_tasks_use_the_connections_of_those_before_them(reading, broker):
     topic = make_topic(broker.bootstrap_servers, partitions=3)
     for partition in range(3):
         send(broker.bootstrap_servers, topic, range(10), partition)
-    POOL.close()
+    CLUSTERS.close_all()
     reader = reading(broker, topic, **{"kafka.client.id": "counted"})
     _, rows = _next(reader, reader.initialOffset())
     assert len(rows) == 30
-    assert len(POOL._idle) == 1
+    assert len(CLUSTERS) == 1

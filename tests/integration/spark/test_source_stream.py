@@ -6,11 +6,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.integration.spark.source_support import Collected, make_topic, send, streaming, wait_until
-from tidelog.client import Admin, NewPartitions
+from tidelog.client import Admin, NewPartitions, TopicPartition
 from tidelog.client import Producer as TidelogProducer
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.offsets import delete_records
-from tidelog.client.types import TopicPartition
 from tidelog.testing import Broker
 
 pytestmark = pytest.mark.spark
@@ -111,8 +108,8 @@ def test_lost_offsets_stop_a_stream_or_are_passed_over(spark, servers, tmp_path)
     collected = Collected()
     collected.run(streaming(spark, servers, **options), tmp_path)
     send(servers, topic, range(20, 40))
-    with ClusterClient(servers) as cluster:
-        delete_records(cluster, topic, {0: 35})
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.delete_records({TopicPartition(topic, 0): 35})
     with pytest.raises(StreamingQueryException, match=f"15 offsets are lost in {topic}-0: offsets 20 to 34; they"):
         collected.run(streaming(spark, servers, **options), tmp_path)
     collected.run(streaming(spark, servers, failOnDataLoss="false", **options), tmp_path)

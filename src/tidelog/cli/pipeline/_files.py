@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._errors import CommandError
-from tidelog.client.cluster import ClusterClient
+from tidelog.client.cluster import Cluster
 from tidelog.config import parse_properties
 from tidelog.spark.pipeline.checks import Problem, check
 from tidelog.spark.pipeline.definition import Pipeline, PipelineError
@@ -64,9 +64,7 @@ def servers_of(pipeline: Pipeline, bootstrap_server: str | None, command_config:
 
 
 @contextmanager
-def cluster_of(
-    pipeline: Pipeline, bootstrap_server: str | None, command_config: Path | None
-) -> Iterator[ClusterClient]:
+def cluster_of(pipeline: Pipeline, bootstrap_server: str | None, command_config: Path | None) -> Iterator[Cluster]:
     """A client of the pipeline's cluster."""
-    with ClusterClient(servers_of(pipeline, bootstrap_server, command_config)) as cluster:
+    with Cluster(bootstrap_servers=servers_of(pipeline, bootstrap_server, command_config)) as cluster:
         yield cluster

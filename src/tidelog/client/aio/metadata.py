@@ -182,6 +182,11 @@ def _is_transient(topic: TopicMetadata) -> bool:
     return any(partition.leader_id == NO_NODE or partition.error_code in _TRANSIENT for partition in topic.partitions)
 
 
+def topic_from(told: MetadataResponseTopic) -> TopicMetadata:
+    """A topic as a broker described it."""
+    return _newer(None, told, told.name or "")
+
+
 def _newer(known: TopicMetadata | None, told: MetadataResponseTopic, name: str) -> TopicMetadata:
     """The topic as told, but for partitions of which a newer leader epoch is known."""
     if told.error_code != ErrorCode.NONE:

@@ -84,3 +84,17 @@ def reaction_to(error: int | BaseException) -> Reaction:
     if found is not None:
         return found
     return Reaction.RETRY if error_code_of(error).retriable else Reaction.FATAL
+
+
+def refusal(code: int, what: object, message: str | None = None) -> ApiError:
+    """The error for what a broker refused; a code newer than ours is kept as a number in its text."""
+    known = _BY_NUMBER.get(code)
+    if known is None:
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: {message or f'error code {code}'}")
+    return ApiError(known, f"{what}: {message or known.text}")
+
+
+def check_code(code: int, what: object, message: str | None = None) -> None:
+    """Raise the refusal of `what`, unless the code is NONE."""
+    if code != ErrorCode.NONE:
+        raise refusal(code, what, message)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.client.cluster import ClusterClient
+from tidelog.client.cluster import Cluster
 from tidelog.spark.pipeline.checkpoints import read_positions
 from tidelog.spark.pipeline.definition import Pipeline
 from tidelog.spark.pipeline.plan import make_plan
@@ -29,7 +29,7 @@ def drained(pipeline: Pipeline, servers: str, finds_nothing: Callable[[], bool])
             return False
         look_at = time.monotonic() + _LOOK_EVERY_S
         position = read_positions(pipeline.checkpoint_paths)
-        with ClusterClient(servers) as cluster:
+        with Cluster(bootstrap_servers=servers) as cluster:
             lag = make_plan(pipeline, survey(pipeline, cluster), position).lag
         # A query that starts at a time has no lag before its first batch, which never comes if there is no such record.
         return lag == 0 if lag is not None else finds_nothing()

@@ -6,12 +6,10 @@ not be deleted for its age. They take larger records than the source, because a 
 
 from typing import Final
 
-from tidelog.client.aio.admin.types import NewTopic
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.configs import Resource, ResourceType, describe_configs
-from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
-from tidelog.client.reader import RecordReader
-from tidelog.client.topics import create_topic
+from tidelog.client.aio.admin.types import EARLIEST, LATEST, ConfigResource, NewTopic, ResourceType
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import DeadlinePassed
+from tidelog.client.types import TopicPartition
 from tidelog.spark.pipeline.definition import PipelineError
 from tidelog.spark.pipeline.ordering import Waiting, load_keys
 from tidelog.spark.pipeline.routing import Ladder
@@ -30,14 +28,11 @@ _TRAIL_BYTES_MAX: Final = 32 * 1024
 """More than the headers of a failed row take: an error of 2,000 characters, names and numbers, a batch around them."""
 
 
-def room_for_failed(cluster: ClusterClient, sources: tuple[str, ...]) -> int:
+def room_for_failed(cluster: Cluster, sources: tuple[str, ...]) -> int:
     """How large a record of `sources` can be that has failed, in bytes."""
-    sizes = [
-        int(config.value)
-        for name in sources
-        for config in describe_configs(cluster, Resource(ResourceType.TOPIC, name), [_RECORD_BYTES])
-        if config.value is not None
-    ]
+    topics = [ConfigResource(ResourceType.TOPIC, name) for name in sources]
+    found = cluster.describe_configs(topics, names=[_RECORD_BYTES]).values()
+    sizes = [int(config.value) for settings in found for config in settings.values() if config.value is not None]
     return max(sizes, default=_RECORD_BYTES_DEFAULT) + _TRAIL_BYTES_MAX
 
 
@@ -53,16 +48,16 @@ def wanted_topics(ladder: Ladder, partitions: int, record_bytes: int) -> dict[st
     return wanted
 
 
-def make_missing(cluster: ClusterClient, ladder: Ladder, partitions: int, record_bytes: int) -> list[str]:
+def make_missing(cluster: Cluster, ladder: Ladder, partitions: int, record_bytes: int) -> list[str]:
     """Make what is not there; the names of what was made."""
     wanted = wanted_topics(ladder, partitions, record_bytes)
-    there = {topic.name for topic in cluster.metadata(list(wanted)).topics if topic.error_code == ErrorCode.NONE}
+    there = cluster.look_at_topics(wanted).topics
     made: list[str] = []
     for name, topic in wanted.items():
         if name in there:
             continue
         try:
-            create_topic(cluster, topic)
+            cluster.create_topics([topic])
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
@@ -70,25 +65,22 @@ def make_missing(cluster: ClusterClient, ladder: Ladder, partitions: int, record
     return made
 
 
-def read_keys(cluster: ClusterClient, topic: str, pipeline: str) -> tuple[dict[bytes, Waiting], list[str]]:
+def read_keys(cluster: Cluster, topic: str, pipeline: str) -> tuple[dict[bytes, Waiting], list[str]]:
     """The blocked keys of `pipeline` as the last committed batch left them, and what was odd about the topic."""
-    partitions = cluster.partitions(topic)
-    ends = list_offsets(cluster, topic, dict.fromkeys(partitions, LATEST), read_committed=True)
-    starts = list_offsets(cluster, topic, dict.fromkeys(partitions, EARLIEST))
-    reader = RecordReader(cluster, topic, _offsets(starts), read_committed=True)
+    partitions = [TopicPartition(topic, each) for each in range(cluster.partition_count(topic, is_expected=True))]
+    ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+    starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    reading = cluster.read(
+        {where: place.offset for where, place in starts.items()},
+        {where: place.offset for where, place in ends.items()},
+        read_committed=True,
+    )
     warnings: list[str] = []
-    records = ((_bytes(each.record.key), _bytes(each.record.value)) for each in reader.read_until(_offsets(ends)))
-    keys = load_keys(pipeline, records, warnings.append)
-    unread = [part for part, place in ends.items() if reader.positions[part] < place.offset]
-    if unread:
-        raise PipelineError(
-            f"the blocked keys in topic {topic!r} could not be read: partition {unread[0]} does not answer"
-        )
+    try:
+        keys = load_keys(pipeline, ((_bytes(each.key), _bytes(each.value)) for each in reading), warnings.append)
+    except DeadlinePassed as error:
+        raise PipelineError(f"the blocked keys in topic {topic!r} could not be read: {error}") from error
     return keys, warnings
-
-
-def _offsets(places: dict[int, FoundOffset]) -> dict[int, int]:
-    return {partition: place.offset for partition, place in places.items()}
 
 
 def _bytes(data: bytes | None) -> bytes | None:

@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.admin import Admin
-from tidelog.client.aio.admin.types import EARLIEST
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.offsets import LATEST, list_offsets
+from tidelog.client.aio.admin.types import EARLIEST, LATEST
+from tidelog.client.aio.consumer.types import ConsumerRecord
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import DeadlinePassed
 from tidelog.client.producer import Producer
-from tidelog.client.reader import Fetched, RecordReader
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.spark.pipeline.dead_letters import DeadLetter, Filter, is_meant, read_letter
 from tidelog.spark.pipeline.definition import PipelineError
 
 LETTERS_PER_TRANSACTION: Final = 5_000
+
+Letter = tuple[ConsumerRecord[bytes, bytes], DeadLetter]
+"""A record of a dead-letter topic, and what it says."""
 
 
 @dataclass(slots=True)
@@ -54,21 +57,25 @@ class Replay:
 
     def spans(self) -> dict[int, tuple[int, int]]:
         """From where to where each partition would be read now; empty ones are left out."""
-        with ClusterClient(self.servers) as cluster:
-            partitions = cluster.partitions(self.dead_letters)
-            ends = list_offsets(cluster, self.dead_letters, dict.fromkeys(partitions, LATEST), read_committed=True)
-            first = list_offsets(cluster, self.dead_letters, dict.fromkeys(partitions, EARLIEST))
+        with Cluster(bootstrap_servers=self.servers) as cluster:
+            count = cluster.partition_count(self.dead_letters)
+            partitions = [TopicPartition(self.dead_letters, each) for each in range(count)]
+            ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+            first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
         committed = {} if self.from_beginning else self._committed()
-        starts = {each: max(first[each].offset, committed.get(each, 0)) for each in partitions}
-        return {each: (starts[each], ends[each].offset) for each in partitions if starts[each] < ends[each].offset}
+        spans = {
+            where.partition: (max(first[where].offset, committed.get(where.partition, 0)), ends[where].offset)
+            for where in partitions
+        }
+        return {each: (start, end) for each, (start, end) in spans.items() if start < end}
 
     def look(self, spans: dict[int, tuple[int, int]], advance: Callable[[int], object]) -> Replayed:
         """What `send` would do, without doing it. `advance` is told the offsets passed, which not all hold letters."""
         done = Replayed({})
         passed = _Passed(spans, advance)
-        for fetched, letter in self._letters(spans):
+        for record, letter in self._letters(spans):
             self._target(letter, done)
-            passed.reach(fetched.partition, fetched.record.offset + 1)
+            passed.reach(record.partition, record.offset + 1)
         passed.end()
         return done
 
@@ -89,8 +96,8 @@ class Replay:
                 ends = {each: end for each, (_, end) in spans.items()} if len(chunk) < LETTERS_PER_TRANSACTION else {}
                 with producer.transaction():
                     self._send_chunk(producer, chunk, ends, done)
-                for fetched, _ in chunk:
-                    passed.reach(fetched.partition, fetched.record.offset + 1)
+                for record, _ in chunk:
+                    passed.reach(record.partition, record.offset + 1)
             passed.end()
         return done
 
@@ -99,20 +106,16 @@ class Replay:
         moved = {each: (max(start, committed.get(each, 0)), end) for each, (start, end) in spans.items()}
         return {each: (start, end) for each, (start, end) in moved.items() if start < end}
 
-    def _send_chunk(
-        self, producer: Producer, chunk: list[tuple[Fetched, DeadLetter]], ends: dict[int, int], done: Replayed
-    ) -> None:
+    def _send_chunk(self, producer: Producer, chunk: list[Letter], ends: dict[int, int], done: Replayed) -> None:
         """Send a part of the letters. With the last part come the `ends` of what was asked for, which markers hold."""
         positions: dict[TopicPartition, OffsetAndMetadata] = {}
-        for fetched, letter in chunk:
-            record = fetched.record
+        for record, letter in chunk:
             target = self._target(letter, done)
             if target is None:
                 producer.send(self.dead_letters, record.value, record.key, headers=list(record.headers))
             else:
                 producer.send(target, letter.value, letter.key, headers=list(letter.headers))
-            where = TopicPartition(self.dead_letters, fetched.partition)
-            positions[where] = OffsetAndMetadata(record.offset + 1)
+            positions[record.topic_partition] = OffsetAndMetadata(record.offset + 1)
         positions |= {TopicPartition(self.dead_letters, each): OffsetAndMetadata(end) for each, end in ends.items()}
         producer.send_offsets_to_transaction(positions, self.group_id)
 
@@ -132,20 +135,17 @@ class Replay:
             offsets = admin.list_consumer_group_offsets(self.group_id, require_stable=True)
         return {each.partition: place.offset for each, place in offsets.items() if each.topic == self.dead_letters}
 
-    def _letters(self, spans: dict[int, tuple[int, int]]) -> Iterator[tuple[Fetched, DeadLetter]]:
+    def _letters(self, spans: dict[int, tuple[int, int]]) -> Iterator[Letter]:
         if not spans:
             return
-        with ClusterClient(self.servers) as cluster:
-            starts = {each: start for each, (start, _) in spans.items()}
-            ends = {each: end for each, (_, end) in spans.items()}
-            reader = RecordReader(cluster, self.dead_letters, starts, read_committed=True)
-            for fetched in reader.read_until(ends):
-                if fetched.record.offset < ends[fetched.partition]:
-                    record = fetched.record
-                    yield fetched, read_letter(record.key, record.value, record.headers)
-            unread = [each for each, end in ends.items() if reader.positions[each] < end]
-            if unread:
-                raise PipelineError(f"partition {unread[0]} of topic {self.dead_letters!r} does not answer")
+        starts = {TopicPartition(self.dead_letters, each): start for each, (start, _) in spans.items()}
+        ends = {TopicPartition(self.dead_letters, each): end for each, (_, end) in spans.items()}
+        with Cluster(bootstrap_servers=self.servers) as cluster:
+            try:
+                for record in cluster.read(starts, ends, read_committed=True):
+                    yield record, read_letter(record.key, record.value, record.headers)
+            except DeadlinePassed as error:
+                raise PipelineError(f"topic {self.dead_letters!r} could not be read to its end: {error}") from error
 
 
 class _Passed:
@@ -165,8 +165,8 @@ class _Passed:
             self.reach(partition, end)
 
 
-def _take(letters: Iterator[tuple[Fetched, DeadLetter]], most: int) -> list[tuple[Fetched, DeadLetter]]:
-    chunk: list[tuple[Fetched, DeadLetter]] = []
+def _take(letters: Iterator[Letter], most: int) -> list[Letter]:
+    chunk: list[Letter] = []
     for each in letters:
         chunk.append(each)
         if len(chunk) == most:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.client.cluster import ClusterClient
+from tidelog.client.cluster import Cluster
 from tidelog.spark.pipeline.batch_cut import cut_planned_batch, note_failure
 from tidelog.spark.pipeline.checkpoints import is_local
 from tidelog.spark.pipeline.checks import check
@@ -290,7 +290,7 @@ def _order_keeper(pipeline: Pipeline, ladder: Ladder, servers: str, checkpoint: 
     keys_topic = ladder.keys_topic
 
     def load() -> Any:
-        with ClusterClient(servers) as cluster:
+        with Cluster(bootstrap_servers=servers) as cluster:
             return read_keys(cluster, keys_topic, pipeline.name)
 
     fails_on_loss = str(_option(pipeline, "failOnDataLoss") or "true").lower() == "true"
@@ -305,8 +305,8 @@ def prepare_topics(pipeline: Pipeline, ladder: Ladder, servers: str) -> int:
     from tidelog.spark.pipeline.own_topics import make_missing, room_for_failed
 
     names = pipeline.source.names if isinstance(pipeline.source, Topic) else ()
-    with ClusterClient(servers) as cluster:
-        counts = [len(cluster.partitions(name)) for name in names]
+    with Cluster(bootstrap_servers=servers) as cluster:
+        counts = [cluster.partition_count(name) for name in names]
         record_bytes = room_for_failed(cluster, names)
         make_missing(cluster, ladder, max(counts, default=1), record_bytes)
     return record_bytes

@@ -3,13 +3,13 @@
 import re
 from dataclasses import dataclass, field
 
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
+from tidelog.client.aio.admin.types import EARLIEST, LATEST
+from tidelog.client.cluster import Cluster
+from tidelog.client.types import TopicPartition
 from tidelog.spark.pipeline.definition import Pipeline, topic_sinks
 from tidelog.spark.pipeline.endpoints import Topic
 from tidelog.spark.pipeline.own_topics import read_keys
 from tidelog.spark.pipeline.routing import Ladder, ladder_of
-from tidelog.wire.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +34,16 @@ class Survey:
         return topic in self.there
 
 
-def survey(pipeline: Pipeline, cluster: ClusterClient, *, with_offsets: bool = True) -> Survey:
+def survey(pipeline: Pipeline, cluster: Cluster, *, with_offsets: bool = True) -> Survey:
     """Ask the cluster. Offsets are asked for where the pipeline reads."""
     ladder = ladder_of(pipeline)
     sources = _source_topics(pipeline, cluster)
     reads = [*sources, *(ladder.retry_topics if ladder else ())]
-    found = {
-        str(topic.name): sorted(each.partition_index for each in topic.partitions)
-        for topic in cluster.metadata(_all_topics(pipeline, sources, ladder)).topics
-        if topic.error_code == ErrorCode.NONE
-    }
     there: dict[str, dict[int, PartitionSpan]] = {}
-    for topic, partitions in found.items():
-        asked = with_offsets and topic in reads
-        there[topic] = _spans(cluster, topic, partitions) if asked else dict.fromkeys(partitions, PartitionSpan(0, 0))
+    for name, topic in cluster.look_at_topics(_all_topics(pipeline, sources, ladder)).topics.items():
+        partitions = range(len(topic.partitions))
+        asked = with_offsets and name in reads
+        there[name] = _spans(cluster, name, partitions) if asked else dict.fromkeys(partitions, PartitionSpan(0, 0))
     keys_topic = None if ladder is None else ladder.keys_topic
     parked_rows = 0
     if with_offsets and keys_topic is not None and keys_topic in there:
@@ -62,18 +58,19 @@ def _all_topics(pipeline: Pipeline, sources: list[str], ladder: Ladder | None) -
     return sorted({*sources, *outputs, *tables, *(ladder.own_topics if ladder else ())})
 
 
-def _source_topics(pipeline: Pipeline, cluster: ClusterClient) -> list[str]:
+def _source_topics(pipeline: Pipeline, cluster: Cluster) -> list[str]:
     source = pipeline.source
     if not isinstance(source, Topic):
         return []
     if source.pattern is None:
         return list(source.names)
     pattern = re.compile(source.pattern)
-    topics = cluster.metadata().topics
-    return sorted(str(topic.name) for topic in topics if not topic.is_internal and pattern.search(str(topic.name)))
+    topics = cluster.look_at_topics().topics
+    return sorted(name for name, topic in topics.items() if not topic.is_internal and pattern.search(name))
 
 
-def _spans(cluster: ClusterClient, topic: str, partitions: list[int]) -> dict[int, PartitionSpan]:
-    first = list_offsets(cluster, topic, dict.fromkeys(partitions, EARLIEST))
-    end = list_offsets(cluster, topic, dict.fromkeys(partitions, LATEST), read_committed=True)
-    return {each: PartitionSpan(first[each].offset, end[each].offset) for each in partitions}
+def _spans(cluster: Cluster, topic: str, partitions: range) -> dict[int, PartitionSpan]:
+    wanted = [TopicPartition(topic, each) for each in partitions]
+    first = cluster.list_offsets(dict.fromkeys(wanted, EARLIEST))
+    end = cluster.list_offsets(dict.fromkeys(wanted, LATEST), read_committed=True)
+    return {where.partition: PartitionSpan(first[where].offset, end[where].offset) for where in wanted}

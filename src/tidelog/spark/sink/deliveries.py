@@ -95,10 +95,10 @@ class ExactlyOnce:
         def claim(partitions: set[TopicPartition]) -> None:
             # Two tasks at the same time are found out by the driver. This finds an earlier attempt that Spark does not
             # count as one, because it belonged to an earlier attempt of the stage.
-            taken = sorted(party.coordinator.partitions(handle) & partitions)
+            taken = sorted(party.cluster.partitions_in_transaction(handle) & partitions)
             if taken:
                 raise partition_taken(*taken[0], "another task, or by an earlier attempt of this one")
-            party.coordinator.add(handle, partitions)
+            party.cluster.add_to_transaction(handle, partitions)
 
         producer = producer_of(self._settings, handle)
         with _dropping(producer):
@@ -184,7 +184,7 @@ class SmallOutput:
                 self._columns,
                 producer,
                 spread=handle.producer_epoch,
-                claim=lambda partitions: party.coordinator.add(handle, partitions),
+                claim=lambda partitions: party.cluster.add_to_transaction(handle, partitions),
             ).write(batch for each in rows for batch in pa.ipc.open_stream(each))
 
     def abort(self, messages: Messages) -> None:

@@ -12,32 +12,19 @@ query are marked. Only a transaction of the same query under another transaction
 
 import json
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
-from tidelog.client.aio.admin.types import NewTopic
-from tidelog.client.aio.producer.transaction_state import TransactionHandle
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.configs import Resource, ResourceType, describe_configs
-from tidelog.client.errors import ClientError
-from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
+from tidelog.client.aio.admin.types import EARLIEST, LATEST, ConfigResource, NewTopic, ResourceType
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import ClientError, DeadlinePassed
 from tidelog.client.partitioner import partition_for_key
-from tidelog.client.reader import FETCH_BY_NAME, RecordReader
-from tidelog.client.refusals import raise_if_refused
-from tidelog.client.topics import create_topic
+from tidelog.client.patience import Patience
+from tidelog.client.producer import Producer
 from tidelog.client.types import TopicPartition
-from tidelog.records.builder import build_batch
-from tidelog.records.record import Record
 from tidelog.spark.sink.errors import SinkError
-from tidelog.spark.sink.tail import LogTail
-from tidelog.spark.sink.transaction import now_ms, patiently
+from tidelog.spark.sink.tail import LogTail, StateRecord
 from tidelog.wire.errors import ApiError, ErrorCode
-from tidelog.wire.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from tidelog.wire.messages.fetch import FetchPartition, FetchTopic
-from tidelog.wire.messages.produce import PartitionProduceData, TopicProduceData
-
-Result = TypeVar("Result")
 
 PARTITIONS: Final = 8
 """Queries share partitions; more of them would only mean fewer readers of each record."""
@@ -51,8 +38,8 @@ _TOPIC_CONFIGS: Final = {
     "segment.bytes": str(1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
 }
-_FETCH_BYTES: Final = 1024 * 1024
-_WAIT_MS: Final = 100
+_WAIT_S: Final = 0.1
+_TAIL_WAIT_S: Final = 60.0
 
 
 class Remembered(NamedTuple):
@@ -74,10 +61,10 @@ class _Known:
 
     def __init__(self) -> None:
         self.position = -1
-        self.last: dict[bytes, Record] = {}
+        self.last: dict[bytes, StateRecord] = {}
 
 
-_KNOWN: Final[dict[tuple[str, str, int], _Known]] = {}
+_KNOWN: Final[dict[tuple[str, TopicPartition], _Known]] = {}
 _CHECKED: Final[set[tuple[str, str]]] = set()
 _HOMES: Final[dict[tuple[str, str, bytes], int]] = {}
 """The partitions that queries are remembered in, as far as this process has found them."""
@@ -86,12 +73,11 @@ _HOMES: Final[dict[tuple[str, str, bytes], int]] = {}
 class Memory:
     """The memory of one query in one cluster. `cluster_name` tells clusters apart in this process."""
 
-    def __init__(self, cluster: ClusterClient, cluster_name: str, topic: str, query: str, *, patience_ms: int) -> None:
+    def __init__(self, cluster: Cluster, cluster_name: str, topic: str, query: str) -> None:
         self._cluster = cluster
         self._cluster_name = cluster_name
         self._topic = topic
         self._key = query.encode()
-        self._patience_ms = patience_ms
         self._where: TopicPartition | None = None
 
     @property
@@ -107,11 +93,11 @@ class Memory:
         Partitions may have been added since it was first remembered. All of them are read once in a process.
         """
         name = (self._cluster_name, self._topic, self._key)
-        count = self._patiently(self._partition_count)
+        count = self._partition_count()
         if _HOMES.get(name, count) >= count:
             found: dict[int, int] = {}
             for partition in range(count):
-                remembered, doubtful = self._patiently(lambda here=partition: self._look_up(here))  # type: ignore[misc]
+                remembered, doubtful = self._look_up(partition)
                 numbers = [each.batch_id for each in (remembered, *doubtful) if each is not None]
                 if numbers:
                     found[partition] = max(numbers)
@@ -127,7 +113,7 @@ class Memory:
         """
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
-            remembered, doubtful = self._patiently(lambda: self._look_up(self.where.partition))
+            remembered, doubtful = self._look_up(self.where.partition)
             if not doubtful:
                 return remembered
             if time.monotonic() > deadline:
@@ -136,124 +122,79 @@ class Memory:
                     f"{timeout_ms} ms its transaction is still open: was the option transactionalId changed while "
                     "another driver runs? Stop that one, or end its transaction (`tidelog transactions`)"
                 )
-            time.sleep(_WAIT_MS / 1000)
+            time.sleep(_WAIT_S)
 
-    def remember(self, handle: TransactionHandle, batch: Remembered) -> None:
-        """Write the number of a batch in its transaction, to which `where` was added before."""
+    def remember(self, producer: Producer, batch: Remembered) -> None:
+        """Write the number of a batch in the transaction that `producer` has joined and `where` was added to."""
         told = {
             "batchId": batch.batch_id,
             "runId": batch.run_id,
-            "transactionalId": handle.transactional_id,
+            "transactionalId": batch.transactional_id,
             "plan": batch.plan,
             "rows": batch.rows,
         }
-        value = json.dumps(told, separators=(",", ":"))
-        data = build_batch(
-            [Record(0, now_ms(), self._key, value.encode(), ())],
-            producer_id=handle.producer_id,
-            producer_epoch=handle.producer_epoch,
-            base_sequence=0,
-            is_transactional=True,
-        )
-        self._patiently(lambda: self._produce(handle.transactional_id, data))
+        value = json.dumps(told, separators=(",", ":")).encode()
+        stored = producer.send(self._topic, value, self._key, partition=self.where.partition)
+        producer.flush()
+        stored.result()
 
     # Reading.
 
     def _look_up(self, partition: int) -> tuple[Remembered | None, list[Remembered]]:
-        known = _KNOWN.setdefault((self._cluster_name, self._topic, partition), _Known())
-        log_end = self._offset(partition, LATEST)
-        stable_end = self._offset(partition, LATEST, read_committed=True)
+        where = TopicPartition(self._topic, partition)
+        known = _KNOWN.setdefault((self._cluster_name, where), _Known())
+        log_end = self._offset(where, LATEST)
+        stable_end = min(log_end, self._offset(where, LATEST, read_committed=True))
         if not 0 <= known.position <= log_end:
             known.last.clear()
-            known.position = self._offset(partition, EARLIEST)
-        self._read_committed(partition, known, min(log_end, stable_end))
+            known.position = self._offset(where, EARLIEST)
+        for record in self._cluster.read({where: known.position}, {where: stable_end}, read_committed=True):
+            if record.key is not None:
+                known.last[record.key] = record
+                known.position = record.offset + 1
+        known.position = max(known.position, stable_end)
         committed = known.last.get(self._key)
         if known.position >= log_end:
             return _parsed(committed), []
-        return self._read_unstable(partition, known.position, log_end, committed)
+        return self._read_unstable(where, known.position, log_end, committed)
 
-    def _offset(self, partition: int, time: int, *, read_committed: bool = False) -> int:
-        found = list_offsets(self._cluster, self._topic, {partition: time}, read_committed=read_committed)
-        return found[partition].offset
-
-    def _read_committed(self, partition: int, known: _Known, end: int) -> None:
-        reader = RecordReader(self._cluster, self._topic, {partition: known.position}, read_committed=True)
-        while known.position < end:
-            for fetched in reader.poll(_WAIT_MS):
-                if fetched.record.key is not None:
-                    known.last[fetched.record.key] = fetched.record
-            known.position = _moved(known.position, reader.positions[partition], end)
+    def _offset(self, where: TopicPartition, time: int, *, read_committed: bool = False) -> int:
+        return self._cluster.list_offsets({where: time}, read_committed=read_committed)[where].offset
 
     def _read_unstable(
-        self, partition: int, position: int, end: int, committed: Record | None
+        self, where: TopicPartition, position: int, end: int, committed: StateRecord | None
     ) -> tuple[Remembered | None, list[Remembered]]:
         """From the first open transaction to the end of the log."""
         tail = LogTail(self._key, committed)
+        patience = Patience(_TAIL_WAIT_S)
         while position < end:
-            position = _moved(position, tail.read(self._fetch(partition, position), position), end)
+            reached = tail.read(bytes(self._cluster.fetch({where: position})[where].records or b""), position)
+            # A throttled broker may answer with nothing though there is more.
+            if reached <= position and not patience.pause():
+                raise DeadlinePassed(f"{where}: nothing came from offset {position} on, although {end} exist")
+            position = reached
         doubtful = [_parsed(record) for record in tail.in_doubt]
         return _parsed(tail.committed), [each for each in doubtful if each is not None]
-
-    def _fetch(self, partition: int, offset: int) -> bytes:
-        topic = self._topic
-        request = FetchRequest(
-            replica_id=-1,
-            max_wait_ms=_WAIT_MS,
-            min_bytes=1,
-            max_bytes=_FETCH_BYTES,
-            topics=[
-                FetchTopic(
-                    topic=topic,
-                    partitions=[
-                        FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
-                    ],
-                )
-            ],
-        )
-        node = self._cluster.leader_of(topic, partition)
-        reply = self._cluster.on_node(node, request, FetchResponse, at_most=FETCH_BY_NAME)
-        (data,) = reply.responses[0].partitions
-        raise_if_refused(f"{topic}-{partition}", data.error_code)
-        return bytes(data.records or b"")
-
-    # Writing.
-
-    def _produce(self, transactional_id: str, data: bytes) -> None:
-        topic, partition = self.where
-        request = ProduceRequest(
-            transactional_id=transactional_id,
-            acks=-1,
-            timeout_ms=int(self._cluster.timeout_s * 1000),
-            topic_data=[
-                TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])
-            ],
-        )
-        node = self._cluster.leader_of(topic, partition)
-        reply = self._cluster.on_node(node, request, ProduceResponse).responses[0].partition_responses[0]
-        # A repeated request finds its record there already.
-        if reply.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            raise_if_refused(f"{topic}-{partition}", reply.error_code, reply.error_message)
 
     # The topic.
 
     def _partition_count(self) -> int:
         try:
-            count = len(self._cluster.partitions(self._topic))
+            count = self._cluster.partition_count(self._topic)
         except ApiError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             self._create()
-            count = len(self._cluster.partitions(self._topic))
+            count = self._cluster.partition_count(self._topic, is_expected=True)
         if (self._cluster_name, self._topic) not in _CHECKED:
             self._check_compacted()
             _CHECKED.add((self._cluster_name, self._topic))
         return count
 
     def _create(self) -> None:
+        topic = NewTopic(self._topic, PARTITIONS, self._replication_factor(), configs=_TOPIC_CONFIGS)
         try:
-            create_topic(
-                self._cluster, NewTopic(self._topic, PARTITIONS, self._replication_factor(), configs=_TOPIC_CONFIGS)
-            )
+            self._cluster.create_topics([topic])
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
@@ -263,35 +204,27 @@ class Memory:
 
         The brokers' default, which is one copy unless they are told otherwise, counts if it is more.
         """
-        nodes = self._cluster.nodes()
+        nodes = self._cluster.describe_cluster().nodes
         default = 1
-        with suppress(ApiError, ClientError, ValueError):
-            broker = Resource(ResourceType.BROKER, str(nodes[0].node_id))
-            for config in describe_configs(self._cluster, broker, ["default.replication.factor"]):
-                default = int(config.value or default)
+        with suppress(ClientError, KeyError, ValueError):
+            broker = ConfigResource(ResourceType.BROKER, str(nodes[0].node_id))
+            default = int(self._setting(broker, "default.replication.factor") or default)
         return max(default, min(REPLICAS, len(nodes)))
 
     def _check_compacted(self) -> None:
         """A topic that forgets by age would let a batch be written twice."""
-        (policy,) = describe_configs(self._cluster, Resource(ResourceType.TOPIC, self._topic), ["cleanup.policy"])
-        if policy.value != "compact":
+        policy = self._setting(ConfigResource(ResourceType.TOPIC, self._topic), "cleanup.policy")
+        if policy != "compact":
             raise SinkError(
-                f"stateTopic {self._topic!r} has cleanup.policy={policy.value}: it must be compact, "
+                f"stateTopic {self._topic!r} has cleanup.policy={policy}: it must be compact, "
                 "or the last batch of a query would be forgotten"
             )
 
-    def _patiently(self, attempt: Callable[[], Result]) -> Result:
-        return patiently(attempt, self._patience_ms, self._cluster.forget)
+    def _setting(self, resource: ConfigResource, name: str) -> str | None:
+        return self._cluster.describe_configs([resource], names=[name])[resource][name].value
 
 
-def _moved(position: int, reached: int, end: int) -> int:
-    """The new position. Raises what is repeated: a throttled broker may answer with nothing though there is more."""
-    if reached <= position:
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"nothing came from offset {position} on, although {end} exist")
-    return reached
-
-
-def _parsed(record: Record | None) -> Remembered | None:
+def _parsed(record: StateRecord | None) -> Remembered | None:
     """What a record says. A record without value is a query that somebody has had forgotten."""
     if record is None or record.value is None:
         return None

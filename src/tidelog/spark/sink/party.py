@@ -6,15 +6,16 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Final
 
+from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError
 from tidelog.client.types import TopicPartition
-from tidelog.spark.sink.clients import CLUSTERS, cluster_of, new_cluster
+from tidelog.spark.sink.clients import cluster_of, new_cluster, producer_of
 from tidelog.spark.sink.errors import PartitionTaken, SinkError, checkpoint_is_another, explained, rows_are_others
 from tidelog.spark.sink.memory import Memory, Remembered
 from tidelog.spark.sink.messages import TaskFacts
 from tidelog.spark.sink.row_fingerprint import RowFingerprint
 from tidelog.spark.sink.settings import SinkSettings
-from tidelog.spark.sink.transaction import Coordinator, OpenTransaction, longest_timeout_ms
+from tidelog.spark.sink.transaction import OpenTransaction, begin, longest_timeout_ms
 from tidelog.wire.errors import ApiError
 
 _GIVE_UP_MS: Final = 5000
@@ -26,14 +27,18 @@ class Party:
     def __init__(self, settings: SinkSettings, transaction: OpenTransaction | None = None) -> None:
         self._settings = settings
         self._kafka = settings.producer_settings()
-        self._cluster = cluster_of(settings)
         self._transaction = transaction
+        self._known_memory: Memory | None = None
         self._transactional_id = (
             transaction.handle.transactional_id
             if transaction is not None
             else settings.transactional_id or f"tidelog-sink-{uuid.uuid4().hex}"
         )
-        self.coordinator = Coordinator(self._cluster, self._transactional_id, patience_ms=self._kafka.max_block_ms)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, reached at the first use."""
+        return cluster_of(self._settings)
 
     @property
     def transaction(self) -> OpenTransaction:
@@ -43,11 +48,11 @@ class Party:
 
     def begin(self) -> OpenTransaction:
         """Open it."""
-        timeout_ms = self._timeout_ms()
+        timeout_ms = self._kafka.transaction_timeout_ms
         try:
-            self._transaction = self.coordinator.begin(timeout_ms)
+            timeout_ms = self._timeout_ms()
+            self._transaction = begin(self.cluster, self._transactional_id, timeout_ms)
         except (ApiError, ClientError) as error:
-            CLUSTERS.drop(self._cluster)
             raise explained(error, self._transactional_id, timeout_ms, 0) from error
         return self._transaction
 
@@ -55,7 +60,7 @@ class Party:
         """How long the transaction may stay open: as long as the brokers allow, unless the options say otherwise."""
         if self._settings.has_timeout:
             return self._kafka.transaction_timeout_ms
-        return longest_timeout_ms(self._cluster, self._settings.bootstrap_servers, self._kafka.transaction_timeout_ms)
+        return longest_timeout_ms(self.cluster, self._settings.bootstrap_servers, self._kafka.transaction_timeout_ms)
 
     @contextmanager
     def explaining(self, *, is_task: bool = False) -> Iterator[None]:
@@ -71,7 +76,6 @@ class Party:
             open_ms = self.transaction.open_ms()
             with suppress(Exception):
                 self.give_up()
-            CLUSTERS.drop(self._cluster)
             raise explained(error, self._transactional_id, self.transaction.timeout_ms, open_ms) from error
 
     def give_up(self) -> None:
@@ -80,14 +84,15 @@ class Party:
         Not for long, if brokers are away: what has failed is to be told, and the next run aborts it in any case.
         """
         patience_ms = min(self._kafka.max_block_ms, _GIVE_UP_MS)
-        Coordinator(self._cluster, self._transactional_id, patience_ms=patience_ms).fence(self.transaction)
+        handle, timeout_ms, _ = self.transaction
+        self.cluster.fence_transaction(handle, timeout_ms, max_block_ms=patience_ms)
 
     def check_open(self, written: set[TopicPartition]) -> None:
         """Raise unless everything that tasks wrote is in the open transaction.
 
         A task that fails aborts it. If Spark runs only that task again, the rows of all others are gone.
         """
-        missing = written - self.coordinator.partitions(self.transaction.handle) if written else None
+        missing = written - self.cluster.partitions_in_transaction(self.transaction.handle) if written else None
         if missing:
             raise SinkError(
                 f"the transaction of this batch was aborted while tasks wrote in it: {min(missing)} and others are not "
@@ -131,36 +136,38 @@ class Party:
         if not self.is_committed(task, rows):
             self.seal(task, has_rows=has_rows, rows=rows)
         elif has_rows:
-            self.coordinator.end(self.transaction.handle, is_commit=False)
+            self.cluster.end_transaction(self.transaction.handle, is_commit=False)
 
     def seal(self, task: TaskFacts, *, has_rows: bool, rows: RowFingerprint | None = None) -> None:
         """Commit, with the number of the batch in the transaction."""
         handle = self.transaction.handle
         memory = self._memory(task)
         if memory is not None and task.batch_id is not None:
-            self.coordinator.add(handle, [memory.where])
+            self.cluster.add_to_transaction(handle, [memory.where])
             plan = self._settings.batch_plan(task.batch_id)
             fingerprint = None if rows is None else str(rows)
-            memory.remember(handle, Remembered(task.batch_id, task.run_id, plan=plan, rows=fingerprint))
+            batch = Remembered(task.batch_id, task.run_id, handle.transactional_id, plan, fingerprint)
+            memory.remember(producer_of(self._settings, handle), batch)
         elif not has_rows:
             return
-        self.coordinator.end(handle, is_commit=True)
+        self.cluster.end_transaction(handle, is_commit=True)
 
     def _memory(self, task: TaskFacts) -> Memory | None:
         """The memory of the query that `task` belongs to; None for a batch write outside of any."""
         if task.query_id is None:
             return None
-        name = self._settings.sink_name
-        return Memory(
-            self._cluster,
-            self._settings.bootstrap_servers,
-            self._settings.state_topic,
-            f"{task.query_id}/{name}" if name else task.query_id,
-            patience_ms=self._kafka.max_block_ms,
-        )
+        if self._known_memory is None:
+            name = self._settings.sink_name
+            self._known_memory = Memory(
+                self.cluster,
+                self._settings.bootstrap_servers,
+                self._settings.state_topic,
+                f"{task.query_id}/{name}" if name else task.query_id,
+            )
+        return self._known_memory
 
 
 def _fence_quietly(settings: SinkSettings, transaction: OpenTransaction) -> None:
     """In a thread, with connections of its own."""
     with suppress(Exception), new_cluster(settings) as cluster:
-        Coordinator(cluster, transaction.handle.transactional_id, patience_ms=_GIVE_UP_MS).fence(transaction)
+        cluster.fence_transaction(transaction.handle, transaction.timeout_ms, max_block_ms=_GIVE_UP_MS)

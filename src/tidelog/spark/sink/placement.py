@@ -20,7 +20,6 @@ from tidelog.spark.sink.errors import SinkError
 from tidelog.spark.sink.jvm_partitions import partitions_in_jvm
 from tidelog.spark.sink.rows import Partitioner
 from tidelog.spark.sink.settings import SinkSettings, read_batch_settings
-from tidelog.spark.sink.transaction import patiently
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -185,15 +184,8 @@ def _spread() -> int:
 
 def partition_count(settings: SinkSettings, topic: str) -> int:
     """How many partitions a topic has. Raises SinkError if there is no such topic and it cannot be made."""
-    cluster = cluster_of(settings)
-    kafka = settings.producer_settings()
-    count = len(
-        patiently(
-            lambda: cluster.partitions(topic, may_create=kafka.allow_auto_create_topics),
-            kafka.max_block_ms,
-            cluster.forget,
-        )
-    )
+    may_create = settings.producer_settings().allow_auto_create_topics
+    count = cluster_of(settings).partition_count(topic, may_create=may_create)
     if not count:
         raise SinkError(f"topic {topic!r} has no partitions")
     return count

@@ -1,24 +1,29 @@
 """The end of a log as it is, open transactions and all: which record of a key was committed, by what the markers say.
 
-Called by `memory` for what lies beyond the last stable offset. Pure.
+For what lies beyond the last stable offset. Pure.
 """
 
+from typing import Any
+
+from tidelog.client.aio.consumer.types import ConsumerRecord
 from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.control import parse_end_transaction_marker
 from tidelog.records.record import Record
+
+StateRecord = Record | ConsumerRecord[Any, Any]
 
 
 class LogTail:
     """Reads batches from some offset to the end of the log, in order."""
 
-    def __init__(self, key: bytes, committed: Record | None) -> None:
+    def __init__(self, key: bytes, committed: StateRecord | None) -> None:
         """`committed` is the last record of `key` that is known to be committed before."""
         self.committed = committed
         self._key = key
-        self._open: dict[int, Record] = {}
+        self._open: dict[int, StateRecord] = {}
 
     @property
-    def in_doubt(self) -> list[Record]:
+    def in_doubt(self) -> list[StateRecord]:
         """Records of the key whose transactions have not ended, in the order of their offsets."""
         return sorted(self._open.values(), key=lambda record: record.offset)
 

@@ -1,31 +1,27 @@
 """What the driver asks a cluster: which partitions there are, and their first and last offsets.
 
-One per reader, with one connection to each broker, kept between micro-batches. Questions are repeated while leaders
-move or brokers restart, for `default.api.timeout.ms`; a cluster that never answered is given up sooner, because then it
-is most often the address that is wrong.
+One per reader, connected at the first question and kept between micro-batches. The client repeats questions while
+leaders move or brokers restart, for `default.api.timeout.ms`; a cluster that never answered is given up sooner, because
+then it is most often the address that is wrong.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
-from tidelog.client.cluster import ClusterClient, Node
-from tidelog.client.errors import BrokerUnavailable
-from tidelog.client.patience import Patience
-from tidelog.client.refusals import raise_if_refused
+from tidelog.client.aio.admin.driver import PartlyRefused
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import ApiError
 from tidelog.client.types import TopicPartition
+from tidelog.spark.clients import connect
 from tidelog.spark.source.client_settings import ClientSettings
 from tidelog.spark.source.offsets import EARLIEST, LATEST, Offsets
 from tidelog.spark.source.settings import SourceSettings
-from tidelog.wire.errors import ApiError, ErrorCode
-from tidelog.wire.messages import ListOffsetsRequest, ListOffsetsResponse
-from tidelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.primitives import NO_UUID
 
-Result = TypeVar("Result")
-
-_FIRST_CONTACT_S: Final = 10.0
+_FIRST_CONTACT_MS: Final = 10_000
 _LOOKS: Final = 10
 _LOOK_FIRST_S: Final = 0.25
 _LOOK_MOST_S: Final = 2.0
@@ -71,7 +67,7 @@ class ClusterView:
     def __init__(
         self,
         settings: SourceSettings,
-        cluster: ClusterClient | None = None,
+        cluster: Cluster | None = None,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -80,23 +76,29 @@ class ClusterView:
         self._client_settings: ClientSettings = settings.task.client
         self._monotonic = monotonic
         self._sleep = sleep
-        self._cluster = cluster or ClusterClient(
-            self._client_settings.bootstrap_servers,
-            client_id=self._client_settings.client_id,
-            timeout_s=self._client_settings.request_timeout_ms / 1000,
-        )
-        self._was_reached = False
+        self._cluster = cluster
         self._topics: dict[str, Topic] = {}
         self._topics_until = float("-inf")
 
     @property
-    def cluster(self) -> ClusterClient:
-        """For questions of other kinds."""
+    def cluster(self) -> Cluster:
+        """The cluster, reached now if it was not yet: also for questions of other kinds."""
+        if self._cluster is None:
+            client = self._client_settings
+            self._cluster = connect(
+                client.bootstrap_servers,
+                client_id=client.client_id,
+                request_timeout_ms=client.request_timeout_ms,
+                api_timeout_ms=client.api_timeout_ms,
+                first_contact_ms=min(client.api_timeout_ms, _FIRST_CONTACT_MS),
+            )
         return self._cluster
 
     def close(self) -> None:
         """Close the connections."""
-        self._cluster.close()
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
 
     def partitions(self, known: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
         if self._monotonic() >= self._topics_until:
@@ -124,29 +126,12 @@ class ClusterView:
             if known is None or all(offset >= known.get(each, 0) for each, offset in found.items()):
                 break
             self._sleep(self._settings.offset_retry_ms / 1000)
-            self._cluster.forget()
+            self.cluster.forget()
             found = self._offsets(times)
         return found
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return {each: None if offset < 0 else offset for each, offset in self._offsets(times).items()}
-
-    def asking(self, attempt: Callable[[], Result]) -> Result:
-        """Repeat `attempt` while the cluster cannot answer. Raises what it said last when time is up."""
-        patience_s = self._client_settings.api_timeout_ms / 1000
-        if not self._was_reached:
-            patience_s = min(patience_s, _FIRST_CONTACT_S)
-        patience = Patience(patience_s, monotonic=self._monotonic, sleep=self._sleep)
-        while True:
-            try:
-                answer = attempt()
-                self._was_reached = True
-                return answer
-            except (BrokerUnavailable, ApiError) as error:
-                is_passing = isinstance(error, BrokerUnavailable) or error.code.retriable
-                if not is_passing or not patience.pause():
-                    raise
-            self._cluster.forget()
 
     def _expected(self, known: Iterable[TopicPartition]) -> set[TopicPartition]:
         """What was there before, or is in the checkpoint, and is still named by the options."""
@@ -162,85 +147,61 @@ class ClusterView:
         Brokers that have just started know little. So only answers count that name a controller, and another broker is
         asked each time, if there is one.
         """
-        topics, _ = self.asking(self._describe)
+        topics, _ = self._describe()
         looks, pause_s = 0, _LOOK_FIRST_S
         deadline = self._monotonic() + self._client_settings.api_timeout_ms / 1000
         while not _has_all(topics, expected) and looks < _LOOKS and self._monotonic() < deadline:
             self._sleep(pause_s)
             pause_s = min(2 * pause_s, _LOOK_MOST_S)
-            self._cluster.forget()
-            topics, has_controller = self.asking(self._describe)
+            topics, has_controller = self._describe()
             looks += has_controller
         return topics
 
     def _describe(self) -> tuple[dict[str, Topic], bool]:
         """The topics as a broker describes them, and whether it knows of a controller."""
-        topics: dict[str, Topic] = {}
-        answer = self._cluster.metadata(self._settings.strategy.topics)
-        for found in answer.topics:
-            if found.name is None or found.error_code in _GONE:
-                continue
-            raise_if_refused(f"topic {found.name!r}", found.error_code)
-            indexes = tuple(sorted(each.partition_index for each in found.partitions))
-            topics[found.name] = Topic(found.topic_id, found.is_internal, indexes)
-        return topics, answer.controller_id >= 0
+        seen = self.cluster.look_at_topics(self._settings.strategy.topics)
+        topics = {
+            name: Topic(found.topic_id, found.is_internal, tuple(each.partition for each in found.partitions))
+            for name, found in seen.topics.items()
+        }
+        return topics, seen.has_controller
 
     def _offsets(self, times: Mapping[TopicPartition, int]) -> Offsets:
-        """Asks all leaders, and again those whose partitions were refused, so that one that moves holds up no other.
+        """The offsets of the partitions that exist.
 
         What a leader does not know may be new to it; what the cluster's metadata does not have either is gone.
         """
         found: Offsets = {}
-        gone: set[TopicPartition] = set()
-
-        def attempt() -> None:
-            left = {each: time for each, time in times.items() if each not in found and each not in gone}
-            refused: ApiError | None = None
-            for node, wanted in self._by_leader(left, gone).items():
-                refused = self._ask_leader(node, wanted, found) or refused
-            if refused is not None:
-                raise refused
-
-        self.asking(attempt)
+        left = dict(times)
+        deadline = self._monotonic() + self._client_settings.api_timeout_ms / 1000
+        while left:
+            answers, unknown = self._ask(left)
+            found |= answers
+            there = self._there(unknown) if unknown else set()
+            left = {where: left[where] for where in there}
+            if left and self._monotonic() >= deadline:
+                raise unknown[min(left)]
         return found
 
-    def _by_leader(
-        self, times: Mapping[TopicPartition, int], gone: set[TopicPartition]
-    ) -> dict[Node, dict[TopicPartition, int]]:
-        nodes: dict[Node, dict[TopicPartition, int]] = {}
-        for where, time_ms in times.items():
-            try:
-                node = self._cluster.leader_of(*where)
-            except ApiError as error:
-                if error.code not in _GONE:
-                    raise
-                gone.add(where)
-            else:
-                nodes.setdefault(node, {})[where] = time_ms
-        return nodes
+    def _ask(self, times: Mapping[TopicPartition, int]) -> tuple[Offsets, dict[TopicPartition, ApiError]]:
+        """The offsets that were told, and the partitions that brokers do not know. Raises other refusals."""
+        errors: dict[TopicPartition, ApiError] = {}
+        try:
+            found = self.cluster.list_offsets(times, read_committed=self._client_settings.read_committed)
+        except PartlyRefused as refused:
+            found, errors = refused.results, refused.errors
+        except ApiError as refused:
+            found, errors = {}, dict.fromkeys(times, refused)
+        for error in errors.values():
+            if error.code not in _GONE:
+                raise error
+        return {where: each.offset for where, each in found.items()}, errors
 
-    def _ask_leader(self, node: Node, times: Mapping[TopicPartition, int], found: Offsets) -> ApiError | None:
-        """Adds to `found`; returns the last refusal."""
-        refused: ApiError | None = None
-        for topic in self._cluster.on_node(node, self._request(times), ListOffsetsResponse).topics:
-            for told in topic.partitions:
-                where = TopicPartition(topic.name, told.partition_index)
-                try:
-                    raise_if_refused(str(where), told.error_code)
-                except ApiError as error:
-                    refused = error
-                else:
-                    found[where] = told.offset
-        return refused
-
-    def _request(self, times: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for (name, index), time_ms in times.items():
-            topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
-            topic.partitions.append(ListOffsetsPartition(partition_index=index, timestamp=time_ms))
-        return ListOffsetsRequest(
-            replica_id=-1, isolation_level=int(self._client_settings.read_committed), topics=list(topics.values())
-        )
+    def _there(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those of these partitions that the cluster's metadata has."""
+        wanted = set(partitions)
+        seen = self.cluster.look_at_topics(sorted({where.topic for where in wanted})).topics
+        return {each for each in wanted if each.topic in seen and each.partition < len(seen[each.topic].partitions)}
 
 
 def _has_all(topics: Mapping[str, Topic], expected: Iterable[TopicPartition]) -> bool:

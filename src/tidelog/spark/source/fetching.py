@@ -1,21 +1,19 @@
 """Fetching a range of offsets: the next answer is asked for before the last one is handed out to be decoded.
 
 Leaders that move and brokers that restart are waited for, up to `kafkaConsumer.pollTimeoutMs` without progress. Offsets
-that are no longer there are data loss; offsets without records are not. `task_reader` is the caller, one at a time.
+that are no longer there are data loss; offsets without records are not. For one thread.
 """
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Final
 
+from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.aio.consumer.types import FetchedBatches
-from tidelog.client.cluster import ClusterClient
-from tidelog.client.connection import Connection
+from tidelog.client.cluster import Cluster, FetchLimits
 from tidelog.client.errors import BrokerUnavailable, InvalidReply
-from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.client.patience import Patience
-from tidelog.client.reader import FETCH_BY_NAME
-from tidelog.client.refusals import raise_refusal
 from tidelog.client.types import TopicPartition
 from tidelog.records.errors import CorruptRecordError
 from tidelog.spark.source.batch_walk import modernised, walk_batches
@@ -23,8 +21,7 @@ from tidelog.spark.source.data_loss import DELETED, RETENTION, TRUNCATED, DataLo
 from tidelog.spark.source.ranges import OffsetRange
 from tidelog.spark.source.settings import TaskSettings
 from tidelog.wire.errors import ApiError, ErrorCode
-from tidelog.wire.messages import FetchRequest, FetchResponse
-from tidelog.wire.messages.fetch import FetchPartition, FetchTopic, PartitionData
+from tidelog.wire.messages.fetch import PartitionData
 
 FIRST_FETCH_BYTES: Final = 1024 * 1024
 """What is asked for before it is known how large records are."""
@@ -42,7 +39,7 @@ class FetchTimeout(RuntimeError):  # noqa: N818 - says what happened
 class RangeFetcher:
     """The record batches of one range, in order."""
 
-    def __init__(self, settings: TaskSettings, wanted: OffsetRange, cluster: ClusterClient, loss: DataLoss) -> None:
+    def __init__(self, settings: TaskSettings, wanted: OffsetRange, cluster: Cluster, loss: DataLoss) -> None:
         self._settings = settings
         self._client = settings.client
         self._where = TopicPartition(wanted.topic, wanted.partition)
@@ -50,14 +47,14 @@ class RangeFetcher:
         self._end = wanted.end
         self._cluster = cluster
         self._loss = loss
-        self._asked: Connection | None = None
+        self._asked: Future[PartitionData] | None = None
         self._fetch_bytes = min(FIRST_FETCH_BYTES, self._client.fetch_bytes)
         self._gone_since: float | None = None
         self._patience = Patience(self._settings.poll_timeout_ms / 1000)
 
     @property
     def is_reply_due(self) -> bool:
-        """Whether a request is on its way, so that the connection is nobody else's to use."""
+        """Whether a request is on its way, behind which the next one on its connection would have to wait."""
         return self._asked is not None
 
     def chunks(self) -> Iterator[FetchedBatches]:
@@ -68,70 +65,27 @@ class RangeFetcher:
             except (BrokerUnavailable, InvalidReply, ApiError) as error:
                 self._recover(error)
                 continue
-            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._out_of_range()
-                continue
             chunk = self._taken(data)
             if chunk is None:
                 self._wait_for_more()
                 continue
             self._progressed()
+            del data  # so that its memory serves for the answer after the next
             if self._position < self._end:
-                self._ask_ahead()
+                self._asked = self._ask()
             yield chunk
+            del chunk
 
     def _answer(self) -> PartitionData:
-        if self._asked is None:
-            self._ask()
-        connection, self._asked = self._asked, None
-        assert connection is not None, "a question was just asked"
-        try:
-            version, reply, body = connection.read_raw(is_passing=True)
-            told = FetchResponse.decode(memoryview(reply), version, body)
-        except BaseException:
-            connection.close()
-            raise
-        if told.error_code != ErrorCode.NONE:
-            raise_refusal(f"Fetch of {self._where}", told.error_code)
-        ((data,),) = [topic.partitions for topic in told.responses]
-        if data.error_code not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
-            raise_refusal(str(self._where), data.error_code)
-        return data
+        asked, self._asked = self._asked or self._ask(), None
+        return asked.result()
 
-    def _ask(self) -> None:
-        node = self._cluster.leader_of(*self._where)
-        connection = self._cluster.connection_to(node)
-        connection.write(self._request(), at_most=FETCH_BY_NAME)
-        self._asked = connection
-
-    def _ask_ahead(self) -> None:
-        """Ask for what follows. If that fails now it is tried again, and heard of, when it is needed."""
-        try:
-            self._ask()
-        except (BrokerUnavailable, ApiError):
-            self._asked = None
-
-    def _request(self) -> FetchRequest:
+    def _ask(self) -> "Future[PartitionData]":
         client = self._client
-        return FetchRequest(
-            replica_id=-1,
-            max_wait_ms=client.fetch_max_wait_ms,
-            min_bytes=client.fetch_min_bytes,
-            max_bytes=self._fetch_bytes,
-            isolation_level=int(client.read_committed),
-            topics=[
-                FetchTopic(
-                    topic=self._where.topic,
-                    partitions=[
-                        FetchPartition(
-                            partition=self._where.partition,
-                            fetch_offset=self._position,
-                            partition_max_bytes=self._fetch_bytes,
-                        )
-                    ],
-                )
-            ],
+        limits = FetchLimits(
+            self._fetch_bytes, client.fetch_max_wait_ms, client.fetch_min_bytes, read_committed=client.read_committed
         )
+        return self._cluster.begin_fetch(self._where, self._position, limits)
 
     def _taken(self, data: PartitionData) -> FetchedBatches | None:
         """What an answer brought, and the position after it; None if it brought nothing."""
@@ -176,9 +130,8 @@ class RangeFetcher:
             self._pause("the leader does not have this offset yet")
 
     def _bounds(self) -> tuple[int, int]:
-        topic, partition = self._where
-        start = list_offsets(self._cluster, topic, {partition: EARLIEST})[partition].offset
-        return start, list_offsets(self._cluster, topic, {partition: LATEST})[partition].offset
+        start, end = (self._cluster.list_offsets({self._where: which})[self._where] for which in (EARLIEST, LATEST))
+        return start.offset, end.offset
 
     def _lose_the_rest(self, why: str) -> None:
         self._loss.report(self._where, self._position, self._end, why)
@@ -196,7 +149,9 @@ class RangeFetcher:
 
     def _recover(self, error: BrokerUnavailable | InvalidReply | ApiError) -> None:
         """Wait a moment before asking again; raise what does not pass."""
-        self._asked = None
+        if isinstance(error, ApiError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range()
+            return
         if isinstance(error, InvalidReply) or (isinstance(error, ApiError) and not error.code.retriable):
             raise error
         self._cluster.forget()

@@ -10,69 +10,51 @@ as much as the others are.
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.client.cluster import ClusterClient, Node
+from tidelog.client.aio.admin.driver import PartlyRefused
+from tidelog.client.cluster import Cluster, FetchLimits
 from tidelog.client.errors import ClientError
-from tidelog.client.reader import FETCH_BY_NAME
 from tidelog.client.types import TopicPartition
 from tidelog.records.errors import CorruptRecordError
 from tidelog.spark.source.batch_walk import walk_batches
 from tidelog.spark.source.data_loss import LOG
 from tidelog.spark.source.offsets import OFFSET_MAX
-from tidelog.wire.errors import ApiError
-from tidelog.wire.messages import FetchRequest, FetchResponse
-from tidelog.wire.messages.fetch import FetchPartition, FetchTopic
 
-SAMPLE_BYTES: Final = 64 * 1024
+_SAMPLE: Final = FetchLimits(64 * 1024)
 
 
-def sample_bytes_per_offset(
-    cluster: ClusterClient, starts: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, float]:
+def sample_bytes_per_offset(cluster: Cluster, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
     """Bytes for each offset, of the partitions that could be asked."""
     sizes: dict[TopicPartition, float] = {}
     try:
-        for topic in sorted({each.topic for each in starts}):
-            wanted = {each.partition: offset for each, offset in starts.items() if each.topic == topic}
-            for node, partitions in cluster.by_leader(topic, wanted).items():
-                sizes.update(_sample(cluster, node, topic, {each: wanted[each] for each in partitions}))
-                for each in partitions:
-                    if TopicPartition(topic, each) not in sizes:
-                        sizes.update(_sample(cluster, node, topic, {each: wanted[each]}))
-    except (ClientError, ApiError, CorruptRecordError) as error:
+        for topic in sorted({where.topic for where in starts}):
+            wanted = {where: offset for where, offset in starts.items() if where.topic == topic}
+            sizes |= _sample(cluster, wanted)
+            for where, offset in wanted.items():
+                if where not in sizes:
+                    sizes |= _sample(cluster, {where: offset})
+    except (ClientError, CorruptRecordError) as error:
         LOG.warning("record sizes could not be sampled for maxBytesPerTrigger: %s", error)
-        cluster.forget()
     return sizes
 
 
-def _sample(cluster: ClusterClient, node: Node, topic: str, starts: Mapping[int, int]) -> dict[TopicPartition, float]:
-    return _sizes(cluster.on_node(node, _request(topic, starts), FetchResponse, at_most=FETCH_BY_NAME), starts)
-
-
-def _request(topic: str, starts: Mapping[int, int]) -> FetchRequest:
-    partitions = [
-        FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=SAMPLE_BYTES)
-        for partition, offset in starts.items()
-    ]
-    return FetchRequest(
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=1,
-        max_bytes=SAMPLE_BYTES * len(partitions),
-        topics=[FetchTopic(topic=topic, partitions=partitions)],
-    )
-
-
-def _sizes(answer: FetchResponse, starts: Mapping[int, int]) -> dict[TopicPartition, float]:
+def _sample(cluster: Cluster, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+    try:
+        fetched = cluster.fetch(starts, _SAMPLE)
+    except PartlyRefused as refused:
+        fetched = refused.results
     sizes: dict[TopicPartition, float] = {}
-    for topic in answer.responses:
-        for told in topic.partitions:
-            if told.error_code or not told.records:
-                continue
-            records, start = memoryview(told.records), starts[told.partition_index]
-            walk = walk_batches(records, start, OFFSET_MAX, check_crcs=False)
-            if walk.next_offset > start:
-                # The first batch comes whole, also when the query stands in the middle of it.
-                first = min(start, int.from_bytes(records[:8], "big"))
-                where = TopicPartition(topic.topic, told.partition_index)
-                sizes[where] = walk.size_bytes / (walk.next_offset - first)
+    for where, data in fetched.items():
+        if data.records:
+            size = _bytes_per_offset(memoryview(data.records), starts[where])
+            if size is not None:
+                sizes[where] = size
     return sizes
+
+
+def _bytes_per_offset(records: memoryview, start: int) -> float | None:
+    walk = walk_batches(records, start, OFFSET_MAX, check_crcs=False)
+    if walk.next_offset <= start:
+        return None
+    # The first batch comes whole, also when the query stands in the middle of it.
+    first = min(start, int.from_bytes(records[:8], "big"))
+    return walk.size_bytes / (walk.next_offset - first)

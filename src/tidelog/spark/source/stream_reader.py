@@ -43,7 +43,7 @@ class _Driver:
         planned = reader._view_for_planning(view)
         self.plan = StreamPlan(settings, planned, lambda starts: sample_bytes_per_offset(view.cluster, starts))
         group_id = settings.commit_group_id
-        self.group = None if group_id is None else GroupOffsets(view.cluster, group_id)
+        self.group = None if group_id is None else GroupOffsets(lambda: view.cluster, group_id)
         self.view = view
 
 

@@ -10,12 +10,13 @@ from pyspark.sql.datasource import InputPartition
 
 from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow.reading import decode_columns, make_decoder
+from tidelog.client.cluster import Cluster
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.kernels.arrow_decode import Decoder
+from tidelog.spark.clients import CLUSTERS, Kept, connect
 from tidelog.spark.sentences import plainly
 from tidelog.spark.source.arrow_rows import ArrowRows
 from tidelog.spark.source.columns import HEADERS, Projection
-from tidelog.spark.source.connections import POOL, ConnectionPool
 from tidelog.spark.source.data_loss import DataLoss
 from tidelog.spark.source.fetching import RangeFetcher
 from tidelog.spark.source.ranges import OffsetRange
@@ -42,10 +43,10 @@ def read_partition(
 
 
 def read_range(
-    wanted: OffsetRange, settings: TaskSettings, projection: Projection, pool: ConnectionPool = POOL
+    wanted: OffsetRange, settings: TaskSettings, projection: Projection, kept: Kept[Cluster] = CLUSTERS
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range, at most 10,000 a batch."""
-    cluster = pool.take(settings.client)
+    cluster = kept.get(settings, lambda: _connected(settings))
     fetcher = RangeFetcher(settings, wanted, cluster, DataLoss(settings.fail_on_data_loss))
     rows = ArrowRows(projection, wanted.topic, wanted.partition)
     decoder, take_headers = _decoder_for(projection)
@@ -56,11 +57,22 @@ def read_range(
                     yield from rows.batches(columns, wanted.end, take_headers())
             except CorruptRecordError as error:
                 raise _located(error, chunk) from error
+            del chunk
     finally:
         if fetcher.is_reply_due:
-            # The task was ended early, by a limit or a failure: what is on its way would be read as another's answer.
-            cluster.close()
-        pool.give_back(settings.client, cluster)
+            # The task was ended early, by a limit or a failure. The next one shall not wait for the rest of the answer.
+            kept.drop(cluster)
+
+
+def _connected(settings: TaskSettings) -> Cluster:
+    # The driver has reached the cluster, so a broker that does not answer now is one that restarts.
+    return connect(
+        settings.client.bootstrap_servers,
+        client_id=settings.client.client_id,
+        request_timeout_ms=settings.client.request_timeout_ms,
+        api_timeout_ms=settings.client.api_timeout_ms,
+        first_contact_ms=settings.poll_timeout_ms,
+    )
 
 
 def _decoder_for(projection: Projection) -> tuple[Decoder, Callable[[], pa.Array | None]]:

@@ -46,3 +46,36 @@ def test_a_large_frame_is_read_into_a_buffer_of_its_own() -> None:
 def test_a_length_that_cannot_be_one_is_refused(length: int) -> None:
     with pytest.raises(WireError, match=f"reply of {length} bytes"):
         feed(FrameReader(), struct.pack(">i", length), 100)
+
+
+def _read_large(reader: FrameReader, fill: bytes, size: int = 200_000) -> memoryview:
+    """A large frame as its owner gets it."""
+    stream = struct.pack(">i", size) + fill * size
+    found: list[bytes | memoryview] = []
+    while stream:
+        room = reader.room()
+        count = min(len(room), len(stream))
+        room[:count] = stream[:count]
+        del room
+        found += reader.advance(count)
+        stream = stream[count:]
+    (frame,) = found
+    assert isinstance(frame, memoryview)
+    return frame
+
+
+def test_memory_of_a_large_frame_is_used_again_once_nothing_looks_at_it() -> None:
+    reader = FrameReader()
+    first = _read_large(reader, b"a").obj
+    assert _read_large(reader, b"b").obj is first
+    smaller = _read_large(reader, b"c", 100_000)
+    assert smaller.obj is first
+    assert len(smaller) == 100_000
+
+
+def test_a_frame_that_is_looked_at_is_not_written_over() -> None:
+    """A view of a part is enough to hold all of it."""
+    reader = FrameReader()
+    parts = [_read_large(reader, bytes([97 + index]))[5:10] for index in range(5)]
+    assert [bytes(part) for part in parts] == [bytes([97 + index]) * 5 for index in range(5)]
+    assert len({id(part.obj) for part in parts}) == 5

@@ -1,20 +1,20 @@
 """A cluster that the source can be tested against without one: a view for the driver, a leader for tasks."""
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
-from tidelog.client.cluster import Node
-from tidelog.client.errors import ConnectionLost
+from tidelog.client.aio.admin.types import EARLIEST, ListedOffset
+from tidelog.client.cluster import FetchLimits
+from tidelog.client.errors import ApiError, ConnectionLost
 from tidelog.client.types import TopicPartition
 from tidelog.records.builder import build_batch
 from tidelog.records.header import read_header
 from tidelog.records.record import Record
 from tidelog.spark.source.client_settings import ClientSettings
 from tidelog.spark.source.settings import SourceSettings, TaskSettings, load_stream_settings
-from tidelog.wire.errors import ApiError, ErrorCode
-from tidelog.wire.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
-from tidelog.wire.messages.fetch import AbortedTransaction, FetchableTopicResponse, PartitionData
-from tidelog.wire.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.fetch import AbortedTransaction, PartitionData
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -100,7 +100,7 @@ class FakeLog:
 
 
 class FakeCluster:
-    """What a task uses of `ClusterClient`; one leader, which can be told to misbehave."""
+    """What a task uses of `Cluster`; one leader, which can be told to misbehave."""
 
     def __init__(self, **logs: FakeLog) -> None:
         self.logs = {tp(name.replace("_", "-")): log for name, log in logs.items()}
@@ -108,31 +108,22 @@ class FakeCluster:
         """Raised, or answered, one for each of the next fetches."""
         self.fetches: list[tuple[int, int]] = []
         self.forgotten = 0
-        self.connection = FakeConnection(self)
         self.is_closed = False
 
-    def leader_of(self, topic: str, partition: int) -> Node:
-        if TopicPartition(topic, partition) not in self.logs:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone")
-        return Node(0, "fake", 1)
+    def begin_fetch(self, where: TopicPartition, offset: int, limits: FetchLimits) -> "Future[PartitionData]":
+        self.fetches.append((offset, limits.partition_bytes_max))
+        answer: Future[PartitionData] = Future()
+        try:
+            answer.set_result(self._answer(where, offset, limits))
+        except Exception as error:
+            answer.set_exception(error)
+        return answer
 
-    def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[Node, list[int]]:
-        return {self.leader_of(topic, partition): [partition] for partition in partitions}
-
-    def connection_to(self, node: Node) -> "FakeConnection":
-        return self.connection
-
-    def on_node(self, node: Node, request: ListOffsetsRequest, answer: type) -> ListOffsetsResponse:
-        (topic,) = request.topics
-        told = []
-        for each in topic.partitions:
-            log = self.logs[TopicPartition(topic.name, each.partition_index)]
-            offset = log.start if each.timestamp == -2 else log.end
-            told.append(ListOffsetsPartitionResponse(partition_index=each.partition_index, offset=offset))
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=topic.name, partitions=told)])
-
-    def retrying(self, attempt: Any, *, even_if_lost: bool = False) -> Any:
-        return attempt()
+    def list_offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+        return {
+            where: ListedOffset(self.logs[where].start if time == EARLIEST else self.logs[where].end, -1, -1)
+            for where, time in times.items()
+        }
 
     def forget(self) -> None:
         self.forgotten += 1
@@ -140,46 +131,25 @@ class FakeCluster:
     def close(self) -> None:
         self.is_closed = True
 
-
-class FakeConnection:
-    """One request at a time, answered as a broker would."""
-
-    def __init__(self, cluster: FakeCluster) -> None:
-        self._cluster = cluster
-        self.pending: list[FetchRequest] = []
-
-    def write(self, request: FetchRequest, *, at_most: int | None = None) -> None:
-        assert not self.pending, "two fetches under way"
-        self.pending.append(request)
-
-    def read_raw(self, *, is_passing: bool = False) -> tuple[int, bytearray, int]:
-        request = self.pending.pop()
-        return 12, bytearray(self._answer(request).encode(12)), 0
-
-    def close(self) -> None:
-        self.pending.clear()
-
-    def _answer(self, request: FetchRequest) -> FetchResponse:
-        (topic,) = request.topics
-        (wanted,) = topic.partitions
-        self._cluster.fetches.append((wanted.fetch_offset, wanted.partition_max_bytes))
-        log = self._cluster.logs[TopicPartition(topic.topic, wanted.partition)]
-        trouble = self._cluster.troubles.pop(0) if self._cluster.troubles else ErrorCode.NONE
+    def _answer(self, where: TopicPartition, offset: int, limits: FetchLimits) -> PartitionData:
+        trouble = self.troubles.pop(0) if self.troubles else ErrorCode.NONE
         if isinstance(trouble, Exception):
             raise trouble
-        if trouble is ErrorCode.NONE and not log.start <= wanted.fetch_offset <= log.end:
+        log = self.logs.get(where)
+        if log is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{where}: gone")
+        if trouble is ErrorCode.NONE and not log.start <= offset <= log.end:
             trouble = ErrorCode.OFFSET_OUT_OF_RANGE
-        data = PartitionData(
-            partition_index=wanted.partition,
-            error_code=trouble,
+        if trouble is not ErrorCode.NONE:
+            raise ApiError(trouble, f"{where}: refused")
+        aborted = [AbortedTransaction(producer_id=p, first_offset=o) for p, o in log.aborted]
+        return PartitionData(
+            partition_index=where.partition,
             high_watermark=log.end,
             log_start_offset=log.start,
-            aborted_transactions=[AbortedTransaction(producer_id=p, first_offset=o) for p, o in log.aborted]
-            if request.isolation_level
-            else None,
-            records=log.read(wanted.fetch_offset, wanted.partition_max_bytes) if trouble is ErrorCode.NONE else None,
+            aborted_transactions=aborted if limits.read_committed else None,
+            records=log.read(offset, limits.partition_bytes_max),
         )
-        return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=[data])])
 
 
 def lost_connection() -> ConnectionLost:

@@ -49,7 +49,7 @@ def test_what_follows_is_asked_for_before_an_answer_is_handed_out():
     chunks = fetcher.chunks()
     next(chunks)
     assert fetcher.is_reply_due
-    assert cluster.connection.pending[0].topics[0].partitions[0].fetch_offset == 5
+    assert [offset for offset, _ in cluster.fetches] == [0, 5]
 
 
 def test_no_more_is_asked_for_than_the_settings_allow():

@@ -3,12 +3,11 @@
 import pytest
 
 from tests.unit.spark.source.fakes import FakeLog, offsets, tp
-from tidelog.client.cluster import Node
-from tidelog.client.errors import BrokerUnavailable
+from tidelog.client.aio.admin.driver import PartlyRefused
+from tidelog.client.errors import ApiError, BrokerUnavailable
 from tidelog.spark.source.record_sizes import sample_bytes_per_offset
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import FetchResponse
-from tidelog.wire.messages.fetch import FetchableTopicResponse, PartitionData
+from tidelog.wire.messages.fetch import PartitionData
 
 
 class FakeCluster:
@@ -16,25 +15,22 @@ class FakeCluster:
         self.logs = {tp(name.replace("_", "-")): log for name, log in logs.items()}
         self.is_down = False
 
-    def by_leader(self, topic, partitions):
-        return {Node(0, "b", 1): list(partitions)}
-
-    def on_node(self, node, request, answer, *, at_most):
+    def fetch(self, starts, limits):
         if self.is_down:
             raise BrokerUnavailable("b:1", "refused")
-        (topic,) = request.topics
-        told = []
-        for each in topic.partitions:
-            log = self.logs.get(tp(f"{topic.topic}-{each.partition}"))
-            records = None if log is None else log.read(each.fetch_offset, each.partition_max_bytes)
-            if told and len(records or b"") > each.partition_max_bytes:
+        found, errors = {}, {}
+        for where, offset in starts.items():
+            log = self.logs.get(where)
+            if log is None:
+                errors[where] = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                continue
+            records = log.read(offset, limits.partition_bytes_max)
+            if found and len(records) > limits.partition_bytes_max:
                 records = None
-            code = ErrorCode.NONE if log else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            told.append(PartitionData(partition_index=each.partition, error_code=code, records=records))
-        return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=told)])
-
-    def forget(self):
-        pass
+            found[where] = PartitionData(partition_index=where.partition, records=records)
+        if errors:
+            raise PartlyRefused(errors, found)
+        return found
 
 
 def _log(size):

@@ -13,34 +13,27 @@ from tidelog.records.compression import Codec
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.legacy import convert_down
 from tidelog.records.record import Record
+from tidelog.spark.clients import Kept
 from tidelog.spark.source.arrow_rows import MalformedTimestamp
 from tidelog.spark.source.columns import full_schema, make_projection
-from tidelog.spark.source.connections import ConnectionPool
 from tidelog.spark.source.ranges import OffsetRange
 from tidelog.spark.source.task_reader import RangePartition, read_partition, read_range
 
 EVERYTHING = make_projection(full_schema({"includeHeaders": "true"}))
 
 
-class OneCluster(ConnectionPool):
-    """A pool that has what it is given."""
-
-    def __init__(self, cluster):
-        super().__init__()
-        self.cluster = cluster
-        self.given_back = 0
-
-    def take(self, settings):
-        return self.cluster
-
-    def give_back(self, settings, cluster):
-        self.given_back += 1
+def _keeping(cluster):
+    """Clients of which there is one already."""
+    kept = Kept()
+    return kept, lambda settings: kept.get(settings, lambda: cluster)
 
 
 def _read(log, start, end, projection=EVERYTHING, settings=None):
-    pool = OneCluster(FakeCluster(t_0=log))
-    batches = list(read_range(OffsetRange("t", 0, start, end), settings or task_settings(), projection, pool))
-    assert pool.given_back == 1
+    settings = settings or task_settings()
+    kept, keep = _keeping(FakeCluster(t_0=log))
+    keep(settings)
+    batches = list(read_range(OffsetRange("t", 0, start, end), settings, projection, kept))
+    assert len(kept) == 1, "the next task uses it as well"
     return pa.Table.from_batches(batches, projection.schema)
 
 
@@ -89,8 +82,9 @@ def test_batches_have_ten_thousand_rows_at_most():
     log = FakeLog()
     for _ in range(3):
         log.append(*[b"v"] * 9_000)
-    pool = OneCluster(FakeCluster(t_0=log))
-    batches = list(read_range(OffsetRange("t", 0, 0, 27_000), task_settings(), EVERYTHING, pool))
+    kept, keep = _keeping(FakeCluster(t_0=log))
+    keep(task_settings())
+    batches = list(read_range(OffsetRange("t", 0, 0, 27_000), task_settings(), EVERYTHING, kept))
     assert sum(each.num_rows for each in batches) == 27_000
     assert max(each.num_rows for each in batches) == 10_000
     assert {each.schema for each in batches} == {EVERYTHING.schema}
@@ -182,13 +176,15 @@ def test_a_task_that_ends_early_leaves_no_answer_for_the_next():
     for _ in range(10):
         log.append(b"v" * 100)
     cluster = FakeCluster(t_0=log)
-    pool = OneCluster(cluster)
-    rows = read_range(OffsetRange("t", 0, 0, 10), task_settings(fetch_bytes=200), EVERYTHING, pool)
+    kept, keep = _keeping(cluster)
+    settings = task_settings(fetch_bytes=200)
+    keep(settings)
+    rows = read_range(OffsetRange("t", 0, 0, 10), settings, EVERYTHING, kept)
     next(rows)
-    assert cluster.connection.pending
+    assert len(cluster.fetches) == 2
     rows.close()
     assert cluster.is_closed
-    assert pool.given_back == 1
+    assert len(kept) == 0
 
 
 def test_spark_plans_a_task_without_offsets_when_there_is_nothing():

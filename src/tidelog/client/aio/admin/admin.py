@@ -116,10 +116,13 @@ class AsyncAdmin:
         return self._driver
 
     async def _knowing(self, wanted: Iterable[TopicPartition]) -> Driver:
-        """The driver, once the leaders of these partitions are known."""
+        """The driver, once the leaders of these partitions were asked for. A leader that moves is found by retries."""
         driver = self._running
-        self._topics |= {topic for topic, _ in wanted}
-        await driver.client.refresh()
+        metadata = driver.client.metadata
+        unknown = {where.topic for where in wanted if metadata.leader(*where) is None}
+        if unknown:
+            self._topics |= unknown
+            await driver.client.refresh()
         return driver
 
     def metrics(self) -> ClientMetrics:

@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.coordinators import CoordinatorType
 from tidelog.client.aio.network import NetworkClient
-from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
+from tidelog.client.aio.reactions import Reaction, reaction_to, refusal
 from tidelog.client.errors import ApiError, BrokerUnavailable, ClientError, DeadlinePassed
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode
@@ -177,7 +177,4 @@ class Driver:
 
 def answer_of(code: int, message: str | None, result: Result, what: object) -> Result | ApiError:
     """`result`, or the error that a broker told instead."""
-    if code == ErrorCode.NONE:
-        return result
-    known = error_code_of(code)
-    return ApiError(known, f"{what}: {message or known.text}")
+    return result if code == ErrorCode.NONE else refusal(code, what, message)

@@ -2,7 +2,7 @@
 
 import threading
 
-from tidelog.spark.sink.clients import KEPT_MAX, Kept
+from tidelog.spark.clients import KEPT_MAX, Kept
 
 
 class FakeClient:
