@@ -25,8 +25,11 @@ from benchmarks import frames
 from benchmarks.frames import FetchLimits
 from benchmarks.hostile.rendering import Target
 
-_TIMEOUT_SECONDS = 180.0
 _NICENESS = -15
+
+
+class BystanderSilentError(RuntimeError):
+    """The process does not answer: it waits for a broker that does not serve, or has ended."""
 
 
 class Waits(NamedTuple):
@@ -42,10 +45,13 @@ class Waits(NamedTuple):
 class Bystander:
     """Starts the process and asks it."""
 
-    def __init__(self, address: tuple[str, int], calm: Target, broker_pid: int) -> None:
+    def __init__(self, address: tuple[str, int], calm: Target, broker_pid: int, answer_seconds_max: float) -> None:
+        """A request of its own that is not answered within `answer_seconds_max` has failed."""
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, address, calm, broker_pid), daemon=True)
+        self._seconds_max = 3 * answer_seconds_max + 10  # it finishes its round first: three requests
+        arguments = (theirs, address, calm, broker_pid, answer_seconds_max)
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
 
     def __enter__(self) -> Self:
         self._process.start()
@@ -67,18 +73,23 @@ class Bystander:
         return Waits(*self._call("end"))
 
     def _call(self, word: str) -> tuple[int, float, float, str | None]:
-        self._pipe.send(word)
-        if not self._pipe.poll(_TIMEOUT_SECONDS + 10):
-            raise TimeoutError("the bystander does not answer")
-        answer: tuple[int, float, float, str | None] = self._pipe.recv()
+        try:
+            self._pipe.send(word)
+            if not self._pipe.poll(self._seconds_max):
+                raise BystanderSilentError("the bystander was not served")
+            answer: tuple[int, float, float, str | None] = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise BystanderSilentError("the bystander has ended") from error
         return answer
 
 
-def _serve(pipe: Connection, address: tuple[str, int], calm: Target, broker_pid: int) -> None:
+def _serve(
+    pipe: Connection, address: tuple[str, int], calm: Target, broker_pid: int, answer_seconds_max: float
+) -> None:
     with contextlib.suppress(OSError):
         # Before other processes, where that is allowed: it should wait for the broker and not for the processor.
         os.nice(_NICENESS)
-    loop = _Loop(address, calm, Path(f"/proc/{broker_pid}/schedstat"))
+    loop = _Loop(address, calm, Path(f"/proc/{broker_pid}/schedstat"), answer_seconds_max)
     try:
         while True:
             loop.round()
@@ -97,8 +108,9 @@ def _serve(pipe: Connection, address: tuple[str, int], calm: Target, broker_pid:
 class _Loop:
     """The requests and the longest wait."""
 
-    def __init__(self, address: tuple[str, int], calm: Target, schedstat: Path) -> None:
+    def __init__(self, address: tuple[str, int], calm: Target, schedstat: Path, answer_seconds_max: float) -> None:
         self._address = address
+        self._answer_seconds_max = answer_seconds_max
         self._schedstat = schedstat
         self._frames = (
             frames.produce(calm.topic, 0, frames.batch([b"calm"]), acks=1),
@@ -137,7 +149,7 @@ class _Loop:
 
     def _call(self, frame: bytes) -> None:
         if self._socket is None:
-            self._socket = socket.create_connection(self._address, timeout=_TIMEOUT_SECONDS)
+            self._socket = socket.create_connection(self._address, timeout=self._answer_seconds_max)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.sendall(frame)
         (left,) = struct.unpack(">i", self._exactly(4))

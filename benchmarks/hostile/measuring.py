@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 import psutil
 
 from benchmarks.hostile.bystander import Bystander
-from benchmarks.hostile.rendering import Target
 from benchmarks.hostile.requests import HostileRequest
 
 ANSWER_SECONDS_MAX: Final = 20.0
+STOPPED_SERVING: Final = "stopped serving"
 _SAMPLE_SECONDS: Final = 0.005
 _RESET_PEAK: Final = "5"
 
@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
     request: HostileRequest
     size_bytes: int
     fate: str
-    """`answered`, `closed` or `silent`."""
+    """`answered`, `closed`, `silent` or `stopped serving`."""
     reply_bytes: int
     worst_ms: float
     worst_work_ms: float
@@ -84,14 +84,13 @@ class _Sampler(threading.Thread):
 
 def measure(
     request: HostileRequest,
+    frame: bytes,
     address: tuple[str, int],
     pid: int,
-    target: Target,
     bystander: Bystander,
     answer_seconds_max: float = ANSWER_SECONDS_MAX,
 ) -> Outcome:
-    """Send the request while the bystander is served."""
-    frame = request.render(target)
+    """Send the request, which is in `frame`, while the bystander is served."""
     memory = Memory(pid)
     memory.begin()
     bystander.begin()

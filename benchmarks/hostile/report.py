@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from benchmarks.hostile.measuring import Outcome
+from benchmarks.hostile.measuring import STOPPED_SERVING, Outcome
 from benchmarks.report import OURS, THEIRS, machine
 
 WAIT_MS_MAX: Final = 20.0
@@ -22,7 +22,7 @@ def is_within_bounds(outcome: Outcome, baseline_ms: float) -> bool:
     return (
         waited_ms(outcome) <= limit_ms
         and outcome.failure is None
-        and outcome.fate != "silent"
+        and outcome.fate not in ("silent", STOPPED_SERVING)
         and not (is_small and outcome.grown_bytes > GROWN_BYTES_MAX)
     )
 
@@ -57,6 +57,8 @@ def page(outcomes: Mapping[str, Sequence[Outcome]], baselines: Mapping[str, floa
             "Work: the most processor time, in ms, that the broker's main thread took within one such wait: what the",
             "wait would be on a machine that does nothing else. A JVM works in many threads, its main one only waits.",
             "Memory: the broker's peak above what it had before, in MB. A row shows the version that was worst for us.",
+            "Silent: no answer within 20 s, or 5 s from Apache Kafka. Stopped serving: some of eight other clients got",
+            "no answer within 3 s, and a new broker took its place. With !: the bystander's own connection failed.",
             "",
             *_table(outcomes),
             "",
@@ -95,6 +97,8 @@ def _badness(outcome: Outcome) -> float:
 def _cells(outcome: Outcome | None, with_work: bool) -> list[str]:
     if outcome is None:
         return [""] * (4 if with_work else 3)
+    if outcome.fate == STOPPED_SERVING:
+        return [*[""] * (3 if with_work else 2), STOPPED_SERVING]
     fate = outcome.fate if outcome.fate != "answered" else _size(outcome.reply_bytes)
     work = [f"{outcome.worst_work_ms:.1f}"] if with_work else []
     memory = f"{outcome.grown_bytes / _MB:.1f}"

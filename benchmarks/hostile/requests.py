@@ -57,10 +57,23 @@ def typical(request: type[Message], versions: list[int]) -> list[int]:
     return [version for version in versions if version in wanted]
 
 
-def generated(size_bytes: int = SIZE_BYTES, *, all_versions: bool = False) -> Iterator[HostileRequest]:
+def newest(_request: type[Message], versions: list[int]) -> list[int]:
+    return versions[-1:]
+
+
+def every(_request: type[Message], versions: list[int]) -> list[int]:
+    return versions
+
+
+VERSIONS: Final = {"newest": newest, "typical": typical, "all": every}
+"""Which versions of an API are sent."""
+
+
+def generated(size_bytes: int = SIZE_BYTES, *, versions: str = "typical") -> Iterator[HostileRequest]:
     """Requests of every API, made from the declarations."""
-    for request, versions in served():
-        for version in versions if all_versions else typical(request, versions):
+    choose = VERSIONS[versions]
+    for request, of_api in served():
+        for version in choose(request, of_api):
             yield from _of_version(request, version, size_bytes)
 
 

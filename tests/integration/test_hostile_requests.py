@@ -88,7 +88,7 @@ def test_long_names_counts_without_elements_and_tags(broker: Broker) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_every_version_and_the_largest_requests(broker: Broker) -> None:
-    attack(broker, generated(all_versions=True))
+    attack(broker, generated(versions="all"))
     attack(broker, named())
 
 

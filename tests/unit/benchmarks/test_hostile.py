@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
-from benchmarks.hostile import rendering, report
-from benchmarks.hostile.measuring import Outcome
+from benchmarks.hostile import attack, rendering, report
+from benchmarks.hostile.attack import Attack
+from benchmarks.hostile.bystander import BystanderSilentError
+from benchmarks.hostile.contestants import Contestant
+from benchmarks.hostile.journal import Journal
+from benchmarks.hostile.measuring import STOPPED_SERVING, Outcome
 from benchmarks.hostile.rendering import Renderer, Target
 from benchmarks.hostile.requests import HostileRequest, generated, named, served
 from tidelog.wire.errors import WireError
@@ -87,3 +97,73 @@ def test_the_page_shows_the_worst_version_of_each_request(monkeypatch: pytest.Mo
     assert "Metadata v3: topics, empty | 900.0 kB | 50.0 | 40.0 | 0.0 | 10 B" in page
     assert "Metadata v12" not in page
     assert "- a note" in page
+
+
+def test_a_broker_that_stopped_serving_is_shown_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "machine", lambda: ["this machine"])
+    stopped = outcome(0, fate=STOPPED_SERVING)
+    assert not report.is_within_bounds(stopped, 0)
+    page = report.page({report.OURS: [outcome(5, 4)], report.THEIRS: [stopped]}, {}, [])
+    assert "| 5.0 | 4.0 | 0.0 | 10 B |  |  | stopped serving |" in page
+
+
+def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+    requests = list(generated(1_000, versions="newest"))[:3]
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path, requests)
+    journal.add_baseline(report.OURS, 1.5)
+    measured = outcome(5, 4)._replace(request=requests[1])
+    journal.add(report.OURS, measured)
+    again = Journal(path, requests)
+    assert again.baselines == {report.OURS: 1.5}
+    assert again.outcomes == {report.OURS: [measured]}
+    assert [again.holds(report.OURS, request) for request in requests] == [False, True, False]
+    assert not again.holds(report.THEIRS, requests[1])
+    assert Journal(path, requests[:1]).outcomes == {}, "requests of another run are left alone"
+    again.clear()
+    assert Journal(path, requests).outcomes == {}
+
+
+# --- brokers that stop serving ---
+
+
+class FakeBroker:
+    """Answers a number of requests, then is silent on every connection, as one that ran out of memory is."""
+
+    def __init__(self, answers: int) -> None:
+        self.address = ("127.0.0.1", 0)
+        self.child = SimpleNamespace(pid=os.getpid(), check_alive=lambda: None)
+        self.answers = answers
+
+
+def test_a_broker_that_stops_serving_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request without an answer ended the run; now the next request is sent to another broker."""
+    started: list[FakeBroker] = []
+
+    @contextmanager
+    def start() -> Iterator[FakeBroker]:
+        started.append(FakeBroker(answers=2))
+        yield started[-1]
+
+    def sent(request: HostileRequest, frame: bytes, *_: object) -> Outcome:
+        broker = started[-1]
+        broker.answers -= 1
+        if broker.answers < 0:
+            raise BystanderSilentError("the bystander was not served")
+        return outcome(1)._replace(request=request, size_bytes=len(frame))
+
+    def set_up(self: Attack) -> None:
+        self._running.close()
+        self._broker = self._running.enter_context(self._contestant.start())
+        self._victim = TARGET
+
+    monkeypatch.setattr(attack, "measure", sent)
+    monkeypatch.setattr(Attack, "_start", set_up)
+    monkeypatch.setattr(Attack, "_is_serving", lambda self: self._broker.answers > 0)
+    under_attack = Attack(Contestant(start, 1.0, 1.0, is_single_threaded=True), tries=1)  # type: ignore[arg-type]
+    under_attack._bystander = None  # type: ignore[assignment]
+    under_attack._start()
+    requests = list(generated(1_000, versions="newest"))[:6]
+    fates = [under_attack.measure(request).fate for request in requests]
+    assert fates == ["answered", "answered", STOPPED_SERVING] * 2
+    assert len(started) == 3
