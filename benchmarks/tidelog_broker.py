@@ -38,7 +38,11 @@ class TidelogBroker(BrokerProcess):
 
 
 def use_source_tree() -> None:
-    """Let this process and the ones it starts import Tidelog from the tree when it is not installed."""
+    """Let this process and the ones it starts import Tidelog from the tree when it is not installed.
+
+    They may keep bytecode, as every installed package does: compiling the sources would take longer than the start.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if importlib.util.find_spec("tidelog") is None:
         sys.path.insert(0, str(SOURCE))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))

@@ -19,6 +19,26 @@ def test_serve_imports_no_command_line_framework():
     assert not loaded & {"typer", "rich", "click", "argparse", "pydantic", "inspect", "json", "importlib_metadata"}
 
 
+def test_the_first_start_of_a_broker_loads_no_more_than_it_needs(tmp_path):
+    """`shutil` brings every compression format along, and there is nothing to adopt in an empty directory."""
+    code = (
+        "import asyncio, sys\n"
+        "from tidelog.broker.server import Server\n"
+        "from tidelog.config import load_broker_config\n"
+        "async def serve():\n"
+        f"    settings = {{'listeners': 'PLAINTEXT://127.0.0.1:0', 'log.dirs': {str(tmp_path)!r}}}\n"
+        "    server = Server(load_broker_config(settings))\n"
+        "    await server.start()\n"
+        "    print(*sys.modules)\n"
+        "    await server.stop()\n"
+        "asyncio.run(serve())\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ran.stdout.split())
+    assert "tidelog.storage.log" in loaded
+    assert not loaded & {"tidelog.broker.adoption", "shutil", "tempfile", "lzma", "uuid", "hashlib", "decimal"}
+
+
 def test_the_clients_import_nothing_numeric_by_themselves():
     code = (
         "import sys, tidelog.client.producer, tidelog.client.consumer, tidelog.cli.export, tidelog.cli.import_\n"

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.adoption import Adoption
 from tidelog.broker.dispatcher import Dispatcher
 from tidelog.broker.garbage import GarbageCollection
 from tidelog.broker.identity import establish_broker_id, establish_cluster_id
@@ -25,6 +24,7 @@ from tidelog.broker.own_apis import own_handlers
 from tidelog.broker.settings import load_dynamic_layers, network_limits, registration_of, warn_of_idle_settings
 from tidelog.broker.surroundings import Surroundings
 from tidelog.config import BrokerConfig, LogConfig, settings_without_effect
+from tidelog.metadata.adoption import AdoptionState, read_adoption
 from tidelog.metadata.errors import StoreError
 from tidelog.metadata.image import BrokerImage, ClusterImage
 from tidelog.metadata.loading import load_image
@@ -101,7 +101,7 @@ class Server:
                 self._accept(store)
             else:
                 undo.push_async_callback(node.member.close)
-                await self._join(node.member, store)
+                await self._join(node.member)
             undo.pop_all()
 
     def _start_base(self, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack) -> NodeBase:
@@ -163,7 +163,7 @@ class Server:
         node.image.set_broker(BrokerImage.of(registration, broker_epoch))
         node.image.set_controller(controller.broker_id, controller.epoch)
 
-    async def _join(self, member: ClusterMember, store: Store) -> None:
+    async def _join(self, member: ClusterMember) -> None:
         """Load the logs, serve clients and brokers, then register: the controller says what to lead and follow."""
         node = self.node
         node.log_manager.load(self._config_of_topic())
@@ -173,15 +173,22 @@ class Server:
         node.socket_server.start_accepting()
         node.timer_driver.rearm()
         await member.register()
-        member.controller.start(store)
         logger.info("broker %d joined cluster %s on %s:%d", node.broker_id, node.image.cluster_id, *self.address)
 
     def _load(self, store: Store) -> None:
         """Load the logs, compare them with the metadata and open the partitions; coordinators load what they lead."""
         node = self.node
         summary = node.log_manager.load(self._config_of_topic())
-        Adoption(node, store, node.image.controller_epoch).run()
+        self._adopt(store)
         node.topics.open_all(store, is_unclean=bool(summary.unclean_directories))
+
+    def _adopt(self, store: Store) -> None:
+        """Compare logs and metadata, unless there are neither: a first start need not load what that takes."""
+        node = self.node
+        if node.log_manager.all_logs() or any(node.image.topics()) or read_adoption(store) != AdoptionState():
+            from tidelog.broker.adoption import Adoption
+
+            Adoption(node, store, node.image.controller_epoch).run()
 
     def _accept(self, store: Store) -> None:
         """Follow changes of settings, begin what is done now and then, and serve clients."""

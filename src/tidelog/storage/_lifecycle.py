@@ -1,7 +1,6 @@
 """The beginning and the end of a log: making a new one, closing it, and freeing its name before it is deleted."""
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -44,8 +43,10 @@ def create_log(
     except FileExistsError:
         raise
     except OutOfDescriptorsError:
+        from shutil import rmtree  # ten milliseconds of imports that a start-up does not need
+
         # A directory that is left behind would be in the way of the next try.
-        shutil.rmtree(directory, ignore_errors=True)
+        rmtree(directory, ignore_errors=True)
         raise
     except OSError as error:
         raise LogDirFailure(os.path.dirname(directory), error) from error
