@@ -85,14 +85,23 @@ class Replica:
         self.partition.become_leader(state, self.clock.monotonic_ms())
 
     def follow_in(
-        self, epoch: int, leader_id: int, replicas: Iterable[int] = (1, 2), *, uses_diverging_epochs: bool = True
+        self,
+        epoch: int,
+        leader_id: int,
+        replicas: Iterable[int] = (1, 2),
+        *,
+        partition_epoch: int | None = None,
+        uses_diverging_epochs: bool = True,
     ) -> Fetcher:
-        self.partition.become_follower(LeaderAndIsr(leader_id, epoch, (), tuple(replicas), epoch))
+        state = LeaderAndIsr(
+            leader_id, epoch, (), tuple(replicas), epoch if partition_epoch is None else partition_epoch
+        )
+        self.partition.become_follower(state)
         self.leader_id = leader_id
         self.fetcher = Fetcher(
             self.broker_id,
             leader_id,
-            FetcherSettings(wait_ms_max=0),
+            FetcherSettings(wait_ms_max=0, backoff_ms=0),
             self.manager,
             self.clock.wall_ms,
             uses_diverging_epochs=uses_diverging_epochs,
@@ -160,7 +169,8 @@ class Replica:
         body = request.encode(FETCH_VERSION)
         spans = decode_request(bytearray(body), 0, len(body), FETCH_VERSION)
         context = self.sessions.open(spans, True, {TOPIC_ID: TOPIC}.get, self.clock.monotonic_ms())
-        assert not context.error, context.error
+        if context.error:
+            return [FetchResponse(error_code=context.error)]
         parameters = FetchParameters(
             spans.replica_id, spans.max_wait_ms, spans.min_bytes, spans.max_bytes, 0, is_first_batch_whole=True
         )
@@ -181,6 +191,11 @@ class Replica:
         assert self.fetcher is not None, "it follows"
         request = self.fetcher.build_fetch(self.clock.monotonic_ms())
         return None if request is None else leader.serve(request)
+
+    def lose(self) -> None:
+        """The response to the last request does not come: the connection is gone."""
+        assert self.fetcher is not None, "it follows"
+        self.fetcher.on_fetch_failed(self.clock.monotonic_ms())
 
     def take(self, response: FetchResponse | None) -> None:
         """Receive a response."""
