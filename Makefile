@@ -26,14 +26,15 @@ demo: setup ## a broker, an exactly-once Spark pipeline with rows that fail, a p
 	@$(BIN)/tidelog demo
 
 test: setup ## every test but the long ones, the quick ones first
-	$(BIN)/python -m pytest tests/unit tests/property -m "not long" -n 2 -q
+	$(BIN)/python -m pytest tests/unit tests/property -m "not long" -n 2 --dist worksteal -q
 	$(BIN)/python -m pytest tests/integration tests/compat -m "not long" -n 2 --dist loadfile --no-loadscope-reorder -q
 
 test-long: setup ## the long variants: crash matrices, fuzzing, other projects' tools
+	$(BIN)/python -m pytest tests/property -m "not long" --hypothesis-profile=thorough -n 2 --dist worksteal -q
 	$(BIN)/python -m pytest tests -m long -n 2 --dist loadfile --no-loadscope-reorder -q
 
 unit: setup ## the tests that need no socket and no process (under a minute)
-	$(BIN)/python -m pytest tests/unit tests/property -m "not long" -n 2 -q
+	$(BIN)/python -m pytest tests/unit tests/property -m "not long" -n 2 --dist worksteal -q
 
 simulate: setup ## simulated clusters under faults: SEEDS=100, MINUTES=5 instead, or SEED=7 alone
 	$(BIN)/python -m tidelog.testing.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BROKERS),--brokers $(BROKERS))

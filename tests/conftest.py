@@ -8,10 +8,9 @@ import signal
 import pytest
 from hypothesis import settings
 
-# A busy machine is no reason to fail, so no example has a deadline. `--hypothesis-profile=thorough` tries more where a
-# test does not say itself how much.
-settings.register_profile("usual", deadline=None, max_examples=50)
-settings.register_profile("thorough", deadline=None, max_examples=1000)
+# A busy machine is no reason to fail, so no example has a deadline. `--hypothesis-profile=thorough` tries more.
+settings.register_profile("usual", deadline=None, max_examples=20)
+settings.register_profile("thorough", deadline=None, max_examples=200)
 settings.load_profile("usual")
 
 _LONG_FIRST = (

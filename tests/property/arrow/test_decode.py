@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.arrow.strategies import batches, logs
+from tests.property.effort import examples
 from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow.reading import decode_columns
 from tidelog.client.arrow.schema import SCHEMA, record_batches
@@ -15,7 +16,7 @@ from tidelog.records.header import HEADER_BYTES, read_header
 from tidelog.records.kernels.arrow_decode import PlainDecoder, Wanted, micros
 from tidelog.records.kernels.arrow_decode_compiled import CompiledDecoder
 
-_MODEST = settings(deadline=None, max_examples=60)
+_MODEST = settings(deadline=None, max_examples=examples(60))
 
 
 def _rows(decoder, fetched, bytes_max=2**31 - 1):
@@ -79,7 +80,7 @@ def test_columns_that_are_not_wanted_are_not_made(data, keys, values):
         assert (columns.keys is not None, columns.values is not None, columns.headers) == (keys, values, None)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(batches(codecs=(Codec.NONE,)), st.data())
 def test_damaged_records_are_refused_by_both_or_read_alike_by_both(batch, data):
     """Any byte of the records may be any other, and any number of them may be missing: nothing is read beyond them."""
@@ -102,7 +103,7 @@ def test_damaged_records_are_refused_by_both_or_read_alike_by_both(batch, data):
     assert outcomes[0] == outcomes[1]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(logs(), st.data())
 def test_a_damaged_log_is_decoded_or_refused_and_nothing_else(log, data):
     damaged = bytearray(log)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.arrow.strategies import content, headers
+from tests.property.effort import examples
 from tidelog.client.partitioner import murmur2, partition_for_key
 from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.bulk import RECORD_OVERHEAD_BYTES
@@ -21,7 +22,7 @@ from tidelog.records.kernels.arrow_encode_compiled import (
     encode_columns,
 )
 
-_MODEST = settings(deadline=None, max_examples=80)
+_MODEST = settings(deadline=None, max_examples=examples(80))
 
 rows = st.lists(st.tuples(st.integers(0, 2**62), content, content, st.just(()) | headers), max_size=30)
 

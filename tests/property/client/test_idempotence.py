@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.client.producer_world import World
+from tests.property.effort import examples
 from tidelog.client.errors import DeadlinePassed
 from tidelog.wire.errors import ErrorCode
 
@@ -67,7 +68,7 @@ async def play(script: Sequence[tuple[str, int, int]]) -> World:
 
 
 @given(st.lists(steps, max_size=60))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_each_record_is_stored_once_in_order_or_reported_as_failed(script: Sequence[tuple[str, int, int]]) -> None:
     world = asyncio.run(play(script))
     for log, sent in zip(world.logs, world.sent, strict=True):

@@ -5,6 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tests.unit.client.consumer.groups import assert_complete, topics
 from tidelog.client.aio.consumer.assignors import CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor
 from tidelog.client.aio.consumer.assignors.sticky import assign_sticky
@@ -12,7 +13,7 @@ from tidelog.client.aio.consumer.protocol import Subscription
 from tidelog.client.types import TopicPartition
 
 TOPICS = ("w", "x", "y", "z")
-modest = settings(max_examples=80, deadline=None)
+modest = settings(max_examples=examples(80), deadline=None)
 
 counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 7), min_size=1)
 partitions = st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 8))

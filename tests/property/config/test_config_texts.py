@@ -5,6 +5,7 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.config import (
     BrokerConfig,
     ConfigError,
@@ -31,13 +32,13 @@ values = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.dictionaries(encodable, encodable, max_size=5))
 def test_properties_survive_being_written_and_read(properties: dict[str, str]) -> None:
     assert parse_properties(format_properties(properties)) == properties
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.one_of(texts, st.text("ab=: \\\n\r#!u0tf", max_size=40)))
 def test_any_text_is_properties_or_is_refused(text: str) -> None:
     with contextlib.suppress(ConfigError):
@@ -46,7 +47,7 @@ def test_any_text_is_properties_or_is_refused(text: str) -> None:
             assert isinstance(value, str)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.dictionaries(broker_names, values, max_size=4))
 def test_any_broker_settings_are_loaded_or_refused(properties: dict[str, str]) -> None:
     with contextlib.suppress(ConfigError):
@@ -57,7 +58,7 @@ def test_any_broker_settings_are_loaded_or_refused(properties: dict[str, str]) -
                 assert declared.parse(entry.value) == getattr(config, declared.field)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.dictionaries(topic_names, values, max_size=4))
 def test_any_topic_settings_are_loaded_or_refused(overrides: dict[str, str]) -> None:
     with contextlib.suppress(ConfigError):
@@ -67,7 +68,7 @@ def test_any_topic_settings_are_loaded_or_refused(overrides: dict[str, str]) -> 
         assert topic_config(text, BrokerConfig()) == config
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.one_of(
         st.tuples(st.just(BOOLEAN), st.booleans()),

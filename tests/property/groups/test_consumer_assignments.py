@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.property.effort import examples
 from tests.unit.groups.consumer_world import Client, ConsumerWorld
 from tidelog.groups.consumer.assignors import ASSIGNORS, Subscriber, assign_alike, assign_uniform, assign_unlike
 from tidelog.groups.consumer.patterns import matching
@@ -78,7 +79,7 @@ def test_uniform_moves_no_more_than_it_has_to(counts: dict[bytes, int], size: in
     assert kept >= total - limit
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.text("ab|*+?()[]^.{}0-", max_size=8), st.text("ab0-", max_size=6))
 def test_patterns_agree_with_pythons(pattern: str, name: str) -> None:
     try:
@@ -160,4 +161,4 @@ class MembersMove(RuleBasedStateMachine):
 
 
 TestMembersMove = MembersMove.TestCase
-TestMembersMove.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
+TestMembersMove.settings = settings(deadline=None, max_examples=examples(60), stateful_step_count=30)

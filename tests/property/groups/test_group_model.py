@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.property.effort import examples
 from tests.property.groups.model import ID_REQUIRED, NONE, REBALANCE_MS, SESSION_MS, Model
 from tests.unit.groups.world import GROUP, Call, World
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -146,4 +147,4 @@ def _name(call: Call) -> str:
 
 
 TestGroupBesideModel = GroupBesideModel.TestCase
-TestGroupBesideModel.settings = settings(deadline=None, max_examples=100, stateful_step_count=40)
+TestGroupBesideModel.settings = settings(deadline=None, max_examples=examples(100), stateful_step_count=40)

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.property.effort import examples
 from tests.unit.groups.consumer_world import Client
 from tests.unit.groups.mixed_world import COOPERATIVE, EAGER, Anybody, ClassicClient, MixedWorld
 from tests.unit.groups.world import GROUP
@@ -158,4 +159,4 @@ class MembersOfBothKinds(RuleBasedStateMachine):
 
 
 TestMembersOfBothKinds = MembersOfBothKinds.TestCase
-TestMembersOfBothKinds.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
+TestMembersOfBothKinds.settings = settings(deadline=None, max_examples=examples(60), stateful_step_count=30)

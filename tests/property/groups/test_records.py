@@ -7,6 +7,7 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.groups import GroupSettings, GroupShard
 from tidelog.groups.classic.member import Member
 from tidelog.groups.schemas import (
@@ -72,7 +73,7 @@ def test_groups_are_read_as_written(
         assert after.assignment == last[after.member_id]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=60))
 def test_readers_raise_nothing_but_their_own_error(value: bytes) -> None:
     for read in (read_group_value, read_offset_value):
@@ -81,7 +82,7 @@ def test_readers_raise_nothing_but_their_own_error(value: bytes) -> None:
     subscribed_topics(value)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=40), st.sampled_from((-1, 7))), max_size=20))
 def test_a_log_with_anything_in_it_is_loaded(records: list[tuple[bytes, bytes | None, int]]) -> None:
     shard = GroupShard(0, GroupSettings(), lambda: "")

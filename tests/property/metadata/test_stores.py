@@ -6,6 +6,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.metadata.embedded import EmbeddedStore
 from tidelog.metadata.errors import NodeError
 from tidelog.metadata.store import Check, Create, Delete, Operation, Set, Store
@@ -107,7 +108,7 @@ def drive(store: Store, reopen: Callable[[Store], Store], steps: list) -> Store:
     return store
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(steps=steps)
 def test_the_embedded_store_behaves_like_a_dictionary_that_survives_reopening(steps: list) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -120,7 +121,7 @@ def test_the_embedded_store_behaves_like_a_dictionary_that_survives_reopening(st
         drive(EmbeddedStore(path), reopen, steps).close()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(steps=steps)
 def test_the_store_in_memory_behaves_like_a_dictionary(steps: list) -> None:
     tree = MemoryTree()

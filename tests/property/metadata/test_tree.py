@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.metadata import tree
 from tidelog.metadata.errors import MalformedNodeError
 
@@ -64,32 +65,32 @@ values = st.recursive(
 documents = st.dictionaries(st.sampled_from(FIELDS), values, max_size=8).map(lambda fields: json.dumps(fields).encode())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(assignment=assignments)
 def test_topics_round_trip(assignment: tree.TopicAssignment) -> None:
     assert tree.decode_topic("t", tree.encode_topic(assignment)) == assignment
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(state=states)
 def test_partition_states_round_trip(state: tree.PartitionState) -> None:
     assert tree.decode_partition_state("t", 0, tree.encode_partition_state(state)) == state
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(registration=registrations)
 def test_brokers_round_trip(registration: tree.BrokerRegistration) -> None:
     assert tree.decode_broker(5, tree.encode_broker(registration)) == registration
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(overrides=st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=5))
 def test_configs_round_trip(overrides: dict[str, str]) -> None:
     assert tree.decode_config("topics", "t", tree.encode_config(overrides)) == overrides
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(data=st.one_of(st.binary(max_size=40), documents))
 def test_no_bytes_make_a_decoder_fail_in_any_other_way(kind: str, data: bytes) -> None:
     with suppress(MalformedNodeError):

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.records.builder import BatchBuilder
 from tidelog.records.bulk import assemble_batch
 from tidelog.records.compression import Codec
@@ -17,7 +18,7 @@ producers = st.tuples(st.integers(-1, 1 << 60), st.integers(-1, 0x7FFF), st.inte
 
 
 @given(records, codecs, producers)
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 def test_a_batch_is_the_builders_byte_for_byte(records, codec, producer) -> None:
     made = assemble_batch(
         records,
@@ -41,7 +42,7 @@ def test_a_batch_is_the_builders_byte_for_byte(records, codec, producer) -> None
 
 
 @given(records, producers, producers)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_a_stamped_batch_is_as_if_built_so(records, first, second) -> None:
     def build(producer):
         return assemble_batch(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tests.property.records.strategies import NOW_MS, codecs, legacy_codecs, record_lists
 from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import build_batch
@@ -26,7 +27,7 @@ from tidelog.records.record import Record
 from tidelog.records.validation import AppendRules, validate
 
 LIMIT = 1 << 18
-some = settings(max_examples=60, deadline=None)
+some = settings(max_examples=examples(60), deadline=None)
 
 
 def walk(items: Iterable[object]) -> None:

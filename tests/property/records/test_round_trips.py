@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tests.property.records.strategies import NOW_MS, codecs, legacy_codecs, record_lists
 from tidelog.records._varint import decode_varint, decode_varlong, encode_varint
 from tidelog.records.batch import iterate_batches, iterate_records
@@ -13,7 +14,7 @@ from tidelog.records.legacy import convert_down, convert_up, iterate_legacy_reco
 from tidelog.records.record import Record
 from tidelog.records.validation import AppendRules, validate
 
-some = settings(max_examples=60, deadline=None)
+some = settings(max_examples=examples(60), deadline=None)
 
 
 @some

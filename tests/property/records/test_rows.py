@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tests.property.records.strategies import codecs, record_lists
 from tests.unit.records.test_rows import Row, as_records
 from tidelog.records.batch import iterate_records
@@ -14,7 +15,7 @@ from tidelog.records.errors import CorruptRecordError
 from tidelog.records.header import read_header
 from tidelog.records.rows import RowReader
 
-modest = settings(max_examples=100, deadline=None)
+modest = settings(max_examples=examples(100), deadline=None)
 
 
 @modest

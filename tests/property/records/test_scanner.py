@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tests.property.records.strategies import record_lists, timestamps
 from tests.unit.records.scans import SCANS
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.record import Record, decode_records, encode_record
 from tidelog.records.scanner import TIMESTAMP_MAX, TIMESTAMP_MIN, Fault, scan_in_python
 
-some = settings(max_examples=300, deadline=None)
+some = settings(max_examples=examples(300), deadline=None)
 ANY_TIME = (TIMESTAMP_MIN, TIMESTAMP_MAX)
 needs_c = pytest.mark.skipif("c" not in SCANS, reason="the C module was not built")
 

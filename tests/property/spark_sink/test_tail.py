@@ -5,6 +5,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.record import Record
 from tidelog.spark.sink.tail import LogTail
@@ -58,7 +59,7 @@ def model(log: list[Step]) -> tuple[int | None, list[int]]:
     return max(committed, default=None), sorted(doubtful.values())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(log=steps, cuts=st.lists(st.integers(0, 30), max_size=4))
 def test_markers_tell_what_was_committed_however_the_log_is_fetched(log: list[Step], cuts: list[int]) -> None:
     """Fetches may begin before the position they were asked for, with batches that were read already."""

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.client.aio.consumer.types import FetchedBatches
 from tidelog.client.arrow.reading import decode_columns
 from tidelog.records.batch import iterate_batches
@@ -19,7 +20,7 @@ from tidelog.spark.source.columns import full_schema, make_projection
 from tidelog.spark.source.header_columns import HeaderDecoder
 
 PROJECTION = make_projection(full_schema({"includeHeaders": "true"}))
-quick = settings(max_examples=40, deadline=None)
+quick = settings(max_examples=examples(40), deadline=None)
 names = st.text(max_size=6) | st.binary(max_size=4).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 headers = st.lists(st.tuples(names, st.none() | st.binary(max_size=6)), max_size=3).map(tuple)
 

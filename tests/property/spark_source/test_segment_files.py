@@ -9,13 +9,14 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tests.unit.records.golden import GOLDEN
 from tests.unit.spark.source.segment_files import batch, marker, read_rows, transactional, write_segment
 from tidelog.records.compression import Codec
 from tidelog.records.errors import CorruptRecordError
 from tidelog.spark.source import files_scan
 
-SETTINGS = settings(deadline=None, max_examples=60)
+SETTINGS = settings(deadline=None, max_examples=examples(60))
 
 
 @st.composite

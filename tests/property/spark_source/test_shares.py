@@ -5,11 +5,12 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.client.types import TopicPartition
 from tidelog.spark.source.admission import backlog, limit_bytes, limit_offsets
 from tidelog.spark.source.ranges import OffsetRange, split_ranges
 
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=examples(60), deadline=None)
 limits = st.none() | st.integers(1, 200)
 
 

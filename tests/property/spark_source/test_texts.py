@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.client.types import TopicPartition
 from tidelog.spark.options import OptionError, Options
 from tidelog.spark.source.durations import parse_duration_ms
@@ -29,7 +30,7 @@ json_values = st.recursive(
     max_leaves=12,
 )
 texts = st.text(max_size=60) | json_values.map(json.dumps)
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=examples(60), deadline=None)
 
 
 def _check_named(error, option):

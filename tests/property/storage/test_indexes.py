@@ -5,6 +5,7 @@ import tempfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.storage.leader_epochs import EpochEntry, LeaderEpochCache
 from tidelog.storage.segment.offset_index import OffsetIndex
 from tidelog.storage.segment.time_index import TimeIndex
@@ -25,7 +26,7 @@ even_gaps = st.builds(lambda gap, count: [gap] * count, st.integers(1, 60), st.i
 """As batches of one size leave them."""
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(gaps | even_gaps, st.lists(st.integers(min_value=BASE - 5, max_value=BASE + 3000), max_size=20), st.data())
 def test_offset_lookups_agree_with_a_plain_search(steps: list[int], wanted: list[int], data: st.DataObject) -> None:
     entries = [(offset, slot * 9) for slot, offset in enumerate(ascending(steps, BASE))]
@@ -49,7 +50,7 @@ def test_offset_lookups_agree_with_a_plain_search(steps: list[int], wanted: list
         index.release()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.integers(min_value=0, max_value=300), st.integers(min_value=0, max_value=20)), max_size=60),
     st.lists(st.integers(min_value=-1, max_value=301), max_size=20),
@@ -81,7 +82,7 @@ operations = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(operations, max_size=25), st.integers(min_value=-1, max_value=13))
 def test_leader_epochs_stay_in_order_and_answer_consistently(done: list[tuple[str, int, int]], asked: int) -> None:
     cache = LeaderEpochCache("/nowhere")

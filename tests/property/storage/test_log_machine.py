@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.property.effort import examples
 from tests.unit.storage.logs import EPOCH, NOW_MS, batch, read_records, reopen
 from tidelog.config import LogConfig
 from tidelog.storage.log import Log
@@ -182,5 +183,5 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(40), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -5,6 +5,7 @@ import tempfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tests.unit.storage.logs import NOW_MS, batch
 from tidelog.records.header import BatchHeader, read_header
 from tidelog.storage.errors import CorruptSnapshotError
@@ -61,7 +62,7 @@ def verdict(state: ProducerStateManager, header: BatchHeader) -> ErrorCode | int
     return None if duplicate is None else duplicate.first_offset
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(st.lists(batches, max_size=40))
 def test_every_batch_is_judged_as_by_one_who_remembers_all(written: list[tuple[int, int, int, int]]) -> None:
     model = Model()
@@ -78,7 +79,7 @@ def test_every_batch_is_judged_as_by_one_who_remembers_all(written: list[tuple[i
                 offset += count
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.lists(batches, max_size=30), st.integers(min_value=0, max_value=29))
 def test_a_snapshot_carries_all_but_the_older_duplicates(written: list[tuple[int, int, int, int]], at: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -101,13 +102,13 @@ def test_a_snapshot_carries_all_but_the_older_duplicates(written: list[tuple[int
                 state = again
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(entries, max_size=5))
 def test_snapshots_round_trip(saved: list[SnapshotEntry]) -> None:
     assert decode_snapshot(encode_snapshot(saved), "x") == saved
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.one_of(st.binary(max_size=120), st.lists(entries, max_size=2).map(encode_snapshot)), st.data())
 def test_any_bytes_are_a_snapshot_or_refused(data: bytes, draw: st.DataObject) -> None:
     if data and draw.draw(st.booleans()):

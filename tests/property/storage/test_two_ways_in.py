@@ -11,6 +11,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tests.unit.storage.logs import EPOCH, NOW_MS, batch
 from tidelog.config import LogConfig
 from tidelog.records.compression import Codec
@@ -80,7 +81,7 @@ def outcome(records: bytes, *, is_straight: bool) -> object:
             return info, end_offset, file.read()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(sent())
 def test_both_ways_store_the_same_bytes_or_refuse_alike(records: bytes) -> None:
     assert outcome(records, is_straight=True) == outcome(records, is_straight=False)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tests.property.storage_cleaner.strategies import Step, histories, pairs
 from tests.property.storage_cleaner.test_model import History
 from tests.unit.storage.cleaner.support import NOW_MS, make_log, plan, run
@@ -54,7 +55,7 @@ def _plain(keys_max: int | None = None) -> Compactor:
 # --- whole cleanings ---
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(histories, st.one_of(st.none(), st.integers(1, 5)))
 def test_both_write_the_same_files(steps: list[Step], keys_max: int | None) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -101,7 +102,7 @@ def _rebased(batch: bytes) -> bytes:
 # --- single batches, sound or not ---
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     pairs,
     pairs,
@@ -141,7 +142,7 @@ def _filtered(compactor: Compactor, data: bytes, header: Any) -> Filtered | str 
         return "corrupt"
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.binary(max_size=60), st.integers(0, 4))
 def test_any_bytes_are_read_or_refused_by_both(data: bytes, count: int) -> None:
     header = read_header(build_batch([Record(0, 0, b"", b"")]))._replace(record_count=count)
@@ -166,7 +167,7 @@ class _Nowhere:
         self.data += bytes(data)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(pairs, min_size=1, max_size=5), st.integers(0, 2**31), st.integers(0, 255))
 def test_a_run_stops_before_a_batch_that_is_damaged(
     batches: list[list[tuple[bytes | None, bytes | None]]], position: int, byte: int

@@ -6,6 +6,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tests.property.storage_cleaner.strategies import Append, Clean, EndTransaction, Roll, Step, histories
 from tests.unit.storage.cleaner.support import (
     NOW_MS,
@@ -125,7 +126,7 @@ def _invariants(log: Log, history: History) -> None:
     }
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(histories)
 def test_what_is_left_is_what_the_model_says(steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -142,7 +143,7 @@ def test_what_is_left_is_what_the_model_says(steps: list[Step]) -> None:
         _invariants(reopened, history)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(histories, st.integers(1, 4))
 def test_a_map_that_is_too_small_comes_to_the_same_in_more_rounds(steps: list[Step], keys_max: int) -> None:
     """Tombstones apart: when one gets its horizon depends on the rounds."""

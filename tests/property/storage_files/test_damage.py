@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tests.unit.storage._logs import fill, new_log, reopen, values_of
 from tidelog.config import LogConfig
 from tidelog.storage.dump import dump_file, row_text
@@ -63,7 +64,7 @@ def apply(directory: Path, damage: tuple[float, str, float, float, bytes]) -> No
     path.write_bytes(content)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(damages(), st.integers(0, 2))
 def test_whatever_a_crash_leaves_opens_and_is_what_was_written(
     crashed: tuple[Path, list[bytes]],

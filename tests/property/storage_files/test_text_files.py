@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.storage.checkpoints import CheckpointError, format_offset_checkpoint, parse_offset_checkpoint
 from tidelog.storage.directories.log_directory import DirectoryNameError, parse_directory_name
 from tidelog.storage.directories.meta_properties import (
@@ -22,7 +23,7 @@ from tidelog.storage.directories.partition_metadata import (
     parse_uuid,
 )
 
-modest = settings(deadline=None, max_examples=80)
+modest = settings(deadline=None, max_examples=examples(80))
 
 topics = st.text("abcXYZ019._-", min_size=1, max_size=30)
 partitions = st.integers(0, 2**31 - 1)

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.timing import DelayedOperation, Purgatory, Timer
 
 KEYS = "abcd"
@@ -39,7 +40,7 @@ class Counter(DelayedOperation):
         self.expirations += 1
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(steps=steps, purge_interval=st.sampled_from([0, 1, 5, 1000]))
 def test_each_operation_completes_once_at_the_first_event_that_suffices_or_at_its_deadline(
     steps: list[tuple], purge_interval: int

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.timing import Timer, TimerTask
 
 add = st.tuples(st.just("add"), st.one_of(st.integers(-5, 50), st.integers(0, 10_000), st.integers(0, 2**40)))
@@ -22,7 +23,7 @@ class Recorded(TimerTask):
         self.ran.append(self.number)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(steps=steps, tick_ms=st.sampled_from([1, 1, 3, 100]), wheel_size=st.sampled_from([2, 3, 20]), tell=st.booleans())
 def test_every_task_runs_once_at_its_tick_in_order_and_cancelled_ones_never(
     steps: list[tuple[str, int]], tick_ms: int, wheel_size: int, tell: bool

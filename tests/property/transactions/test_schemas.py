@@ -5,6 +5,7 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.transactions.schemas import (
     SchemaError,
     read_transaction_key,
@@ -36,7 +37,7 @@ def transactions(draw: st.DrawFn) -> Transaction:
     )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(transactions())
 def test_a_transaction_is_read_back_as_it_was_written(transaction: Transaction) -> None:
     name = transaction.transactional_id
@@ -44,7 +45,7 @@ def test_a_transaction_is_read_back_as_it_was_written(transaction: Transaction) 
     assert read_transaction_value(name, transaction_value(transaction)) == transaction
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.binary(max_size=80), st.sampled_from([b"", b"\x00\x00", b"\x00\x01"]))
 def test_no_bytes_do_worse_than_be_refused(noise: bytes, head: bytes) -> None:
     for read in (lambda data: read_transaction_value("x", data), read_transaction_key):

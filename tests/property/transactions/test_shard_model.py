@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
+from tests.property.effort import examples
 from tests.unit.transactions.world import World
 from tidelog.coordination import ProducerEpoch
 from tidelog.transactions import MarkerOrder, TopicPartition, TransactionSettings
@@ -252,4 +253,4 @@ class TransactionMachine(RuleBasedStateMachine):
 
 
 TestTransactions = TransactionMachine.TestCase
-TestTransactions.settings = settings(deadline=None, max_examples=80, stateful_step_count=40)
+TestTransactions.settings = settings(deadline=None, max_examples=examples(80), stateful_step_count=40)

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.compat.wire.samples import all_versions, filled
+from tests.property.effort import examples
 from tidelog.wire.errors import WireError
 from tidelog.wire.frames import parse_request_header, response_body_offset
 from tidelog.wire.schema import Message
@@ -15,7 +16,7 @@ _ENCODED = [(cls, version, filled(cls, version).encode(version)) for cls, versio
 
 # Each example goes through all messages and versions, so a few tens of them are tens of thousands of readings.
 _FEW = settings(
-    deadline=None, database=None, derandomize=True, max_examples=60, suppress_health_check=list(HealthCheck)
+    deadline=None, database=None, derandomize=True, max_examples=examples(60), suppress_health_check=list(HealthCheck)
 )
 
 _EDITS = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4)
@@ -87,7 +88,7 @@ def test_promised_lengths_are_not_allocated() -> None:
     assert peak < 32 << 20
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.binary(max_size=60), st.integers(0, 30))
 def test_headers_are_read_or_refused(data: bytes, offset: int) -> None:
     try:
@@ -97,7 +98,7 @@ def test_headers_are_read_or_refused(data: bytes, offset: int) -> None:
     assert offset + 8 <= header.body_offset <= len(data)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.binary(max_size=60), st.integers(-1, 90), st.integers(0, 20))
 def test_response_headers_are_read_or_refused(data: bytes, api_key: int, version: int) -> None:
     try:

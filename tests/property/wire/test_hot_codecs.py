@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.wire import fetch as hot_fetch
 from tidelog.wire import produce as hot_produce
 from tidelog.wire.errors import WireError
@@ -46,7 +47,7 @@ produce_requests = st.builds(
 
 @pytest.mark.parametrize("version", range(12))
 @given(request=produce_requests, before=st.binary(max_size=9), after=st.binary(max_size=9))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_a_produce_request_is_read_as_its_message_says(
     version: int, request: ProduceRequest, before: bytes, after: bytes
 ) -> None:
@@ -85,7 +86,7 @@ produce_replies = st.builds(
     correlation_id=int32s,
     throttle_ms=st.integers(0, 99),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_a_produce_response_is_written_as_its_message_says(
     version: int, topics: list[hot_produce.TopicReply], correlation_id: int, throttle_ms: int
 ) -> None:
@@ -128,7 +129,7 @@ def _same_details(version: int, reply: hot_produce.PartitionReply, partition: ob
     offsets=st.tuples(int64s, int64s, int64s),
     index=int32s,
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_answer_to_one_good_partition_is_the_general_answer(
     topic: str, correlation_id: int, version: int, offsets: tuple[int, int, int], index: int
 ) -> None:
@@ -169,7 +170,7 @@ def _read(decode: Callable[[], object]) -> object:
 
 @pytest.mark.parametrize("version", range(12))
 @given(request=usual_produces | produce_requests, tail=st.binary(max_size=4), data=st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_one_partition_is_read_at_once_as_it_is_read_field_by_field(
     version: int, request: ProduceRequest, tail: bytes, data: st.DataObject
 ) -> None:
@@ -249,7 +250,7 @@ fetch_requests = st.builds(
 
 @pytest.mark.parametrize("version", range(18))
 @given(request=fetch_requests, before=st.binary(max_size=9), after=st.binary(max_size=9))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_a_fetch_request_is_read_as_its_message_says(
     version: int, request: FetchRequest, before: bytes, after: bytes
 ) -> None:
@@ -322,7 +323,7 @@ def _single_fetch(body: bytearray, end: int, version: int) -> hot_fetch.FetchSpa
 
 @pytest.mark.parametrize("version", range(18))
 @given(request=usual_fetches | fetch_requests, tail=st.binary(max_size=4), data=st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_a_fetch_of_one_partition_is_read_at_once_as_it_is_read_field_by_field(
     version: int, request: FetchRequest, tail: bytes, data: st.DataObject
 ) -> None:
@@ -379,7 +380,7 @@ class _Slice:
 
 @pytest.mark.parametrize("version", range(18))
 @given(data=st.data(), correlation_id=int32s)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_a_fetch_response_is_written_as_its_message_says(
     version: int, data: st.DataObject, correlation_id: int
 ) -> None:
@@ -420,7 +421,7 @@ def test_a_fetch_response_is_written_as_its_message_says(
     reply=fetch_replies,
     length=st.integers(1, 100_000),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_answer_with_records_of_one_partition_is_the_general_answer(
     correlation_id: int,
     version: int,
@@ -440,7 +441,7 @@ def test_the_answer_with_records_of_one_partition_is_the_general_answer(
 
 @pytest.mark.parametrize("decode", [hot_produce.decode_request, hot_fetch.decode_request])
 @given(data=st.binary(max_size=120), version=st.integers(0, 11))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_hostile_bytes_raise_wire_error_and_nothing_else(decode: object, data: bytes, version: int) -> None:
     with contextlib.suppress(WireError):
         decode(bytearray(data), 0, len(data), version)

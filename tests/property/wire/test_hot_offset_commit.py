@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.wire import offset_commit as hot
 from tidelog.wire.errors import WireError
 from tidelog.wire.messages import OffsetCommitRequest, OffsetCommitResponse
@@ -48,7 +49,7 @@ requests = st.builds(
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(request=requests, before=st.binary(max_size=9), after=st.binary(max_size=9))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_commit_is_read_as_its_message_says(
     version: int, request: OffsetCommitRequest, before: bytes, after: bytes
 ) -> None:
@@ -104,7 +105,7 @@ def _read_by_field(body: bytearray, end: int, version: int) -> object:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(request=usual_requests | requests, tail=st.binary(max_size=4), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_one_partition_is_read_at_once_as_it_is_read_field_by_field(
     version: int, request: OffsetCommitRequest, tail: bytes, data: st.DataObject
 ) -> None:
@@ -129,7 +130,7 @@ def test_one_partition_is_read_at_once(version: int, member_id: str, metadata: s
 
 
 @given(data=st.binary(max_size=80), version=st.sampled_from(VERSIONS))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_hostile_bytes_raise_wire_error_and_nothing_else(data: bytes, version: int) -> None:
     with contextlib.suppress(WireError):
         hot.decode_request(bytearray(data), 0, len(data), version)
@@ -140,7 +141,7 @@ def test_hostile_bytes_raise_wire_error_and_nothing_else(data: bytes, version: i
     topics=st.lists(st.tuples(texts, st.lists(st.tuples(int32s, int16s), max_size=3)), max_size=3),
     correlation_id=int32s,
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_response_is_written_as_its_message_says(
     version: int, topics: list[tuple[str, list[tuple[int, int]]]], correlation_id: int
 ) -> None:

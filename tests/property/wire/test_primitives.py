@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import writers
 
+from tests.property.effort import examples
 from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import (
     decode_compact_string,
@@ -20,7 +21,7 @@ from tidelog.wire.primitives import (
     uuid_to_text,
 )
 
-_SETTINGS = settings(deadline=None, database=None, max_examples=100)
+_SETTINGS = settings(deadline=None, database=None, max_examples=examples(100))
 _TEXTS = st.none() | st.text(st.characters(codec="utf-8"), max_size=40)
 
 

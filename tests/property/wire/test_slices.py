@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.compat.wire.samples import all_versions, filled
+from tests.property.effort import examples
 from tests.property.wire.values import QUICK, objects
 from tests.unit.steps import counted, done
 from tidelog.wire.errors import EncodeError, WireError
@@ -21,7 +22,7 @@ from tidelog.wire.schema import Message
 _VERSIONS = list(all_versions())
 _ENCODED = [(cls, version, filled(cls, version).encode(version)) for cls, version in _VERSIONS]
 _FEW = settings(
-    deadline=None, database=None, derandomize=True, max_examples=20, suppress_health_check=list(HealthCheck)
+    deadline=None, database=None, derandomize=True, max_examples=examples(20), suppress_health_check=list(HealthCheck)
 )
 _ELEMENTS_MAX = 500
 _BYTES_PER_ELEMENT = 700

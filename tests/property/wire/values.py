@@ -6,13 +6,14 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+from tests.property.effort import examples
 from tidelog.wire.schema import Field, Message, Struct
 
 QUICK = settings(
     deadline=None,
     database=None,
     derandomize=True,
-    max_examples=6,
+    max_examples=examples(6),
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=list(HealthCheck),
 )
