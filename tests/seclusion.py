@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
 import pytest
 
+_TESTS: Final = Path(__file__).parent
+_ROOMS: Final = ("unit", "property")
 _FORBIDDEN: Final = frozenset(
     {
         *("socket.__new__", "socket.bind", "socket.connect", "socket.sendto", "socket.getaddrinfo"),
@@ -84,9 +87,13 @@ _wrap_uvloop()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol() -> Generator[None, object, object]:
-    """Watch the test from the set-up of its first fixture to the tear-down of its last."""
-    _seclusion.found = []
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Watch the test from the set-up of its first fixture to the tear-down of its last.
+
+    pytest calls this for the tests of every folder once a session has a test of these two.
+    """
+    is_secluded = any(item.path.is_relative_to(_TESTS / room) for room in _ROOMS)
+    _seclusion.found = [] if is_secluded else None
     try:
         return (yield)
     finally:
