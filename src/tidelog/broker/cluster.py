@@ -18,7 +18,7 @@ from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.settings import registration_of
 from tidelog.client.aio.transport import Connector
 from tidelog.metadata.configs import ConfigEntity, read_overrides
-from tidelog.metadata.registration import register_broker
+from tidelog.metadata.registrar import BrokerRegistrar
 from tidelog.metadata.store import Store
 from tidelog.metadata.tree import Endpoint
 from tidelog.metadata.updates import apply_update
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NO_BROKER_EPOCH: Final = -1
+_REGISTRATION_PATIENCE: Final = 1.5
+"""For how many session timeouts a broker waits at most until its last life is forgotten. One is not always enough: the
+ensemble looks at sessions from tick to tick."""
 
 
 class ClusterView:
@@ -74,6 +77,9 @@ class ClusterMember:
         config = node.config
         self._node = node
         self._lock = asyncio.Lock()
+        self._registrar = BrokerRegistrar(
+            node.metadata, _REGISTRATION_PATIENCE * config.zookeeper_session_timeout_ms / 1000
+        )
         self.broker_epoch = _NO_BROKER_EPOCH
         """The epoch of this broker's registration."""
         self.channels = BrokerChannels(
@@ -126,7 +132,7 @@ class ClusterMember:
         node = self._node
         ports = node.socket_server.ports()
         registration = registration_of(node.config, node.broker_id, ports, node.clock.wall_ms())
-        self.broker_epoch = await node.metadata.run(register_broker, registration)
+        self.broker_epoch = await self._registrar.register(registration)
 
     async def close(self) -> None:
         """Follow and ask no more."""

@@ -23,10 +23,10 @@ from tidelog.controller.replica_states import ReplicaStateMachine
 from tidelog.controller.request_batch import ControlPlane
 from tidelog.controller.states import PartitionStatus, ReplicaStatus
 from tidelog.controller.topic_deletion import TopicDeletionManager
-from tidelog.controller.tree import NO_CONTROLLER, ControllerTree, StoreRunner
+from tidelog.controller.tree import NO_CONTROLLER, ControllerTree
 from tidelog.metadata import paths
 from tidelog.metadata.errors import ControllerMovedError, SessionExpiredError
-from tidelog.metadata.store import EventKind
+from tidelog.metadata.store import EventKind, StoreRunner
 from tidelog.metadata.tree import TopicAssignment
 from tidelog.metadata.uuids import random_uuid
 from tidelog.wire.errors import ApiError, ErrorCode

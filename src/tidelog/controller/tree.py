@@ -7,7 +7,7 @@ outcome. A watch becomes an event of the controller; reading a node again sets i
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.controller.context import LiveBroker
 from tidelog.controller.partitions import Leadership, TopicPartition
@@ -31,6 +31,7 @@ from tidelog.metadata.store import (
     Set,
     Stat,
     Store,
+    StoreRunner,
     Watcher,
     WatchEvent,
     join_path,
@@ -56,23 +57,12 @@ from tidelog.metadata.tree import (
 )
 from tidelog.metadata.walk import create_if_missing, subtree
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 NO_CONTROLLER: Final = -1
 
 Notify: TypeAlias = Callable[[str, EventKind], object]
 """Takes the path of a watched node and what happened to it."""
 
 logger = logging.getLogger(__name__)
-
-
-class StoreRunner(Protocol):
-    """Runs functions of the store off the event loop, one after the other, and takes watches back to it."""
-
-    async def run(self, function: Callable[Concatenate[Store, P], T], *args: P.args, **kwargs: P.kwargs) -> T: ...
-
-    def on_loop(self, watcher: Watcher) -> Watcher: ...
 
 
 class ControllerEpoch(NamedTuple):
@@ -327,9 +317,20 @@ def _become_controller(store: Store, broker_id: int, now_ms: int) -> ControllerE
             ]
         )
     except (NodeExistsError, BadVersionError) as error:
+        known = _own_election(store, epoch)
+        if known is not None:
+            return known
         raise ControllerMovedError(f"another broker was elected before broker {broker_id}") from error
     assert isinstance(after, Stat), f"the epoch was set and its version is {after!r}"
     return ControllerEpoch(epoch, after.version)
+
+
+def _own_election(store: Store, epoch: int) -> ControllerEpoch | None:
+    """The epoch, if the election was ours after all: the reply to our first try was lost with the connection."""
+    (controller, current) = store.get_many([paths.CONTROLLER, paths.CONTROLLER_EPOCH])
+    if controller is None or current is None or controller[1].ephemeral_owner != store.session_id:
+        return None
+    return ControllerEpoch(epoch, current[1].version) if decode_controller_epoch(current[0]) == epoch else None
 
 
 def _brokers(store: Store, watcher: Watcher) -> dict[int, LiveBroker]:

@@ -3,11 +3,11 @@
 The start-up sequence calls these in this order.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.metadata import paths
 from tidelog.metadata.errors import BadVersionError, NodeExistsError, NoNodeError, StoreError
-from tidelog.metadata.store import Create, Set, Store
+from tidelog.metadata.store import Create, Set, Stat, Store
 from tidelog.metadata.tree import (
     BrokerRegistration,
     decode_controller,
@@ -18,9 +18,17 @@ from tidelog.metadata.tree import (
 )
 from tidelog.metadata.walk import create_if_missing, ensure_paths
 
+NO_SESSION: Final = 0
+
 
 class BrokerIdTakenError(StoreError):
     """Another broker is registered under our id."""
+
+    def __init__(self, broker_id: int, owner: int) -> None:
+        super().__init__(
+            f"broker.id {broker_id} is taken: a broker with this id is registered (session {owner:#x}). If it is this "
+            "one, which was killed, start it again when zookeeper.session.timeout.ms has passed"
+        )
 
 
 class Controllership(NamedTuple):
@@ -35,19 +43,31 @@ def prepare_tree(store: Store) -> None:
     ensure_paths(store, paths.PERSISTENT_ROOTS)
 
 
-def register_broker(store: Store, registration: BrokerRegistration) -> int:
-    """Make the broker's ephemeral node; return the broker epoch, which grows from one life to the next."""
+def register_broker(store: Store, registration: BrokerRegistration, previous_session_id: int = NO_SESSION) -> int:
+    """Make the broker's ephemeral node; return the broker epoch, which grows from one life to the next.
+
+    If the node is there already, by the session it is in one of three cases. It is ours, made by a call whose reply was
+    lost or to be changed: it is given the data. It is of `previous_session_id`, our own before this one, and ZooKeeper
+    is late to remove it, or fails to (ZOOKEEPER-2985): it is removed and made again. It is of another broker, or of an
+    earlier life of this one: that raises `BrokerIdTakenError`.
+    """
     path = paths.broker(registration.broker_id)
-    try:
-        store.create(path, encode_broker(registration), ephemeral=True)
-    except NodeExistsError:
-        owner = store.get(path)[1].ephemeral_owner
-        if owner != store.session_id:
-            raise BrokerIdTakenError(
-                f"broker.id {registration.broker_id} is taken: a broker with this id is registered (session {owner:#x})"
-            ) from None
-        store.set(path, encode_broker(registration))
-    return store.get(path)[1].czxid
+    data = encode_broker(registration)
+    while True:
+        try:
+            _, stat = store.multi([Create(path, ephemeral=True), Set(path, data, 0)])
+            assert isinstance(stat, Stat), f"the registration was written and its version is {stat!r}"
+            return stat.czxid
+        except NodeExistsError:
+            try:
+                owner = store.get(path)[1].ephemeral_owner
+                if owner == store.session_id:
+                    return store.set(path, data).czxid
+                if owner != previous_session_id:
+                    raise BrokerIdTakenError(registration.broker_id, owner) from None
+                store.delete(path)
+            except NoNodeError:
+                continue  # it went meanwhile
 
 
 def elect_controller(store: Store, broker_id: int, now_ms: int) -> Controllership:
@@ -71,6 +91,6 @@ def elect_controller(store: Store, broker_id: int, now_ms: int) -> Controllershi
                     ]
                 )
             except (NodeExistsError, BadVersionError):
-                continue  # another broker was faster
+                continue  # another broker was faster, or the reply to our first try was lost
             return Controllership(broker_id, epoch)
         return Controllership(incumbent, decode_controller_epoch(store.get(paths.CONTROLLER_EPOCH)[0]))

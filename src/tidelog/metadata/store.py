@@ -17,11 +17,14 @@ under way raise `SessionExpiredError`. The store opens a new session by itself, 
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from tidelog.metadata.errors import BadPathError, StoreError
 
 ANY_VERSION: Final = -1
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Stat(NamedTuple):
@@ -174,6 +177,18 @@ class Store(Protocol):
 
     def close(self) -> None:
         """End the session and let its ephemeral nodes go. Closing twice does nothing."""
+        ...
+
+
+class StoreRunner(Protocol):
+    """Runs functions of a store in its turn, off the event loop: a `StoreQueue`, or what stands in for one."""
+
+    async def run(self, function: Callable[Concatenate[Store, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function(store, …)`; what it returns or raises."""
+        ...
+
+    def on_loop(self, watcher: Watcher) -> Watcher:
+        """The watcher, to be called on the event loop."""
         ...
 
 

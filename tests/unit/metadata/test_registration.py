@@ -1,5 +1,6 @@
 import pytest
 
+from tests.unit.metadata.repeating_store import RepeatingStore
 from tidelog.metadata.paths import PERSISTENT_ROOTS
 from tidelog.metadata.registration import (
     BrokerIdTakenError,
@@ -83,3 +84,26 @@ def test_two_that_run_for_controller_at_once_get_one_between_them() -> None:
             return found
 
     assert elect_controller(Racing(tree), 1, 0) == Controllership(2, 1)
+
+
+def test_a_node_of_our_own_session_before_is_replaced() -> None:
+    """ZooKeeper may be late to remove it, and has been seen to forget it."""
+    tree = MemoryTree()
+    before, store = tree.connect(), tree.connect()
+    prepare_tree(store)
+    epoch = register_broker(before, registration(1))
+    assert register_broker(store, registration(1), previous_session_id=before.session_id) > epoch
+    assert store.get("/brokers/ids/1")[1].ephemeral_owner == store.session_id
+
+
+def test_a_registration_whose_reply_was_lost_is_found_to_be_ours() -> None:
+    tree = MemoryTree()
+    store = RepeatingStore(tree)
+    prepare_tree(store)
+    epoch = register_broker(store, registration(1))
+    assert store.get("/brokers/ids/1")[1].czxid == epoch
+    assert decode_broker(1, store.get("/brokers/ids/1")[0]) == registration(1)
+
+
+def test_an_election_whose_reply_was_lost_is_found_to_be_won() -> None:
+    assert elect_controller(RepeatingStore(MemoryTree()), 1, 0) == Controllership(1, 1)
