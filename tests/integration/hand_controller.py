@@ -10,13 +10,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.unit.client.aio.fake_broker import CLOSE, HOST, FakeBroker
+from tests.integration.client.fake_broker import CLOSE, HOST, FakeBroker
 from tidelog.broker.channels import BrokerChannels
 from tidelog.broker.server import Server
 from tidelog.broker.surroundings import Surroundings
 from tidelog.client.aio.transport import PlainConnector
 from tidelog.config import load_broker_config
-from tidelog.metadata.tree import Endpoint
+from tidelog.metadata import paths
+from tidelog.metadata.tree import Endpoint, encode_controller, encode_controller_epoch
+from tidelog.metadata.walk import ensure_paths
 from tidelog.testing._settings import broker_properties
 from tidelog.testing.memory_store import MemoryTree
 from tidelog.wire.api_keys import ApiKey
@@ -74,6 +76,11 @@ class Hand:
         self._directory = directory
         self._config = config
         self._tree, self._lock = MemoryTree(), threading.RLock()
+        # The test's session holds the controllership, so that no broker takes it.
+        self._session = self._tree.connect()
+        ensure_paths(self._session, paths.PERSISTENT_ROOTS)
+        self._session.create(paths.CONTROLLER_EPOCH, encode_controller_epoch(1))
+        self._session.create(paths.CONTROLLER, encode_controller(CONTROLLER_ID, 0), ephemeral=True)
         self.servers: dict[int, Server] = {}
         self._fake = FakeBroker(CONTROLLER_ID)
         self._fake.answers[ApiKey.ALTER_PARTITION] = self._alter_partition

@@ -1,18 +1,20 @@
 """A broker's part in a cluster: it carries out the controller's requests, follows leaders and speaks to other brokers.
 
-The controller's requests are applied one after the other, whatever connection they come by, each in slices. A broker
-without a cluster has none of this.
+Every broker has a controller; one of them is active. Its requests are applied one after the other, whatever connection
+they come by, each in slices. A broker without a cluster has none of this.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tidelog.broker.channels import BrokerChannels
+from tidelog.broker.control_channel import ControlChannels
 from tidelog.broker.controller_client import ControllerClient
+from tidelog.broker.controller_service import ControllerService
 from tidelog.broker.isr_changes import IsrChanges
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.settings import registration_of
@@ -36,6 +38,7 @@ from tidelog.wire.messages.leader_and_isr import (
 from tidelog.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from tidelog.wire.primitives import NO_UUID
+from tidelog.wire.schema import Message
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
@@ -119,6 +122,30 @@ class ClusterMember:
             node.replica_manager, node.topics, self.fetchers, node.topics.leadership_listeners, node.clock
         )
         self._live_leaders: dict[int, Endpoint] = {}
+        self._control_connections = BrokerChannels(
+            self._endpoint_for_controller,
+            connector,
+            client_id=f"controller-{node.broker_id}",
+            request_timeout_ms=config.controller_socket_timeout_ms,
+            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+        )
+        self._control_channels = ControlChannels(
+            node.broker_id,
+            config.inter_broker_name,
+            self._control_connections,
+            self.carry_out,
+            timeout_ms=config.controller_socket_timeout_ms,
+        )
+        self.controller = ControllerService(
+            node.broker_id,
+            config,
+            node.metadata,
+            self._control_channels,
+            node.surroundings,
+            node.scheduler,
+            node.slices.pause,
+            self.register,
+        )
 
     def start(self) -> None:
         """Begin what is done from time to time."""
@@ -135,16 +162,22 @@ class ClusterMember:
         self.broker_epoch = await self._registrar.register(registration)
 
     async def close(self) -> None:
-        """Follow and ask no more."""
+        """Follow and ask no more; give the controllership away."""
+        await self.controller.stop()
         await self.fetchers.close()
         await self.isr_changes.close()
         await self.channels.close()
+        await self._control_connections.close()
 
     def _endpoint_of(self, broker_id: int) -> Endpoint | None:
         """Where another broker listens for brokers: by the image, or by the last LeaderAndIsr that named it."""
         broker = self._node.image.broker(broker_id)
         known = None if broker is None else broker.endpoint(self._node.config.inter_broker_name)
         return known or self._live_leaders.get(broker_id)
+
+    def _endpoint_for_controller(self, broker_id: int) -> Endpoint | None:
+        """Where this broker's controller reaches a broker: by what it read from the tree itself."""
+        return self._control_channels.endpoint_of(broker_id)
 
     def _check(self, broker_epoch: int, controller_epoch: int) -> None:
         """Raise ApiError for a request that is meant for an earlier life of this broker, or from an earlier controller.
@@ -156,6 +189,14 @@ class ClusterMember:
         self.roles.check_controller(controller_epoch)
 
     # --- the controller's requests ---
+
+    async def carry_out(self, request: Message) -> Message:
+        """Apply a request of this broker's own controller."""
+        apply, response_class = self._requests[type(request)]
+        try:
+            return await apply(self, request)
+        except ApiError as error:
+            return response_class(error_code=error.code)  # type: ignore[call-arg]
 
     async def lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Apply a LeaderAndIsr request; raises ApiError if it is refused as a whole."""
@@ -194,6 +235,12 @@ class ClusterMember:
             self._node.topics.on_deleted(gone)
         self._node.socket_server.wake()
         return UpdateMetadataResponse()
+
+    _requests: ClassVar[Mapping[type[Message], tuple[Callable[..., Awaitable[Message]], type[Message]]]] = {
+        LeaderAndIsrRequest: (lead_and_follow, LeaderAndIsrResponse),
+        StopReplicaRequest: (stop_replicas, StopReplicaResponse),
+        UpdateMetadataRequest: (update_metadata, UpdateMetadataResponse),
+    }
 
     async def _read_configs(self, topics: Iterable[str]) -> None:
         """Read the settings of topics that are new here, before their logs are opened."""

@@ -101,7 +101,7 @@ class Server:
                 self._accept(store)
             else:
                 undo.push_async_callback(node.member.close)
-                await self._join(node.member)
+                await self._join(node.member, store)
             undo.pop_all()
 
     def _start_base(self, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack) -> NodeBase:
@@ -163,7 +163,7 @@ class Server:
         node.image.set_broker(BrokerImage.of(registration, broker_epoch))
         node.image.set_controller(controller.broker_id, controller.epoch)
 
-    async def _join(self, member: ClusterMember) -> None:
+    async def _join(self, member: ClusterMember, store: Store) -> None:
         """Load the logs, serve clients and brokers, then register: the controller says what to lead and follow."""
         node = self.node
         node.log_manager.load(self._config_of_topic())
@@ -173,6 +173,7 @@ class Server:
         node.socket_server.start_accepting()
         node.timer_driver.rearm()
         await member.register()
+        member.controller.start(store)
         logger.info("broker %d joined cluster %s on %s:%d", node.broker_id, node.image.cluster_id, *self.address)
 
     def _load(self, store: Store) -> None:

@@ -60,6 +60,7 @@ _DATA_AND_STAT: Final = """
     FROM node WHERE parent = ? AND name = ?"""
 _CHILDREN: Final = "SELECT name FROM node WHERE parent = ? AND name != '' ORDER BY name"
 _EPHEMERALS: Final = "SELECT parent, name FROM node WHERE ephemeral_owner != 0"
+_EPHEMERALS_OF: Final = "SELECT parent, name FROM node WHERE ephemeral_owner = ?"
 _INSERT: Final = "INSERT OR IGNORE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)"
 _UPDATE: Final = (
     "UPDATE node SET data = ?, version = version + 1, mzxid = ?, mtime_ms = ? WHERE parent = ? AND name = ?"
@@ -71,6 +72,11 @@ _CHILD_ADDED: Final = (
     "WHERE parent = ? AND name = ?"
 )
 _CHILD_REMOVED: Final = "UPDATE node SET num_children = num_children - 1, pzxid = ? WHERE parent = ? AND name = ?"
+
+
+def new_session_id() -> int:
+    """Random rather than counted, so that opening the file need not write; 63 bits and never 0, as ZooKeeper's."""
+    return int.from_bytes(os.urandom(8), "big") >> 1 | 1
 
 
 class EmbeddedStore:
@@ -85,8 +91,7 @@ class EmbeddedStore:
         self._watches = WatchTable()
         self._events: list[WatchEvent] = []
         self._journal = Journal(path + JOURNAL_SUFFIX)
-        # Random rather than counted, so that opening the file need not write; 63 bits and never 0, as ZooKeeper's.
-        self._session_id = int.from_bytes(os.urandom(8), "big") >> 1 | 1
+        self._session_id = self._owner = new_session_id()
         try:
             (self._zxid,) = self._one("SELECT zxid FROM last_transaction")
             self._restore_from_journal()
@@ -145,17 +150,31 @@ class EmbeddedStore:
         return submit_each(self.multi, operations, fence)
 
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        results, events = self.transact(operations, self._session_id)
+        self._watches.fire(events)
+        return results
+
+    def transact(self, operations: Sequence[Operation], session_id: int) -> tuple[list[Result], list[WatchEvent]]:
+        """Carry out operations for a session, which need not be this one's; their results, and the events to notify.
+
+        The watches of this session are not notified.
+        """
         if not operations:
-            return []
+            return [], []
         now_ms = self._wall_ms()
         events: list[WatchEvent] = []
         self._events = events
+        self._owner = session_id
         results = self._commit(operations, now_ms)
         self._journal.append(self._zxid, now_ms, operations)
         if self._journal.size_bytes > JOURNAL_BYTES_MAX:
             self._begin_journal()
-        self._watches.fire(events)
-        return results
+        return results, events
+
+    def end_session(self, session_id: int) -> list[WatchEvent]:
+        """Remove the ephemeral nodes of a session of `transact`; the events to notify."""
+        owned = self._database.all(_EPHEMERALS_OF, (session_id,))
+        return self.transact([Delete(join_path(parent, name)) for parent, name in owned], session_id)[1]
 
     def _commit(self, operations: Sequence[Operation], now_ms: int) -> list[Result]:
         zxid = self._zxid + 1
@@ -246,7 +265,7 @@ class EmbeddedStore:
         if operation.sequential:
             name += f"{created_children:010d}"
         path = join_path(parent, name)
-        owner = self._session_id if operation.ephemeral else 0
+        owner = self._owner if operation.ephemeral else 0
         node = (parent, name, operation.data, zxid, zxid, zxid, now_ms, now_ms, owner)
         if not self._database.run(_INSERT, node):
             raise NodeExistsError(path)
