@@ -37,7 +37,9 @@ class Link:
         spawn: Spawn,
         reachability: Reachability,
         counters: BrokerCounters,
+        on_unreachable: Callable[[], None],
     ) -> None:
+        """`on_unreachable` is called when the broker cannot be reached, or not any more: it may lead nothing now."""
         self.node = node
         self._settings = settings
         self._connector = connector
@@ -45,6 +47,7 @@ class Link:
         self._spawn = spawn
         self._reachability = reachability
         self._counters = counters
+        self._on_unreachable = on_unreachable
         self._loop = asyncio.get_running_loop()
         self._connection: BrokerConnection | None = None
         self._connecting: asyncio.Task[BrokerConnection] | None = None
@@ -159,6 +162,7 @@ class Link:
             reason = error.reason if isinstance(error, BrokerUnavailable) else str(error)
             self._reachability.failed(self.node.address, reason, self._loop.time())
             self._next_attempt = self._loop.time() + self._reconnect.after(self._failures) / 1000
+            self._on_unreachable()
             raise
         if self._closed is not None:
             connection.abort(self._closed)
@@ -192,6 +196,7 @@ class Link:
             self._connection = None
             if self._closed is None:
                 self._counters.lost += 1
+                self._on_unreachable()
             # A broker that accepts connections and drops them must not be hammered either.
             self._next_attempt = self._loop.time() + self._reconnect.after(1) / 1000
         waiters, self._waiters = self._waiters, deque()

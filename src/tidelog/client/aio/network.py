@@ -175,7 +175,15 @@ class NetworkClient:
             counters = self._counters.setdefault(node_id, BrokerCounters())
             counters.address = node.address
             link = self._links[node_id, channel] = Link(
-                node, self.settings, self._connector, self.in_flight_max, self.spawn, self.reachability, counters
+                node,
+                self.settings,
+                self._connector,
+                self.in_flight_max,
+                self.spawn,
+                self.reachability,
+                counters,
+                # What it led is led by others soon. The addresses given by the user lead nothing.
+                self._refresher.request if node_id >= 0 else _nothing,
             )
         return link
 
@@ -271,3 +279,7 @@ class NetworkClient:
                 link.close(ClientClosed(f"unused for {idle_ms} ms"))
                 del self._links[key]
         self._idle_timer = self._loop.call_later(max(idle_ms / 2000, 1.0), self._watch_idle)
+
+
+def _nothing() -> None:
+    return
