@@ -120,6 +120,8 @@ class BrokerProcess(Process):
         broker_id: int,
         directory: str,
         properties: Mapping[str, str],
+        *,
+        is_clustered: bool,
     ) -> None:
         super().__init__(world, network, machine, f"broker-{broker_id}", Disk(world, directory))
         self.broker_id = broker_id
@@ -128,6 +130,7 @@ class BrokerProcess(Process):
         self.is_serving = False
         self._is_cut_off = False
         self._tree = tree
+        self._is_clustered = is_clustered
         self._properties = {
             **properties,
             "broker.id": str(broker_id),
@@ -263,6 +266,7 @@ class BrokerProcess(Process):
             listen=listen,
             socket_descriptors_max=lambda: UNLIMITED,
             open_store=open_store,
+            is_clustered=self._is_clustered,
         )
 
 

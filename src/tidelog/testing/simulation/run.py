@@ -79,7 +79,11 @@ def _live(cluster: Simulation, report: Report) -> None:
     cluster.world.run_for(FAULT_SECONDS)
     cluster.world.tell("simulator", "all faults are over")
     cluster.make_peace()
-    cluster.wait_until(cluster.is_healthy, "every broker serves and every replica is in sync", _HEALTHY_SECONDS_MAX)
+    try:
+        cluster.wait_until(cluster.is_healthy, "every broker serves and every replica is in sync", _HEALTHY_SECONDS_MAX)
+    except SimulationFailed:
+        report.anomalies += [f"not well: {each}" for each in cluster.ailments()[:6]]
+        raise
     workload.stop()
     cluster.wait_until(lambda: workload.is_done, "every client comes to its end", _HEALTHY_SECONDS_MAX)
     cluster.run(cluster.client().run(read_everything(cluster.bootstrap_servers, history)))

@@ -68,7 +68,16 @@ class Simulation:
         self._undo.enter_context(self.machine.calls())
         for broker_id in range(self._broker_count):
             place = f"{directory}/{broker_id}"
-            broker = BrokerProcess(self.world, self.network, self.machine, self.tree, broker_id, place, self._settings)
+            broker = BrokerProcess(
+                self.world,
+                self.network,
+                self.machine,
+                self.tree,
+                broker_id,
+                place,
+                self._settings,
+                is_clustered=self._broker_count > 1,
+            )
             self.brokers.append(broker)
             broker.start()
         self.wait_until(lambda: all(each.is_serving for each in self.brokers), "every broker serves")
@@ -114,12 +123,20 @@ class Simulation:
 
     def is_healthy(self) -> bool:
         """Every broker serves, and every partition has a leader and all its replicas in sync."""
-        return all(each.is_serving for each in self.brokers) and all(
-            partition.leader_id >= 0 and set(partition.isr) == set(partition.replicas)
-            for broker in self.brokers
-            for topic in broker.image.topics()
-            for partition in topic.partitions
-        )
+        return not self.ailments()
+
+    def ailments(self) -> list[str]:
+        """What is not well, as each broker sees it."""
+        found = [f"{broker.name} does not serve" for broker in self.brokers if not broker.is_serving]
+        for broker in self.brokers:
+            if broker.is_serving:
+                found += [
+                    f"{broker.name} has {topic.name} {partition}"
+                    for topic in broker.image.topics()
+                    for partition in topic.partitions
+                    if partition.leader_id < 0 or set(partition.isr) != set(partition.replicas)
+                ]
+        return found
 
     def can_lose(self, broker: BrokerProcess) -> bool:
         """Whether every partition that `broker` has is in sync on another broker that is well."""

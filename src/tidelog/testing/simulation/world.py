@@ -20,16 +20,12 @@ STORY_LINES: Final = 400
 class Event:
     """Something that is going to happen, unless it is cancelled."""
 
-    __slots__ = ("action", "is_cancelled", "sequence", "when")
+    __slots__ = ("action", "is_cancelled", "when")
 
-    def __init__(self, when: float, sequence: int, action: Callable[[], object]) -> None:
+    def __init__(self, when: float, action: Callable[[], object]) -> None:
         self.when = when
-        self.sequence = sequence
         self.action = action
         self.is_cancelled = False
-
-    def __lt__(self, other: Event) -> bool:
-        return (self.when, self.sequence) < (other.when, other.sequence)
 
     def cancel(self) -> None:
         self.is_cancelled = True
@@ -47,7 +43,7 @@ class World:
         self.events_run = 0
         self.after_event: Callable[[], None] | None = None
         """Called after every event: invariants are checked here."""
-        self._events: list[Event] = []
+        self._events: list[tuple[float, int, Event]] = []
         self._sequence = 0
         self._story: deque[tuple[float, str, str]] = deque(maxlen=STORY_LINES)
 
@@ -55,9 +51,11 @@ class World:
 
     def at(self, when: float, action: Callable[[], object]) -> Event:
         """Let something happen at a time, or as soon as possible if that has passed."""
+        if when < self.now:
+            when = self.now
         self._sequence += 1
-        event = Event(max(when, self.now), self._sequence, action)
-        heapq.heappush(self._events, event)
+        event = Event(when, action)
+        heapq.heappush(self._events, (when, self._sequence, event))
         return event
 
     def after(self, seconds: float, action: Callable[[], object]) -> Event:
@@ -67,10 +65,10 @@ class World:
         """Run the next event; False if there is none."""
         events = self._events
         while events:
-            event = heapq.heappop(events)
+            when, _, event = heapq.heappop(events)
             if event.is_cancelled:
                 continue
-            self.now = event.when
+            self.now = when
             self.events_run += 1
             event.action()
             if self.after_event is not None:
@@ -82,7 +80,7 @@ class World:
         """Run events until something holds; False if it does not within `seconds_max` of virtual time."""
         ends_at = self.now + seconds_max
         while not is_done():
-            if not self._events or self._events[0].when > ends_at:
+            if not self._events or self._events[0][0] > ends_at:
                 self.now = ends_at
                 return is_done()
             self.step()
