@@ -97,7 +97,7 @@ def test_records_are_read_between_offsets_and_without_what_was_aborted(broker: B
 def test_a_read_that_nothing_ends_is_given_up(broker: Broker) -> None:
     _send(broker, b"a")
     with (
-        Cluster(bootstrap_servers=broker.bootstrap_servers, default_api_timeout_ms=300) as impatient,
+        Cluster(bootstrap_servers=broker.bootstrap_servers, default_api_timeout_ms=1_500) as impatient,
         pytest.raises(DeadlinePassed, match="orders-0: nothing came from offset 1 on, and 5 is not reached"),
     ):
         list(impatient.read({WHERE: 0}, {WHERE: 5}))
