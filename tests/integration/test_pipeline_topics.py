@@ -11,13 +11,13 @@ from tests.integration.spark.pipeline_support import committed
 from tidelog.client import ConfigChange, ConfigResource, Producer, ResourceType
 from tidelog.client.cluster import Cluster
 from tidelog.spark.pipeline import Pipeline, RetryLadder, topic
-from tidelog.spark.pipeline import replay as replays
-from tidelog.spark.pipeline.dead_letters import parse_filter
-from tidelog.spark.pipeline.draining import drained
-from tidelog.spark.pipeline.headers import Origin, Trail, encode
-from tidelog.spark.pipeline.own_topics import make_missing, room_for_failed
-from tidelog.spark.pipeline.replay import Replay
-from tidelog.spark.pipeline.routing import ladder_of
+from tidelog.spark.pipeline.failing import replay as replays
+from tidelog.spark.pipeline.failing.dead_letters import parse_filter
+from tidelog.spark.pipeline.failing.headers import Origin, Trail, encode
+from tidelog.spark.pipeline.failing.own_topics import make_missing, room_for_failed
+from tidelog.spark.pipeline.failing.replay import Replay
+from tidelog.spark.pipeline.failing.routing import ladder_of
+from tidelog.spark.pipeline.running.plan import drained
 from tidelog.testing import Broker
 
 LETTERS = [(None, b"\xff\xfe"), (b"\x80", None), (b"k", b""), (b"k", b"text"), (b"k", b"late")]

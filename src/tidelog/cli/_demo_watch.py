@@ -14,7 +14,7 @@ from tidelog.cli._demo_plot import Sample
 from tidelog.client.aio.consumer.types import ConsumerRecord
 from tidelog.client.consumer import Consumer
 from tidelog.client.types import TopicPartition
-from tidelog.spark.pipeline.headers import ATTEMPTS, ERROR_MESSAGE
+from tidelog.spark.pipeline.failing.headers import ATTEMPTS, ERROR_MESSAGE
 from tidelog.spark.source.progress import partition_offsets
 
 OnRecord = Callable[[ConsumerRecord], object]

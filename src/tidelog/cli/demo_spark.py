@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tidelog.cli._demo_orders import OrderStream
     from tidelog.cli._demo_plot import Sample, Span
     from tidelog.cli._demo_watch import OutputReader, Tally
-    from tidelog.spark.pipeline.definition import Pipeline
-    from tidelog.spark.pipeline.running import Running
+    from tidelog.spark.pipeline.definition.pipeline import Pipeline
+    from tidelog.spark.pipeline.running.run import Running
 
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas", "matplotlib", "plotext")
 _DELAYS: Final = ("2s", "3s")
@@ -105,7 +105,7 @@ class _Story:
         from tidelog.cli._demo_watch import OutputReader, Sampler
         from tidelog.spark.examples import data
         from tidelog.spark.examples.topics import make_topics, send_events
-        from tidelog.spark.pipeline.routing import ladder_of
+        from tidelog.spark.pipeline.failing.routing import ladder_of
 
         make_topics(self._servers, ["orders", "customers", _OUTPUT], partitions=_PARTITIONS)
         send_events(self._servers, data.customers(CUSTOMERS))
@@ -161,7 +161,7 @@ class _Story:
             show(orders.sent, len(tally.seen))
 
     def _start(self) -> None:
-        from tidelog.spark.pipeline.running import start
+        from tidelog.spark.pipeline.running.run import start
 
         self._running = start(self._pipeline, self._spark, servers=self._servers)
 

@@ -18,9 +18,10 @@ from tidelog.client.types import TopicPartition
 from tidelog.spark.examples import account_balances, customer_changes, data, enrich_orders, tide_windows
 from tidelog.spark.examples.compacted import as_table
 from tidelog.spark.examples.topics import make_topics, send_events
-from tidelog.spark.pipeline import Pipeline, RetryLadder, delta_append
-from tidelog.spark.pipeline.loading import load_module
-from tidelog.spark.pipeline.running import start
+from tidelog.spark.pipeline import Pipeline, RetryLadder
+from tidelog.spark.pipeline.definition.loading import load_module
+from tidelog.spark.pipeline.running import delta as delta_module
+from tidelog.spark.pipeline.running.run import start
 from tidelog.spark.source.progress import ProgressListener
 from tidelog.testing import Broker
 
@@ -214,7 +215,7 @@ def test_payments_reach_the_lake_once_over_a_crash_and_a_backfill(
     pipeline = replace(lake.delta_table, checkpoint=str(tmp_path / "delta"))
 
     with monkeypatch.context() as crashing:
-        crashing.setattr(delta_append, "commit_files", _die)
+        crashing.setattr(delta_module, "commit_files", _die)
         with pytest.raises(Exception, match="the machine went down"):
             run_once(pipeline, spark, servers)
     assert list((tmp_path / "lake" / "payments-delta").rglob("*.parquet")), (

@@ -34,9 +34,9 @@ from tidelog.spark.pipeline import (
     row_step,
     topic,
 )
-from tidelog.spark.pipeline.draining import drained
-from tidelog.spark.pipeline.failures import in_a_sentence
-from tidelog.spark.pipeline.running import start
+from tidelog.spark.pipeline.failing.failures import in_a_sentence
+from tidelog.spark.pipeline.running.plan import drained
+from tidelog.spark.pipeline.running.run import start
 from tidelog.testing import Broker
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.integration.spark.pipeline_support import committed, forget_last_commit, ids, make_topics, send_orders
 from tidelog.spark.pipeline import DeadLetters, Pipeline, delta, fail_when, parquet, parse_json, topic
-from tidelog.spark.pipeline.running import start
+from tidelog.spark.pipeline.running.run import start
 from tidelog.testing import Broker
 
 pytestmark = pytest.mark.spark

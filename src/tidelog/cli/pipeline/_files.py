@@ -11,9 +11,9 @@ import typer
 from tidelog.cli._errors import CommandError
 from tidelog.client.cluster import Cluster
 from tidelog.config import parse_properties
-from tidelog.spark.pipeline.checks import Problem, check
-from tidelog.spark.pipeline.definition import Pipeline, PipelineError
-from tidelog.spark.pipeline.loading import load_pipeline
+from tidelog.spark.pipeline.checks.definition import Problem, check
+from tidelog.spark.pipeline.definition.loading import load_pipeline
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
 
 PipelineFile = Annotated[
     str,

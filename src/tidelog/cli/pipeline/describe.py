@@ -5,11 +5,11 @@ from typing import Any, Final
 from tidelog.cli._options import Format, OutputFormat
 from tidelog.cli._output import print_json, print_line
 from tidelog.cli.pipeline._files import PipelineFile, open_pipeline
-from tidelog.spark.pipeline.checkpoints import Position, read_positions
-from tidelog.spark.pipeline.definition import Pipeline
-from tidelog.spark.pipeline.durations import milliseconds, spoken
-from tidelog.spark.pipeline.plan import ladder_topics, policy_text, step_text
-from tidelog.spark.pipeline.routing import ladder_of
+from tidelog.spark.pipeline.definition.durations import milliseconds, spoken
+from tidelog.spark.pipeline.definition.pipeline import Pipeline
+from tidelog.spark.pipeline.failing.routing import ladder_of
+from tidelog.spark.pipeline.running.checkpoints import Position, read_positions
+from tidelog.spark.pipeline.running.plan import ladder_topics, policy_text, step_text
 
 EXAMPLE: Final = "tidelog pipeline describe orders.py --format json"
 

@@ -9,8 +9,8 @@ import typer
 from tidelog.cli._errors import CommandError
 from tidelog.cli._options import Format, OutputFormat
 from tidelog.cli._output import print_json, print_table
-from tidelog.spark.pipeline.definition import Pipeline, PipelineError
-from tidelog.spark.pipeline.loading import load_pipelines
+from tidelog.spark.pipeline.definition.loading import load_pipelines
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
 
 EXAMPLE: Final = "tidelog pipeline list pipelines/"
 

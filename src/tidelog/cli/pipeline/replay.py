@@ -11,9 +11,9 @@ from tidelog.cli._output import print_json
 from tidelog.cli._progress import progress
 from tidelog.cli.pipeline._files import as_command_errors, open_pipeline, servers_of
 from tidelog.config import parse_properties
-from tidelog.spark.pipeline.dead_letters import Filter, FilterError, parse_filter
-from tidelog.spark.pipeline.replay import Replay, Replayed
-from tidelog.spark.pipeline.routing import ladder_of
+from tidelog.spark.pipeline.failing.dead_letters import Filter, FilterError, parse_filter
+from tidelog.spark.pipeline.failing.replay import Replay, Replayed
+from tidelog.spark.pipeline.failing.routing import ladder_of
 
 EXAMPLE: Final = "tidelog pipeline replay orders.py --filter error.type=TimeoutError --dry-run"
 

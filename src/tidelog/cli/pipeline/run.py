@@ -19,14 +19,14 @@ from tidelog.cli._errors import CommandError, explain
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, parse_assignments
 from tidelog.cli.pipeline._files import PipelineFile, cluster_of, open_pipeline, refuse_mistakes, servers_of
 from tidelog.cli.pipeline._views import JsonView, LineView, LiveView, View
-from tidelog.spark.pipeline.checkpoints import is_local, why_unwritable
-from tidelog.spark.pipeline.checks import Problem, check
-from tidelog.spark.pipeline.cluster_checks import check_cluster
-from tidelog.spark.pipeline.definition import Pipeline, PipelineError
-from tidelog.spark.pipeline.draining import drained
-from tidelog.spark.pipeline.endpoints import Topic
-from tidelog.spark.pipeline.failures import in_a_sentence
-from tidelog.spark.pipeline.survey import survey
+from tidelog.spark.pipeline.checks.cluster import check_cluster
+from tidelog.spark.pipeline.checks.definition import Problem, check
+from tidelog.spark.pipeline.checks.survey import survey
+from tidelog.spark.pipeline.definition.endpoints import Topic
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
+from tidelog.spark.pipeline.failing.failures import in_a_sentence
+from tidelog.spark.pipeline.running.checkpoints import is_local, why_unwritable
+from tidelog.spark.pipeline.running.plan import drained
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,7 +157,7 @@ def _stderr_into(log: Path | None) -> Iterator[None]:
 
 def _session(pipeline: Pipeline, master: str | None, log: Path | None) -> "SparkSession":
     try:
-        from tidelog.spark.pipeline.running import has_local_checkpoints, session_settings
+        from tidelog.spark.pipeline.running.run import has_local_checkpoints, session_settings
         from tidelog.spark.session import spark_session
     except ModuleNotFoundError as error:
         raise CommandError(f"a pipeline needs {error.name}: pip install 'tidelog[spark-local]'") from None
@@ -183,7 +183,7 @@ def _run(
         # PySpark has put a handler of its own in place, which cuts off what runs.
         signals.listen()
         try:
-            from tidelog.spark.pipeline.running import start
+            from tidelog.spark.pipeline.running.run import start
             from tidelog.spark.source.progress import ProgressListener
 
             shown = _Shown(view)

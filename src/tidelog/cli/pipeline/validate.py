@@ -8,11 +8,11 @@ import typer
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli._output import print_json, print_line
 from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, cluster_of
-from tidelog.spark.pipeline.checks import Problem, check
-from tidelog.spark.pipeline.cluster_checks import check_cluster
-from tidelog.spark.pipeline.definition import Pipeline, PipelineError
-from tidelog.spark.pipeline.loading import load_pipelines, split_spec
-from tidelog.spark.pipeline.survey import survey
+from tidelog.spark.pipeline.checks.cluster import check_cluster
+from tidelog.spark.pipeline.checks.definition import Problem, check
+from tidelog.spark.pipeline.checks.survey import survey
+from tidelog.spark.pipeline.definition.loading import load_pipelines, split_spec
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
 
 EXAMPLE: Final = "tidelog pipeline validate orders.py"
 

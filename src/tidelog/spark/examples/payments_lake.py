@@ -19,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tidelog.spark.pipeline import Pipeline, delta, parquet, parse_json, topic
-from tidelog.spark.pipeline.delta_append import append_batch
+from tidelog.spark.pipeline.running.delta import append_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

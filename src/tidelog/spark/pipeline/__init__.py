@@ -1,12 +1,9 @@
 """Pipelines: a source, functions of DataFrames, a sink, and a policy for rows that fail, in one small Python file.
 
-    definition endpoints policy steps    what a file says; plain data
-    durations headers routing ordering parked_index   what becomes of a failing row; pure
-    loading checks plan                  a file looked at, checked and explained, without Spark
-    chain guarded json_steps columns     steps and policy as Spark's columns
-    ladder_source running staged delta_tables   opening sources and sinks, and running the query
-    settling parked_rows parked_hint     order by key, batch by batch
-    replay                               dead letters sent back; no Spark
+    definition    what a file says: source, steps, policy, sink; plain data
+    checks        mistakes found before a pipeline runs
+    failing       rows that fail: headers, routing, order by key, dead letters and their replay
+    running       sources and sinks opened, the query run, its progress explained
 
 Nothing is imported until it is asked for, and nothing of Spark before a pipeline runs.
 """
@@ -14,12 +11,10 @@ Nothing is imported until it is asked for, and nothing of Spark before a pipelin
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidelog.spark.pipeline.declarative import declare
-    from tidelog.spark.pipeline.definition import Pipeline, PipelineError
-    from tidelog.spark.pipeline.endpoints import delta, each_batch, parquet, spark_format, topic
-    from tidelog.spark.pipeline.guarded import mark_failed
-    from tidelog.spark.pipeline.policy import DeadLetters, RetryLadder
-    from tidelog.spark.pipeline.steps import (
+    from tidelog.spark.pipeline.definition.endpoints import delta, each_batch, parquet, spark_format, topic
+    from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
+    from tidelog.spark.pipeline.definition.policy import DeadLetters, RetryLadder
+    from tidelog.spark.pipeline.definition.steps import (
         DROP,
         ERROR,
         RECORD,
@@ -30,6 +25,8 @@ if TYPE_CHECKING:
         parse_json,
         row_step,
     )
+    from tidelog.spark.pipeline.failing.guarded import mark_failed
+    from tidelog.spark.pipeline.running.declarative import declare
 
 __all__ = [
     "DROP",
@@ -55,26 +52,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DROP": "steps",
-    "ERROR": "steps",
-    "RECORD": "steps",
-    "DeadLetters": "policy",
-    "Pipeline": "definition",
-    "PipelineError": "definition",
-    "RetryLadder": "policy",
-    "RowFailed": "steps",
-    "batch_step": "steps",
-    "declare": "declarative",
-    "delta": "endpoints",
-    "each_batch": "endpoints",
-    "fail_when": "steps",
-    "mark_failed": "guarded",
-    "pack_json": "steps",
-    "parquet": "endpoints",
-    "parse_json": "steps",
-    "row_step": "steps",
-    "spark_format": "endpoints",
-    "topic": "endpoints",
+    "DROP": "definition.steps",
+    "ERROR": "definition.steps",
+    "RECORD": "definition.steps",
+    "DeadLetters": "definition.policy",
+    "Pipeline": "definition.pipeline",
+    "PipelineError": "definition.pipeline",
+    "RetryLadder": "definition.policy",
+    "RowFailed": "definition.steps",
+    "batch_step": "definition.steps",
+    "declare": "running.declarative",
+    "delta": "definition.endpoints",
+    "each_batch": "definition.endpoints",
+    "fail_when": "definition.steps",
+    "mark_failed": "failing.guarded",
+    "pack_json": "definition.steps",
+    "parquet": "definition.endpoints",
+    "parse_json": "definition.steps",
+    "row_step": "definition.steps",
+    "spark_format": "definition.endpoints",
+    "topic": "definition.endpoints",
 }
 
 

@@ -1,0 +1,329 @@
+"""Mistakes in a pipeline's definition, found before Spark starts. Pure: the cluster is asked in `cluster_checks`.
+
+Each check is a function from the pipeline to problems; `check` runs them all, and a user sees every mistake at once.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Final, NamedTuple
+
+from tidelog.metadata.topic_names import check_topic_name
+from tidelog.spark.pipeline.checks.kinds import wrong_kinds
+from tidelog.spark.pipeline.checks.option_names import SOURCE_OPTIONS, sink_problems, source_problems, table_problems
+from tidelog.spark.pipeline.definition.durations import DurationError, milliseconds
+from tidelog.spark.pipeline.definition.endpoints import Delta, EachBatch, Files, Topic
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, topic_sinks
+from tidelog.spark.pipeline.definition.policy import RetryLadder
+from tidelog.spark.pipeline.definition.steps import BatchStep, FailWhen, PackJson, ParseJson, RowStep, name_of
+from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
+from tidelog.wire.errors import ApiError
+
+OUTPUT_MODES: Final = ("append", "update", "complete")
+_COLUMN: Final = re.compile(r"\s*(?:`([^`]+)`|([^\s:,`]+))[^,]*(?:,|$)")
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_OWN_STEPS: Final = (RowStep, BatchStep, FailWhen, ParseJson, PackJson)
+_STARTS: Final = ("earliest", "latest")
+_START_OPTIONS: Final = frozenset(name.lower() for name in SOURCE_OPTIONS if name.startswith("starting"))
+LEFT_OUT: Final = frozenset({"value", "topic", "partition", "offset", "timestamp", "timestampType"})
+"""A record's own columns: `pack_json()` leaves them out unless it is told which columns to take."""
+_FILE_FORMATS: Final = frozenset({"parquet", "json", "csv", "text", "orc", "avro"})
+
+
+class Problem(NamedTuple):
+    """A mistake and the setting it is in. A warning does not keep the pipeline from running."""
+
+    setting: str
+    message: str
+    is_warning: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.message}"
+
+
+Problems = Iterator[Problem]
+
+
+def check(pipeline: Pipeline) -> list[Problem]:
+    """Every mistake that shows without asking the cluster."""
+    wrong = [Problem(setting, message) for setting, message in wrong_kinds(pipeline)]
+    return wrong or [problem for looks_at in _CHECKS for problem in looks_at(pipeline)]
+
+
+def _name(pipeline: Pipeline) -> Problems:
+    name = pipeline.name
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None or not name.strip("."):
+        yield Problem("name", f"{name!r} must be 1 to 128 ASCII letters, digits, '.', '_' or '-', not dots alone")
+
+
+def _source(pipeline: Pipeline) -> Problems:
+    source = pipeline.source
+    if isinstance(source, Topic):
+        yield from _source_topics(source)
+    elif isinstance(source, Files):
+        if source.format in _FILE_FORMATS and source.schema is None and source.format != "text":
+            yield Problem("source", f"{source} needs a schema to be read as a stream: schema='id long, …'")
+    elif not isinstance(source, Delta):
+        yield Problem("source", f"{source!r} is no source: use topic(…), parquet(…), delta(…) or spark_format(…)")
+    if isinstance(source, Delta):
+        yield Problem(
+            "source", f"{source} cannot be read as a stream: put it in `tables`, or use spark_format('delta')"
+        )
+
+
+def _source_topics(source: Topic) -> Problems:
+    if bool(source.names) == (source.pattern is not None):
+        yield Problem("source", "name topics, topic('a', 'b'), or a pattern, topic(pattern='a.*'), and not both")
+    for name in source.names:
+        yield from _topic_name("source", name)
+    if source.pattern is not None:
+        try:
+            re.compile(source.pattern)
+        except re.error as error:
+            yield Problem("source", f"pattern {source.pattern!r} is no regular expression: {error}")
+    for sentence in source_problems(source):
+        yield Problem("source", sentence)
+
+
+def _sinks(pipeline: Pipeline) -> Problems:
+    if not pipeline.sinks:
+        yield Problem("sink", "there is none: use topic(…), parquet(…), delta(…), spark_format(…) or each_batch(…)")
+    for sink in pipeline.sinks:
+        if isinstance(sink, Topic):
+            yield from _sink_topic(pipeline, sink)
+        elif isinstance(sink, EachBatch):
+            if not callable(sink.function):
+                yield Problem("sink", f"each_batch({sink.function!r}): it must be a function (rows, batch_id)")
+        elif not isinstance(sink, Files | Delta):
+            yield Problem("sink", f"{sink!r} is no sink: use topic(…), parquet(…), delta(…) or each_batch(…)")
+    if len(topic_sinks(pipeline)) > 1:
+        yield Problem("sink", "only one sink may be a topic: use topic() and a column `to_topic` to write to several")
+
+
+def _sink_topic(pipeline: Pipeline, sink: Topic) -> Problems:
+    if sink.pattern is not None or len(sink.names) > 1:
+        yield Problem("sink", f"{sink}: a sink is one topic; topic() without a name follows the column `to_topic`")
+    for name in sink.names:
+        yield from _topic_name("sink", name)
+        if isinstance(pipeline.source, Topic) and name in pipeline.source.names:
+            yield Problem("sink", f"topic {name!r} is the source too: the pipeline would feed on its own output")
+        if _matches(pipeline.source, name):
+            yield Problem("sink", f"topic {name!r} matches the source's pattern: the pipeline would feed on its output")
+    for sentence in sink_problems(sink):
+        yield Problem("sink", sentence)
+
+
+def _steps(pipeline: Pipeline) -> Problems:
+    used: set[str] = set()
+    for number, step in enumerate(pipeline.steps, start=1):
+        setting = f"steps[{number}]"
+        if not callable(step):
+            yield Problem(setting, f"{step!r} is no function from DataFrame to DataFrame")
+        elif not isinstance(step, _OWN_STEPS):
+            wanted = tables_wanted(step)
+            if wanted is None:
+                yield Problem(setting, f"{name_of(step)}() takes no rows: its first parameter is the DataFrame so far")
+            for name in wanted or ():
+                if name not in pipeline.tables:
+                    there = ", ".join(pipeline.tables) or "none"
+                    yield Problem(setting, f"{name_of(step)}() asks for {name!r}, which is not in `tables` ({there})")
+            used.update(wanted or ())
+    for name, table in pipeline.tables.items():
+        for sentence in table_problems(table) if isinstance(table, Topic) else ():
+            yield Problem(f"tables[{name}]", sentence)
+        if name not in used:
+            yield Problem("tables", f"{name!r} is used by no step: name a step's parameter so", is_warning=True)
+
+
+def tables_wanted(step: Callable[..., object]) -> list[str] | None:
+    """The names of the tables a step asks for; None if it does not even take rows."""
+    try:
+        parameters = list(inspect.signature(step).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    if not positional:
+        return [] if any(each.kind is each.VAR_POSITIONAL for each in parameters) else None
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    others = [each for each in parameters if each is not positional[0] and each.kind in named]
+    return [each.name for each in others if each.default is inspect.Parameter.empty]
+
+
+def _schedule(pipeline: Pipeline) -> Problems:
+    try:
+        milliseconds(pipeline.trigger)
+    except DurationError as error:
+        yield Problem("trigger", str(error))
+    if pipeline.output_mode not in OUTPUT_MODES:
+        yield Problem("output_mode", f"{pipeline.output_mode!r} must be one of {', '.join(OUTPUT_MODES)}")
+    if pipeline.checkpoint is not None and not str(pipeline.checkpoint).strip():
+        yield Problem("checkpoint", "it is empty: name a directory, or leave it out")
+    for setting, value in pipeline.settings.items():
+        if setting == "spark.speculation" and str(value).lower() == "true":
+            yield Problem("settings", "spark.speculation=true would write rows twice: leave it out")
+        if not setting.startswith("spark."):
+            yield Problem("settings", f"{setting!r} is no setting of Spark's: its name must start with 'spark.'")
+
+
+def _policy(pipeline: Pipeline) -> Problems:
+    policy = pipeline.on_failure
+    if policy is None:
+        return
+    if isinstance(policy, RetryLadder):
+        yield from _ladder_numbers(policy)
+    if not isinstance(pipeline.source, Topic):
+        yield Problem("on_failure", f"rows of {pipeline.source} are no records: a policy needs topic(…) as the source")
+        return
+    yield from _policy_sinks(pipeline)
+    yield from _policy_start(pipeline.source)
+    if pipeline.output_mode != "append":
+        yield Problem("on_failure", f"a policy needs output_mode='append', not {pipeline.output_mode!r}")
+    try:
+        ladder = ladder_of(pipeline)
+    except DurationError:
+        return
+    if ladder is not None:
+        yield from _ladder_topics(pipeline, pipeline.source, ladder)
+
+
+def _policy_start(source: Topic) -> Problems:
+    for name, value in source.options.items():
+        where = name.lower()
+        if where in _START_OPTIONS and (where != "startingoffsets" or value.strip().lower() not in _STARTS):
+            message = f"option {name!r} cannot be used beside a policy: use startingOffsets=earliest or latest"
+            yield Problem("source", message)
+
+
+def _policy_sinks(pipeline: Pipeline) -> Problems:
+    for sink in pipeline.sinks:
+        if isinstance(sink, Files):
+            message = f"{sink} cannot take rows once only beside a policy: write to a topic, and to files from there"
+            yield Problem("sink", message)
+        elif not isinstance(sink, Topic) and getattr(pipeline.on_failure, "keep_order_by_key", False):
+            yield Problem("on_failure.keep_order_by_key", f"order is kept in topics only, and {sink} is none")
+
+
+def _ladder_numbers(policy: RetryLadder) -> Problems:
+    bad = [*_bad_delays(policy)]
+    yield from bad or _ladder_retention(policy)
+    if policy.attempts is not None and policy.attempts < 1:
+        yield Problem("on_failure.attempts", f"{policy.attempts} must be at least 1: the first try counts")
+    if policy.attempts is not None and policy.attempts > 1 and not policy.delays:
+        yield Problem("on_failure.delays", f"there are none, but attempts={policy.attempts}: give at least one delay")
+    if policy.attempts is not None and len(policy.delays) > max(0, policy.attempts - 1):
+        unused = len(policy.delays) - max(0, policy.attempts - 1)
+        message = f"the last {unused} of {len(policy.delays)} are never used with attempts={policy.attempts}"
+        yield Problem("on_failure.delays", message, is_warning=True)
+
+
+def _bad_delays(policy: RetryLadder) -> Problems:
+    for number, delay in enumerate(policy.delays, start=1):
+        try:
+            milliseconds(delay)
+        except DurationError as error:
+            yield Problem(f"on_failure.delays[{number}]", str(error))
+
+
+def _ladder_retention(policy: RetryLadder) -> Problems:
+    if policy.retention is None:
+        return
+    try:
+        retention_ms = milliseconds(policy.retention)
+        longest_ms = max(map(milliseconds, policy.delays), default=0)
+    except DurationError as error:
+        yield Problem("on_failure.retention", str(error))
+        return
+    if retention_ms <= longest_ms:
+        message = f"{policy.retention!r} is no longer than the longest delay: rows would be deleted while they wait"
+        yield Problem("on_failure.retention", message)
+
+
+def _ladder_topics(pipeline: Pipeline, source: Topic, ladder: Ladder) -> Problems:
+    outputs = {name for sink in topic_sinks(pipeline) for name in sink.names}
+    for name in ladder.own_topics:
+        setting = "on_failure.dead_letters" if name == ladder.dead_letters else "on_failure.topic"
+        yield from _topic_name(setting, name)
+        if name in source.names:
+            yield Problem(setting, f"topic {name!r} is the source too: failed rows would come back at once")
+        if name in outputs:
+            yield Problem(setting, f"topic {name!r} is the sink too: failed rows would look like results")
+        if _matches(source, name):
+            yield Problem(
+                setting, f"topic {name!r} matches the source's pattern {source.pattern!r}: choose another stem"
+            )
+    if ladder.dead_letters in ladder.read_back:
+        message = f"topic {ladder.dead_letters!r} is a retry topic too: dead letters would come back"
+        yield Problem("on_failure.dead_letters", message)
+
+
+def _value_column(pipeline: Pipeline) -> Problems:
+    """Whether a topic gets the column `value`, as far as the steps let us see."""
+    columns = _source_columns(pipeline)
+    for step in pipeline.steps:
+        if isinstance(step, PackJson):
+            columns = {"key", "value"}
+        elif not isinstance(step, _OWN_STEPS):
+            return
+        elif isinstance(step, RowStep | BatchStep | ParseJson) and columns is not None:
+            columns = columns | column_names(step.schema)
+    if columns is not None and "value" not in columns:
+        for sink in topic_sinks(pipeline):
+            there = ", ".join(sorted(columns))
+            yield Problem("sink", f"{sink} needs a column `value`; there are {there}: end the steps with pack_json()")
+
+
+def _packed_columns(pipeline: Pipeline) -> Problems:
+    """Columns that steps make and that `pack_json()` would leave out, because a record has some of that name too."""
+    made: set[str] = set()
+    for number, step in enumerate(pipeline.steps, start=1):
+        if isinstance(step, RowStep | BatchStep | ParseJson):
+            made |= column_names(step.schema) & LEFT_OUT
+        elif isinstance(step, PackJson):
+            if step.columns is None and made:
+                message = f"pack_json() leaves out {', '.join(sorted(made))}, which a record has too: name the columns"
+                yield Problem(f"steps[{number}]", message)
+            made = set()
+
+
+def _source_columns(pipeline: Pipeline) -> set[str] | None:
+    source = pipeline.source
+    if isinstance(source, Topic):
+        return {"key", *LEFT_OUT}
+    if isinstance(source, Files) and source.schema is not None:
+        return column_names(source.schema)
+    return None
+
+
+def column_names(schema: str) -> set[str]:
+    """The names of the columns in `id long, tags array<struct<a: int>>`."""
+    flat = schema
+    while (inner := re.sub(r"<[^<>]*>|\([^()]*\)", "", flat)) != flat:
+        flat = inner
+    return {quoted or plain for quoted, plain in _COLUMN.findall(flat)}
+
+
+def _topic_name(setting: str, name: str) -> Problems:
+    try:
+        check_topic_name(name)
+    except ApiError as error:
+        yield Problem(setting, f"topic {name!r}: {error.message}")
+
+
+def _matches(source: object, name: str) -> bool:
+    if not isinstance(source, Topic) or source.pattern is None:
+        return False
+    try:
+        return re.search(source.pattern, name) is not None
+    except re.error:
+        return False
+
+
+def _libraries(pipeline: Pipeline) -> Problems:
+    places = {"sink": pipeline.sinks, "tables": list(pipeline.tables.values())}
+    for setting, named in places.items():
+        if any(isinstance(each, Delta) for each in named) and find_spec("deltalake") is None:
+            yield Problem(setting, "delta(…) needs the library deltalake: pip install 'tidelog[delta]'")
+
+
+_CHECKS: Final = (_name, _libraries, _source, _sinks, _steps, _schedule, _policy, _value_column, _packed_columns)

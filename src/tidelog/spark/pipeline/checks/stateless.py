@@ -1,0 +1,48 @@
+"""Refusing steps with state where batches are computed one by one.
+
+Beside a policy a batch is computed by itself: windows with a watermark, say, would be those of that batch alone, and
+look right. Spark's plan tells, without running it. An aggregate without a watermark is let through: in append mode a
+stream has none, so whoever writes one means the rows of a batch, to be added to a table.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.spark.pipeline.definition.pipeline import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_STATEFUL: Final = frozenset(
+    {
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "EventTimeWatermark",
+        "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState",
+        "TransformWithState",
+        "TransformWithStateInPySpark",
+    }
+)
+
+
+def refuse_state(rows: "DataFrame") -> None:
+    """Raise PipelineError if the steps that made the stream `rows` keep state over batches."""
+    found = _stateful(rows._jdf.queryExecution().analyzed())
+    if found is not None:
+        raise PipelineError(
+            f"a step keeps state over batches ({found}), which cannot be done beside on_failure: write the clean rows "
+            "to a topic, and let a second pipeline without a policy read it"
+        )
+
+
+def _stateful(plan: Any) -> str | None:
+    if not plan.isStreaming():
+        return None
+    name = str(plan.nodeName())
+    if name in _STATEFUL:
+        return name
+    children = plan.children()
+    inner = [children.apply(index) for index in range(children.size())]
+    if name == "Join" and all(child.isStreaming() for child in inner):
+        return "a join of two streams"
+    return next((found for child in inner if (found := _stateful(child)) is not None), None)

@@ -1,0 +1,112 @@
+"""Applying a pipeline's steps to rows: of a batch, of a stream, or of a test through `Pipeline.transform`.
+
+Steps of `tidelog.spark.pipeline` let rows that have failed pass by untouched. A function of DataFrames does not know
+of them and might filter or join them away; so before one is called, failed rows are set aside. Setting aside needs the
+rows twice, and a function of the user's must not be asked twice about one row (it may answer differently):
+`materialize` makes what was computed so far stay as it is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+
+from tidelog.spark.pipeline.checks.definition import tables_wanted
+from tidelog.spark.pipeline.definition.pipeline import PipelineError, Step
+from tidelog.spark.pipeline.definition.steps import (
+    ERROR,
+    RECORD,
+    BatchStep,
+    FailWhen,
+    PackJson,
+    ParseJson,
+    RowStep,
+    name_of,
+)
+
+Materialize = Callable[[DataFrame], DataFrame]
+
+
+@dataclass(slots=True)
+class Applied:
+    """Rows after all steps, and those that failed on the way and were set aside (columns `_record` and `_error`)."""
+
+    rows: DataFrame
+    set_aside: list[DataFrame] = field(default_factory=list)
+
+
+def apply_steps(steps: Sequence[Step], rows: DataFrame, tables: Mapping[str, DataFrame]) -> DataFrame:
+    """All steps, for tests: failed rows are at the end with what columns they had."""
+    applied = run_steps(steps, rows, tables, lambda computed: computed, keep=None)
+    result = applied.rows
+    for failed in applied.set_aside:
+        result = result.unionByName(failed, allowMissingColumns=True)
+    return result
+
+
+def run_steps(
+    steps: Sequence[Step],
+    rows: DataFrame,
+    tables: Mapping[str, DataFrame],
+    materialize: Materialize,
+    *,
+    keep: Sequence[str] | None = (RECORD, ERROR),
+    on_failed: Materialize | None = None,
+) -> Applied:
+    """All steps. Before a function that does not know of failed rows, they are set aside with the columns `keep`.
+
+    With `on_failed` they are dealt with after the step that failed them, and nothing is set aside.
+    """
+    applied = Applied(rows)
+    for step in steps:
+        if ERROR in applied.rows.columns and not _passes_failed(step):
+            _set_aside(applied, materialize, keep)
+        before = applied.rows
+        applied.rows = _call(step, applied.rows, tables)
+        _check_record(step, before, applied.rows)
+        if on_failed is not None and ERROR in applied.rows.columns:
+            applied.rows = on_failed(applied.rows)
+    return applied
+
+
+def _set_aside(applied: Applied, materialize: Materialize, keep: Sequence[str] | None) -> None:
+    computed = materialize(applied.rows)
+    failed = computed.where(F.col(ERROR).isNotNull())
+    applied.set_aside.append(failed if keep is None else failed.select(*keep))
+    applied.rows = computed.where(F.col(ERROR).isNull()).drop(ERROR)
+
+
+def needs_setting_aside(steps: Sequence[Step]) -> bool:
+    """Whether a function of DataFrames comes after a step that can fail, as far as the steps tell."""
+    seen = False
+    for step in steps:
+        if seen and not _passes_failed(step):
+            return True
+        seen = seen or isinstance(step, RowStep | BatchStep | FailWhen | ParseJson)
+    return False
+
+
+def _passes_failed(step: Step) -> bool:
+    return isinstance(step, RowStep | BatchStep | FailWhen | ParseJson | PackJson)
+
+
+def _call(step: Step, rows: DataFrame, tables: Mapping[str, DataFrame]) -> DataFrame:
+    try:
+        if _passes_failed(step):
+            return step(rows)
+        result = step(rows, **{name: tables[name] for name in tables_wanted(step) or () if name in tables})
+    except Exception as error:
+        # Kept as it is, for tests of steps that look for it; `failures` reads the note to people.
+        error.add_note(f"step {name_of(step)}")
+        raise
+    if not isinstance(result, DataFrame):
+        raise PipelineError(f"step {name_of(step)} returned {type(result).__name__}, not a DataFrame")
+    return result
+
+
+def _check_record(step: Step, before: DataFrame, after: DataFrame) -> None:
+    if ERROR in after.columns and RECORD in before.columns and RECORD not in after.columns:
+        raise PipelineError(
+            f"step {name_of(step)} marks rows as failed but drops the column {RECORD!r}, which must stay"
+        )

@@ -1,0 +1,45 @@
+"""JSON in a record's value to columns and back. Imports Spark, so it is imported when a pipeline runs."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+
+from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
+from tidelog.spark.pipeline.failing.guarded import mark_failed, struct_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+RECORD_COLUMNS: Final = frozenset(
+    {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers", RECORD, ERROR}
+)
+_PARSED: Final = "_tidelog_parsed"
+_CORRUPT: Final = "_tidelog_corrupt"
+_STRICT: Final = {"columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
+
+
+def parse(rows: "DataFrame", schema: str, column: str) -> "DataFrame":
+    """The JSON object in `column` as the columns of `schema`; what is no such object has failed."""
+    fields = struct_of(schema).fieldNames()
+    text = F.col(column).cast("string")
+    parsed = F.from_json(text, f"{schema}, {_CORRUPT} string", _STRICT)
+    rows = rows.withColumn(_PARSED, parsed)
+    is_bad = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
+    shown = F.coalesce(F.substring(text, 1, 200), F.lit("null"))
+    message = F.concat(F.lit(f"{column} is no JSON object of ({schema}): "), shown)
+    rows = mark_failed(rows, is_bad, message)
+    return rows.withColumns({name: F.col(f"{_PARSED}.`{name}`") for name in fields}).drop(_PARSED)
+
+
+def pack(rows: "DataFrame", columns: Sequence[str] | None, key: str | None) -> "DataFrame":
+    """`columns` as a JSON object in `value`, `key` as text in `key`; the record's own headers stay."""
+    chosen = list(columns) if columns is not None else [name for name in rows.columns if name not in RECORD_COLUMNS]
+    value = F.to_json(F.struct(*[F.col(f"`{name}`") for name in chosen]), {"ignoreNullFields": "false"})
+    kept = [F.col(name) for name in ("headers", RECORD, ERROR) if name in rows.columns]
+    new_key = F.col(f"`{key}`").cast("string") if key is not None else _old_key(rows)
+    return rows.select(new_key.cast("binary").alias("key"), value.cast("binary").alias("value"), *kept)
+
+
+def _old_key(rows: "DataFrame") -> "Column":
+    return F.col("key") if "key" in rows.columns else F.lit(None)

@@ -1,0 +1,102 @@
+"""A pipeline as its file defines it: where rows come from, what is done to them, where they go, what if a row fails.
+
+    pipeline = Pipeline(
+        "clean-orders",
+        source=topic("orders"),
+        steps=[parse_json("id long, amount double"), fail_when("amount < 0", "negative amount"), pack_json(key="id")],
+        sink=topic("orders.clean"),
+        on_failure=RetryLadder(delays=["10s", "1m", "10m"], dead_letters="orders.dlq"),
+    )
+
+    if __name__ == "__main__":
+        pipeline.run()
+
+Importing such a file starts nothing and needs no Spark: `tidelog pipeline` checks it, plans it and runs it.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.spark.pipeline.definition.durations import Duration
+from tidelog.spark.pipeline.definition.endpoints import Sink, Source, Topic
+from tidelog.spark.pipeline.definition.policy import Policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+DEFAULT_CHECKPOINTS: Final = "tidelog-checkpoints"
+
+Step = Callable[..., "DataFrame"]
+
+
+class PipelineError(Exception):
+    """A pipeline that cannot run as it is defined; the text says what and where."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A source, a chain of functions from DataFrame to DataFrame, a sink, and a policy for rows that fail.
+
+    A step's first parameter is the rows so far; further parameters are filled by name from `tables`, the sources that
+    are read whole for every batch to join with. `sink` may be several. Without `on_failure` a row that fails stops the
+    pipeline. `checkpoint` remembers what was read; by default a directory named after the pipeline below
+    TIDELOG_CHECKPOINTS or ./tidelog-checkpoints.
+    """
+
+    name: str
+    _: KW_ONLY
+    source: Source
+    sink: Sink | Sequence[Sink]
+    steps: Sequence[Step] = ()
+    tables: Mapping[str, Source] = field(default_factory=dict)
+    on_failure: Policy | None = None
+    trigger: Duration = "500ms"
+    output_mode: str = "append"
+    checkpoint: str | os.PathLike[str] | None = None
+    bootstrap_servers: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    description: str = ""
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        """All sinks, also when there is one."""
+        return tuple(self.sink) if isinstance(self.sink, Sequence) else (self.sink,)
+
+    @property
+    def checkpoint_path(self) -> str:
+        """Where the pipeline remembers what it has read."""
+        if self.checkpoint is not None:
+            return os.fspath(self.checkpoint)
+        return os.path.join(os.environ.get("TIDELOG_CHECKPOINTS") or DEFAULT_CHECKPOINTS, self.name)
+
+    @property
+    def checkpoint_paths(self) -> list[str]:
+        """One for each query: without a policy, every sink of several has a query of its own."""
+        if self.on_failure is not None or len(self.sinks) == 1:
+            return [self.checkpoint_path]
+        return [os.path.join(self.checkpoint_path, f"sink-{number}") for number in range(1, len(self.sinks) + 1)]
+
+    def servers(self, override: str | None = None) -> str:
+        """The brokers to start from: `override`, the definition, TIDELOG_BOOTSTRAP_SERVERS, this machine."""
+        given = override or self.bootstrap_servers or os.environ.get("TIDELOG_BOOTSTRAP_SERVERS")
+        return given or DEFAULT_BOOTSTRAP
+
+    def transform(self, rows: "DataFrame", **tables: "DataFrame") -> "DataFrame":
+        """The steps alone, for tests: rows that fail carry their reason in the column `_error`."""
+        from tidelog.spark.pipeline.definition.chain import apply_steps
+
+        return apply_steps(self.steps, rows, tables)
+
+    def run(self, *, once: bool = False, bootstrap_servers: str | None = None) -> None:
+        """Run in this process until stopped (or, with `once`, until what is there now is done): for `spark-submit`."""
+        from tidelog.spark.pipeline.running.run import run_pipeline
+
+        run_pipeline(self, once=once, bootstrap_servers=bootstrap_servers)
+
+
+def topic_sinks(pipeline: Pipeline) -> list[Topic]:
+    """Those of the sinks that are topics."""
+    return [sink for sink in pipeline.sinks if isinstance(sink, Topic)]

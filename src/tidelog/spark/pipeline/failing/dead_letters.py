@@ -1,0 +1,79 @@
+"""Choosing among dead letters: `error.type=ValueError`, `key!=42`, `error.message~time.?out`. Pure."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tidelog.spark.pipeline.failing.headers import Header, HeaderError, Trail, decode, strip
+
+
+class FilterError(ValueError):
+    """A text that is no filter."""
+
+
+class DeadLetter(NamedTuple):
+    """A record of a dead-letter topic. `trail` is None if no pipeline put it there."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    trail: Trail | None
+
+
+_FIELDS: Final[dict[str, Callable[[DeadLetter], str | None]]] = {
+    "key": lambda letter: None if letter.key is None else letter.key.decode("utf-8", "replace"),
+    "value": lambda letter: None if letter.value is None else letter.value.decode("utf-8", "replace"),
+    "pipeline": lambda letter: letter.trail.pipeline if letter.trail else None,
+    "attempts": lambda letter: str(letter.trail.attempts) if letter.trail else None,
+    "error.type": lambda letter: letter.trail.error_type if letter.trail else None,
+    "error.message": lambda letter: letter.trail.error_message if letter.trail else None,
+    "origin.topic": lambda letter: letter.trail.origin.topic if letter.trail else None,
+    "origin.partition": lambda letter: str(letter.trail.origin.partition) if letter.trail else None,
+    "origin.offset": lambda letter: str(letter.trail.origin.offset) if letter.trail else None,
+}
+_FORM: Final = re.compile(r"([a-z.]+)(!=|=|~)(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One condition."""
+
+    field: str
+    operator: str
+    operand: str
+
+    def matches(self, letter: DeadLetter) -> bool:
+        """Whether `letter` is meant. What is not there equals nothing."""
+        found = _FIELDS[self.field](letter)
+        if self.operator == "~":
+            return found is not None and re.search(self.operand, found) is not None
+        return (found == self.operand) == (self.operator == "=")
+
+
+def parse_filter(text: str) -> Filter:
+    """A condition from its text. Raises FilterError and nothing else."""
+    form = _FORM.fullmatch(text)
+    if form is None or form[1] not in _FIELDS:
+        raise FilterError(f"{text!r} is no filter: write FIELD=TEXT, FIELD!=TEXT or FIELD~REGEX, where FIELD is one of "
+                          f"{', '.join(_FIELDS)}")  # fmt: skip
+    if form[2] == "~":
+        try:
+            re.compile(form[3])
+        except (re.error, RecursionError, OverflowError) as error:
+            raise FilterError(f"{text!r}: {form[3]!r} is no regular expression: {error}") from None
+    return Filter(form[1], form[2], form[3])
+
+
+def read_letter(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> DeadLetter:
+    """A record as a dead letter; a broken trail counts as none."""
+    try:
+        trail = decode(headers)
+    except HeaderError:
+        trail = None
+    return DeadLetter(key, value, strip(headers) if trail is not None else tuple(headers), trail)
+
+
+def is_meant(letter: DeadLetter, filters: Sequence[Filter]) -> bool:
+    """Whether all conditions hold."""
+    return all(each.matches(letter) for each in filters)

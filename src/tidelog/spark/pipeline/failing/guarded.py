@@ -1,0 +1,81 @@
+"""Steps that fail row by row, as transformations of DataFrames. Imports Spark: to be imported when a pipeline runs."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
+
+from tidelog.spark.pipeline.definition.pipeline import PipelineError
+from tidelog.spark.pipeline.definition.steps import ERROR, RECORD, BatchStep, RowStep
+from tidelog.spark.pipeline.failing.row_functions import run_batches, run_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+ERROR_TYPE: Final = StructType(
+    [
+        StructField("type", StringType()),
+        StructField("message", StringType()),
+        StructField("retry", BooleanType()),
+    ]
+)
+
+
+def mark_failed(
+    rows: "DataFrame", condition: "str | Column", message: "str | Column", *, retry: bool = True
+) -> "DataFrame":
+    """`rows`, those for which `condition` is true having failed with `message`. A row keeps its first failure."""
+    condition = F.expr(condition) if isinstance(condition, str) else condition
+    text = F.lit(message) if isinstance(message, str) else F.coalesce(message.cast("string"), F.lit("no message"))
+    failure = F.struct(F.lit("RowRejected").alias("type"), text.alias("message"), F.lit(retry).alias("retry"))
+    error = F.when(F.coalesce(condition, F.lit(False)), failure).cast(ERROR_TYPE)
+    return rows.withColumn(ERROR, F.coalesce(F.col(ERROR), error) if ERROR in rows.columns else error)
+
+
+def run_row_step(step: RowStep, rows: "DataFrame") -> "DataFrame":
+    """`step` over `rows`."""
+    return _mapped(rows, step, partial(_over, run_rows, step.function, step.columns))
+
+
+def run_batch_step(step: BatchStep, rows: "DataFrame") -> "DataFrame":
+    """`step` over `rows`."""
+    return _mapped(rows, step, partial(_over, run_batches, step.function, step.columns))
+
+
+def struct_of(schema: str) -> StructType:
+    """The columns that a text like `id long, amount double` names."""
+    struct = StructType.fromDDL(schema)
+    assert isinstance(struct, StructType)
+    return struct
+
+
+def _mapped(
+    rows: "DataFrame", step: RowStep | BatchStep, over: "Callable[[pa.Schema, pa.Schema], Callable[..., Any]]"
+) -> "DataFrame":
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    for name in step.columns or ():
+        if name not in rows.columns:
+            columns = ", ".join(each for each in rows.columns if each not in (RECORD, ERROR))
+            raise PipelineError(f"it asks for column {name!r}; there are {columns}")
+    # Spark hands timestamps over in the session's zone, and an Arrow type names its zone.
+    zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
+    new = struct_of(step.schema)
+    made = {field.name: field for field in new}
+    there = [made.get(field.name, field) for field in rows.schema if field.name != ERROR]
+    added = [field for field in new if field.name not in rows.columns]
+    out = StructType([*there, *added, StructField(ERROR, ERROR_TYPE)])
+    return rows.mapInArrow(over(to_arrow_schema(new, timezone=zone), to_arrow_schema(out, timezone=zone)), out)
+
+
+def _over(
+    run: Callable[..., Any], function: Callable[..., Any], columns: Any, fields: "pa.Schema", out: "pa.Schema"
+) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
+    def over(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        for batch in batches:
+            yield run(batch, function, columns, fields, out)
+
+    return over

@@ -1,0 +1,1 @@
+"""A pipeline as queries of Spark: sources opened, batches computed and written, checkpoints read."""

@@ -1,0 +1,67 @@
+"""A batch that took longer than its transaction may stay open is planned again at the next start, and smaller.
+
+Spark writes down the offsets of a batch before it does it, and repeats it unchanged after a failure. A batch that
+failed for its time would fail for ever. Nothing of it was committed, so its note can be removed from the checkpoint;
+Spark then plans the batch again, with a limit that comes from its size. Checkpoints on this machine only; others are
+left alone, and the error says what to do. (If the batch was committed after all, the sink refuses what is planned in
+its place.) No Spark.
+"""
+
+import json
+import logging
+from pathlib import Path
+from typing import Final
+
+from tidelog.spark.pipeline.running.checkpoints import batch_numbers, local_path, parse_offsets
+
+LOG: Final = logging.getLogger("tidelog.pipeline")
+
+TOOK_TOO_LONG: Final = "the brokers have aborted the transaction of this batch: it was open for"
+"""How the sink says so."""
+
+_MARK: Final = "took-too-long"
+_PARTS: Final = 4
+
+
+def note_failure(checkpoint: str, failure: str) -> None:
+    """Remember that the batch which failed took too long, if that is what `failure` says."""
+    place = local_path(checkpoint)
+    if place is not None and TOOK_TOO_LONG in failure and place.is_dir():
+        (place / _MARK).write_text("the batch that was planned last is to be cut at the next start\n")
+
+
+def cut_planned_batch(checkpoint: str) -> int | None:
+    """Remove the note of a batch that took too long; how many offsets a batch may have from now on, if there is one."""
+    place = local_path(checkpoint)
+    if place is None or not (place / _MARK).exists():
+        return None
+    planned = max(batch_numbers(place / "offsets"), default=-1)
+    limit = None
+    if planned > max(batch_numbers(place / "commits"), default=-1):
+        limit = max(1, _size(place, planned) // _PARTS)
+        note = place / "offsets" / str(planned)
+        note.unlink()
+        note.with_name(f".{planned}.crc").unlink(missing_ok=True)
+        LOG.warning("batch %d took longer than its transaction may: it is planned again, %d offsets", planned, limit)
+    (place / _MARK).unlink()
+    return limit
+
+
+def _size(place: Path, batch_id: int) -> int:
+    """How many offsets a batch has."""
+    text = (place / "offsets" / str(batch_id)).read_text(encoding="utf-8")
+    before = place / "offsets" / str(batch_id - 1)
+    starts = parse_offsets(before.read_text(encoding="utf-8")) if before.exists() else _origin(text)
+    return sum(
+        max(0, end - starts.get(topic, {}).get(partition, 0))
+        for topic, partitions in parse_offsets(text).items()
+        for partition, end in partitions.items()
+    )
+
+
+def _origin(text: str) -> dict[str, dict[int, int]]:
+    """Where the first batch began, which our source notes with its end."""
+    lines = text.splitlines()[2:]
+    shown = [json.loads(line) for line in lines]
+    begins = [json.dumps(each["$from"]) for each in shown if isinstance(each, dict) and "$from" in each]
+    return parse_offsets("\n".join(["", "", *begins]))

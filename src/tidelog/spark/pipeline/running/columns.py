@@ -1,0 +1,157 @@
+"""The failing rows' way as Spark expressions: a record restored from its headers, and where a failed one goes.
+
+`headers` and `routing` say what these mean; a test holds the two against each other.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+
+from tidelog.spark.pipeline.definition.pipeline import PipelineError
+from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
+from tidelog.spark.pipeline.failing import headers as names
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from tidelog.spark.pipeline.failing.routing import Ladder
+
+HEADERS_TYPE: Final = "array<struct<key: string, value: binary>>"
+OUTPUT_COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
+VERDICT: Final = "_verdict"
+SEQUENCE: Final = "_sequence"
+_ATTEMPTS: Final = "_attempts"
+_RUNG: Final = "_rung"
+
+
+def restore(rows: "DataFrame", ladder: "Ladder", pipeline: str, *, show_headers: bool) -> "DataFrame":
+    """Rows of the source and of the ladder's topics alike: as they were first read, with `_record` beside them.
+
+    Pipelines that read the same topic have the same retry topics: each takes what it has put there itself.
+    """
+    came_back = F.col("topic").isin(*ladder.read_back) if ladder.read_back else F.lit(False)
+    if ladder.read_back:
+        rows = rows.where(~came_back | F.coalesce(header_text(names.PIPELINE) == pipeline, F.lit(True)))
+
+    def origin(column: str, header: str, kind: str) -> "Column":
+        return F.coalesce(F.when(came_back, header_text(header).try_cast(kind)), F.col(column))
+
+    millis = F.when(came_back, F.timestamp_millis(header_text(names.ORIGIN_TIMESTAMP_MS).try_cast("long")))
+    own = F.filter("headers", lambda header: ~header["key"].isin(*sorted(names.OWN)))
+    record = F.struct(
+        F.col("key").alias("key"),
+        F.col("value").alias("value"),
+        F.when(F.size(own) > 0, own).alias("headers"),
+        origin("topic", names.ORIGIN_TOPIC, "string").alias("topic"),
+        origin("partition", names.ORIGIN_PARTITION, "int").alias("partition"),
+        origin("offset", names.ORIGIN_OFFSET, "long").alias("offset"),
+        F.coalesce(millis, F.col("timestamp")).alias("timestamp"),
+        F.coalesce(F.when(came_back, header_text(names.ATTEMPTS).try_cast("int")), F.lit(0)).alias("attempts"),
+        F.when(came_back, header_text(names.SEQUENCE).try_cast("long")).alias("sequence"),
+        F.col("topic").alias("read_topic"),
+        F.col("partition").alias("read_partition"),
+        F.col("offset").alias("read_offset"),
+    )
+    restored = rows.withColumn(RECORD, record)
+    for column in ("topic", "partition", "offset", "timestamp"):
+        restored = restored.withColumn(column, F.col(f"{RECORD}.{column}"))
+    return restored.withColumn("headers", F.col(f"{RECORD}.headers")) if show_headers else restored.drop("headers")
+
+
+def header_text(name: str) -> "Column":
+    """The text of the last header called `name`."""
+    found = F.filter("headers", lambda header: header["key"] == F.lit(name))
+    return F.decode(F.try_element_at(found, F.lit(-1))["value"], "UTF-8")
+
+
+def output_rows(rows: "DataFrame", topic: str | None) -> "DataFrame":
+    """The sink's columns of rows that are well: `value`, and `key`, `headers`, `to_topic`, `to_partition` if there."""
+    if "value" not in rows.columns:
+        there = ", ".join(name for name in rows.columns if not name.startswith("_"))
+        raise PipelineError(f"the sink needs a column `value`; there are {there}: end the steps with pack_json()")
+    if topic is None and "to_topic" not in rows.columns:
+        raise PipelineError("topic() without a name needs a column `to_topic` that says where each row goes")
+    target = F.lit(topic) if topic is not None else F.col("to_topic")
+    return rows.select(
+        _binary(rows, "key").alias("key"),
+        _binary(rows, "value").alias("value"),
+        _or_null(rows, "headers", HEADERS_TYPE).alias("headers"),
+        target.alias("topic"),
+        _or_null(rows, "to_partition", "int").alias("partition"),
+        *[F.col(name) for name in (RECORD, ERROR, VERDICT, SEQUENCE) if name in rows.columns],
+    )
+
+
+def _binary(rows: "DataFrame", column: str) -> "Column":
+    return F.col(column).cast("binary") if column in rows.columns else F.lit(None).cast("binary")
+
+
+def _or_null(rows: "DataFrame", column: str, kind: str) -> "Column":
+    return (F.col(column) if column in rows.columns else F.lit(None)).cast(kind)
+
+
+def route(rows: "DataFrame", ladder: "Ladder", pipeline: str) -> "DataFrame":
+    """Rows that failed (column `_error`) turned back into their record, on its way to the ladder's next topic.
+
+    Where order is kept, `_verdict` and `_sequence` say more: a row that is well may have to wait behind another.
+    """
+    # In stages, so that no expression is written out more than once in the code that Spark makes of them.
+    if VERDICT not in rows.columns:
+        alone = F.when(F.col(ERROR).isNotNull(), "retry").otherwise("emit")
+        rows = rows.withColumns({VERDICT: alone, SEQUENCE: F.lit(None).cast("long")})
+    parks = F.col(VERDICT) == "park"
+    leaves = F.col(VERDICT) != "emit"
+    rows = rows.withColumn(_ATTEMPTS, F.col(f"{RECORD}.attempts") + F.when(parks, 0).otherwise(1))
+    parked = F.struct(F.lit(ladder.parked_topic).alias("topic"), F.lit(None).cast("long").alias("delay_ms"))
+    rows = rows.withColumn(_RUNG, F.when(parks, parked).otherwise(_rung(ladder, F.col(_ATTEMPTS))))
+    record_headers = F.coalesce(F.col(f"{RECORD}.headers"), F.array().cast(HEADERS_TYPE))
+    trail = _trail(pipeline, F.col(_ATTEMPTS), F.col(f"{_RUNG}.delay_ms"), F.col(SEQUENCE))
+    routed = {
+        "key": F.when(leaves, F.col(f"{RECORD}.key")).otherwise(F.col("key")),
+        "value": F.when(leaves, F.col(f"{RECORD}.value")).otherwise(F.col("value")),
+        "headers": F.when(leaves, F.concat(record_headers, trail)).otherwise(F.col("headers")),
+        "topic": F.when(leaves, F.col(f"{_RUNG}.topic")).otherwise(F.col("topic")),
+        "partition": F.when(~leaves, F.col("partition")),
+    }
+    # One select, so that no expression sees a column another has replaced.
+    return rows.select(*[column.alias(name) for name, column in routed.items()], RECORD)
+
+
+def _rung(ladder: "Ladder", attempts: "Column") -> "Column":
+    """`Ladder.route` as an expression."""
+    dead = F.struct(F.lit(ladder.dead_letters).alias("topic"), F.lit(None).cast("long").alias("delay_ms"))
+    if not ladder.retry_topics:
+        return dead
+    steps = [
+        F.struct(F.lit(topic).alias("topic"), F.lit(delay_ms).cast("long").alias("delay_ms"))
+        for topic, delay_ms in zip(ladder.retry_topics, ladder.delays_ms, strict=True)
+    ]
+    is_dead = (attempts >= ladder.attempts_max) | ~F.coalesce(F.col(f"{ERROR}.retry"), F.lit(True))
+    return F.when(is_dead, dead).otherwise(F.element_at(F.array(*steps), F.least(attempts, F.lit(len(steps)))))
+
+
+def _trail(pipeline: str, attempts: "Column", delay_ms: "Column", sequence: "Column") -> "Column":
+    """`headers.encode` as an expression."""
+    now_ms = F.unix_millis(F.current_timestamp())
+    waits_behind = F.lit("WaitsBehind"), F.lit("an earlier row of this key waits to be tried again")
+    values = {
+        names.PIPELINE: F.lit(pipeline),
+        names.ATTEMPTS: attempts,
+        names.ERROR_TYPE: F.coalesce(F.col(f"{ERROR}.type"), waits_behind[0]),
+        names.ERROR_MESSAGE: F.substring(
+            F.coalesce(F.col(f"{ERROR}.message"), waits_behind[1]), 1, names.MESSAGE_CHARACTERS_MAX
+        ),
+        names.FAILED_MS: now_ms,
+        names.DUE_MS: now_ms + delay_ms,
+        names.ORIGIN_TOPIC: F.col(f"{RECORD}.topic"),
+        names.ORIGIN_PARTITION: F.col(f"{RECORD}.partition"),
+        names.ORIGIN_OFFSET: F.col(f"{RECORD}.offset"),
+        names.ORIGIN_TIMESTAMP_MS: F.unix_millis(F.col(f"{RECORD}.timestamp")),
+        names.SEQUENCE: sequence,
+    }
+    headers = [
+        F.struct(F.lit(name).alias("key"), F.encode(value.cast("string"), "UTF-8").alias("value"))
+        for name, value in values.items()
+    ]
+    present = F.filter(F.array(*headers), lambda header: header["value"].isNotNull())
+    return present.cast(HEADERS_TYPE)

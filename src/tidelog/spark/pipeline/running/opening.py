@@ -1,0 +1,70 @@
+"""Opening what a pipeline reads: its source as a stream, its tables as they are now."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Source, Topic
+from tidelog.spark.pipeline.definition.pipeline import Pipeline
+from tidelog.spark.pipeline.failing.routing import Ladder
+from tidelog.spark.pipeline.running import ladder_source
+from tidelog.spark.pipeline.running.source_options import ladder_options, source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def open_stream(spark: "SparkSession", pipeline: Pipeline, servers: str, ladder: Ladder | None) -> "DataFrame":
+    """The source, and with it the ladder's own topics."""
+    source = pipeline.source
+    if isinstance(source, Topic):
+        options = source_options(source, servers, ladder)
+        if ladder is None or not ladder.retry_topics:
+            return spark.readStream.format("tidelog").options(**options).load()
+        spark.dataSource.register(ladder_source.LadderSource)
+        options |= ladder_options(ladder, pipeline.checkpoint_path)
+        return spark.readStream.format(ladder_source.FORMAT).options(**options).load()
+    assert isinstance(source, Files), "checked before"
+    reader = spark.readStream.format(source.format).options(**source.options)
+    if source.schema is not None:
+        reader = reader.schema(source.schema)
+    return reader.load(source.path) if source.path else reader.load()
+
+
+def open_tables(spark: "SparkSession", pipeline: Pipeline, servers: str) -> Mapping[str, "DataFrame"]:
+    """The tables to join with, by name."""
+    return _Tables(spark, pipeline.tables, servers)
+
+
+class _Tables(Mapping[str, "DataFrame"]):
+    """Tables that are opened whenever they are asked for, and so anew for each batch.
+
+    A DataFrame over a Python source is planned once and stays with the offsets it found then, however often it is used.
+    """
+
+    def __init__(self, spark: "SparkSession", sources: Mapping[str, Source], servers: str) -> None:
+        self._spark = spark
+        self._sources = sources
+        self._servers = servers
+
+    def __getitem__(self, name: str) -> "DataFrame":
+        return _open_table(self._spark, self._sources[name], self._servers)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
+def _open_table(spark: "SparkSession", source: Source, servers: str) -> "DataFrame":
+    if isinstance(source, Topic):
+        options = source_options(source, servers, None)
+        return spark.read.format("tidelog").options(**options).load()
+    if isinstance(source, Delta):
+        from tidelog.spark.pipeline.running.delta import read_delta
+
+        return read_delta(spark, source)
+    reader = spark.read.format(source.format).options(**source.options)
+    if source.schema is not None:
+        reader = reader.schema(source.schema)
+    return reader.load(source.path) if source.path else reader.load()

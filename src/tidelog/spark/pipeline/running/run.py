@@ -1,0 +1,320 @@
+"""A pipeline's queries, started and watched. `tidelog pipeline run`, `Pipeline.run` and tests are the callers.
+
+Four shapes, from the definition:
+
+    no policy              a query for each sink: read, steps, write
+    policy, steps in one   one query into topics, failed rows on their way in the same plan of expressions
+    policy, otherwise      one query that hands its batches to `engine`: set aside, keep order, write
+    policy, more sinks     the same, its batches computed once and kept until every sink has them (`staged`)
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from threading import Event, current_thread, main_thread
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.client.cluster import Cluster
+from tidelog.spark.pipeline.checks.definition import check
+from tidelog.spark.pipeline.definition.durations import milliseconds
+from tidelog.spark.pipeline.definition.endpoints import Topic, texts, with_room
+from tidelog.spark.pipeline.definition.loading import MODULE_PREFIX
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
+from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
+from tidelog.spark.pipeline.running.batch_cut import cut_planned_batch, note_failure
+from tidelog.spark.pipeline.running.checkpoints import is_local
+from tidelog.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+WATCH_S: Final = 0.2
+POLL_S: Final = 0.02
+PATIENCE_S: Final = 30.0
+
+
+@dataclass(slots=True)
+class Running:
+    """The queries of one pipeline."""
+
+    pipeline: Pipeline
+    queries: "list[StreamingQuery]"
+
+    def wait(self, asked_to_stop: Event, on_tick: Any = None) -> bool:
+        """Until all queries have ended, or somebody asked to stop: then they end between two batches. Whether asked.
+
+        Raises what a query failed with.
+        """
+        try:
+            while any(query.isActive for query in self.queries):
+                if asked_to_stop.wait(WATCH_S):
+                    break
+                self._raise_failure()
+                if on_tick is not None and on_tick():
+                    break
+        finally:
+            self.stop()
+        self._raise_failure()
+        return asked_to_stop.is_set()
+
+    def stop(self, patience_s: float = PATIENCE_S) -> None:
+        """Stop what still runs, between two batches if one ends within `patience_s`."""
+        deadline = time.monotonic() + patience_s
+        for query in self.queries:
+            batch_id = _last_batch(query)
+            while query.isActive and time.monotonic() < deadline:
+                if not query.status["isTriggerActive"] or _last_batch(query) != batch_id:
+                    break
+                time.sleep(POLL_S)
+            if query.isActive:
+                query.stop()
+
+    def _raise_failure(self) -> None:
+        for query in self.queries:
+            failure = query.exception()
+            if failure is not None:
+                for checkpoint in self.pipeline.checkpoint_paths:
+                    note_failure(checkpoint, str(failure))
+                raise failure
+
+
+def _last_batch(query: "StreamingQuery") -> object:
+    progress = query.lastProgress
+    return None if progress is None else progress["batchId"]
+
+
+def run_pipeline(pipeline: Pipeline, *, once: bool = False, bootstrap_servers: str | None = None) -> None:
+    """Run until stopped by a signal, or until what is there now is done."""
+    spark = _submitted(pipeline) or spark_session(
+        pipeline.name,
+        settings=session_settings(pipeline, None),
+        local_checkpoints=has_local_checkpoints(pipeline),
+    )
+    with stop_on_signals() as asked_to_stop:
+        start(pipeline, spark, servers=pipeline.servers(bootstrap_servers), once=once).wait(asked_to_stop)
+
+
+def _submitted(pipeline: Pipeline) -> "SparkSession | None":
+    """The session that `spark-submit` prepares, on the master it was given; None if this is not run by it."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(pipeline.name).config("spark.speculation", "false")
+    for name, value in texts(pipeline.settings).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def session_settings(pipeline: Pipeline, master: str | None) -> dict[str, str]:
+    """The pipeline's settings of Spark. On one machine a shuffle has as many parts as there are cores, not 200."""
+    chosen = master or os.environ.get("SPARK_MASTER") or "local[*]"
+    local = {"spark.sql.shuffle.partitions": str(_cores(chosen))} if chosen.startswith("local") else {}
+    return {**local, **texts(pipeline.settings)}
+
+
+def has_local_checkpoints(pipeline: Pipeline) -> bool:
+    """Whether its checkpoints are on a local disk, whatever Spark's default file system is."""
+    return all(
+        path.startswith("file:") or (is_local(path) and not os.environ.get("HADOOP_CONF_DIR"))
+        for path in pipeline.checkpoint_paths
+    )
+
+
+def _cores(master: str) -> int:
+    count = master.removeprefix("local").strip("[]").split(",")[0]
+    return int(count) if count.isdigit() else os.cpu_count() or 1
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Event]:
+    """An event that SIGINT and SIGTERM set, as long as the block runs."""
+    asked = Event()
+    if current_thread() is not main_thread():
+        yield asked
+        return
+    kept = {each: signal.signal(each, lambda *_: asked.set()) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for each, handler in kept.items():
+            signal.signal(each, handler)
+
+
+def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool = False) -> Running:
+    """Start the queries. Raises PipelineError with every mistake in the definition."""
+    problems = [problem for problem in check(pipeline) if not problem.is_warning]
+    if problems:
+        raise PipelineError(f"pipeline {pipeline.name!r}: " + "; ".join(map(str, problems)))
+    _send_files_along(spark)
+    pipeline = _with_cut_batches(pipeline)
+    return Running(pipeline, [_begin(each, pipeline, once) for each in _writers(pipeline, spark, servers)])
+
+
+def _with_cut_batches(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with smaller batches, if one of it took too long when it ran last."""
+    limits = [limit for path in pipeline.checkpoint_paths if (limit := cut_planned_batch(path)) is not None]
+    if not limits or not isinstance(pipeline.source, Topic):
+        return pipeline
+    kept = {name: value for name, value in pipeline.source.options.items() if name.lower() != "maxoffsetspertrigger"}
+    source = replace(pipeline.source, options={**kept, "maxOffsetsPerTrigger": str(min(limits))})
+    return replace(pipeline, source=source)
+
+
+def _send_files_along(spark: "SparkSession") -> None:
+    """Executors cannot import a pipeline's file by name: its functions travel to them whole, and its neighbours too."""
+    from pyspark import cloudpickle
+
+    from tidelog.spark.pipeline.running.neighbours import send_neighbours
+
+    send_neighbours(spark)
+    for name, module in list(sys.modules.items()):
+        if name.startswith(MODULE_PREFIX):
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _begin(writer: "tuple[str, str, DataStreamWriter]", pipeline: Pipeline, once: bool) -> "StreamingQuery":
+    name, checkpoint, stream = writer
+    stream = stream.queryName(name).option("checkpointLocation", checkpoint)
+    interval = f"{milliseconds(pipeline.trigger)} milliseconds"
+    return (stream.trigger(availableNow=True) if once else stream.trigger(processingTime=interval)).start()
+
+
+def _writers(pipeline: Pipeline, spark: "SparkSession", servers: str) -> "list[tuple[str, str, DataStreamWriter]]":
+    from tidelog.spark.pipeline.running.opening import open_stream, open_tables
+
+    ladder = ladder_of(pipeline)
+    record_bytes = 0 if ladder is None else prepare_topics(pipeline, ladder, servers)
+    rows = open_stream(spark, pipeline, servers, ladder)
+    tables = open_tables(spark, pipeline, servers)
+    checkpoint = pipeline.checkpoint_path
+    if ladder is None:
+        return _plain(pipeline, rows, tables, servers)
+    sink = with_room((topic_sinks(pipeline) or [Topic()])[0], record_bytes)
+    return [(pipeline.name, checkpoint, _with_policy(pipeline, ladder, sink, rows, tables, servers, checkpoint))]
+
+
+def _plain(
+    pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]", servers: str
+) -> "list[tuple[str, str, DataStreamWriter]]":
+    from tidelog.spark.pipeline.definition.chain import run_steps
+    from tidelog.spark.pipeline.running.sinks import stop_at_failed, stream_writer
+
+    result = run_steps(pipeline.steps, rows, tables, lambda computed: computed, on_failed=stop_at_failed).rows
+    places = pipeline.checkpoint_paths
+    names = [pipeline.name if len(places) == 1 else f"{pipeline.name}-{number + 1}" for number in range(len(places))]
+    return [
+        (name, place, stream_writer(result, sink, servers, place, pipeline.output_mode))
+        for name, place, sink in zip(names, places, pipeline.sinks, strict=True)
+    ]
+
+
+def _with_policy(
+    pipeline: Pipeline,
+    ladder: Ladder,
+    sink: Topic,
+    rows: "DataFrame",
+    tables: "Mapping[str, DataFrame]",
+    servers: str,
+    checkpoint: str,
+) -> "DataStreamWriter":
+    from tidelog.spark.pipeline.definition.steps import RECORD
+    from tidelog.spark.pipeline.running.columns import restore, route
+    from tidelog.spark.pipeline.running.engine import BatchEngine
+    from tidelog.spark.pipeline.running.opening import open_tables
+    from tidelog.spark.pipeline.running.sinks import routed_batches, routed_stream, topic_of
+    from tidelog.spark.pipeline.running.staged import StagedEngine
+
+    show_headers = (_option(pipeline, "includeHeaders") or "false").lower() == "true"
+    restored = restore(rows, ladder, pipeline.name, show_headers=show_headers)
+    is_all = len(topic_sinks(pipeline)) == len(pipeline.sinks)
+    evaluated, needs_batches = _evaluated(pipeline, restored, tables, topic_of(sink))
+    if is_all and not ladder.keeps_order and not needs_batches:
+        return routed_stream(route(evaluated, ladder, pipeline.name).drop(RECORD), sink, servers, checkpoint)
+
+    def open_again(spark: "SparkSession") -> "Mapping[str, DataFrame]":
+        return open_tables(spark, pipeline, servers)
+
+    if not is_all:
+        process = StagedEngine(pipeline, ladder, open_again, sink, servers, checkpoint).process
+    else:
+        order, hint = _order_keeper(pipeline, ladder, servers, checkpoint)
+
+        def restore_parked(parked: "DataFrame") -> "DataFrame":
+            return restore(parked, ladder, pipeline.name, show_headers=show_headers)
+
+        write = routed_batches(sink, servers)
+        process = BatchEngine(pipeline, ladder, open_again, topic_of(sink), write, order, hint, restore_parked).process
+    return restored.writeStream.outputMode("append").foreachBatch(process)
+
+
+def _evaluated(
+    pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]", topic: str | None
+) -> "tuple[DataFrame, bool]":
+    """The whole stream after all steps, and whether failed rows must be set aside on the way, batch by batch.
+
+    Mistakes that only Spark can tell show here, before the query starts.
+    """
+    from tidelog.spark.pipeline.checks.stateless import refuse_state
+    from tidelog.spark.pipeline.definition.chain import run_steps
+    from tidelog.spark.pipeline.running.engine import evaluate
+
+    set_aside: list[DataFrame] = []
+
+    def note(computed: "DataFrame") -> "DataFrame":
+        set_aside.append(computed)
+        return computed
+
+    if topic_sinks(pipeline):
+        evaluated = evaluate(pipeline, rows, tables, topic, note)
+    else:
+        evaluated = run_steps(pipeline.steps, rows, tables, note).rows
+    refuse_state(evaluated)
+    return evaluated, bool(set_aside)
+
+
+def _order_keeper(pipeline: Pipeline, ladder: Ladder, servers: str, checkpoint: str) -> Any:
+    if ladder.parked_topic is None or ladder.keys_topic is None:
+        return None, None
+    from tidelog.spark.pipeline.failing.own_topics import read_keys
+    from tidelog.spark.pipeline.failing.parked_hint import hint_for
+    from tidelog.spark.pipeline.failing.parked_rows import ParkedRows
+    from tidelog.spark.pipeline.failing.settling import OrderKeeper
+
+    keys_topic = ladder.keys_topic
+
+    def load() -> Any:
+        with Cluster(bootstrap_servers=servers) as cluster:
+            return read_keys(cluster, keys_topic, pipeline.name)
+
+    fails_on_loss = str(_option(pipeline, "failOnDataLoss") or "true").lower() == "true"
+    parked = ParkedRows(pipeline.name, ladder.parked_topic, servers, fails_on_loss=fails_on_loss)
+    order, hint = OrderKeeper(pipeline.name, ladder, load, parked), hint_for(checkpoint)
+    hint.put(is_due=order.is_parked_due)
+    return order, hint
+
+
+def prepare_topics(pipeline: Pipeline, ladder: Ladder, servers: str) -> int:
+    """Make the ladder's topics if they are not there; how large a failed record may be, in bytes."""
+    from tidelog.spark.pipeline.failing.own_topics import make_missing, room_for_failed
+
+    names = pipeline.source.names if isinstance(pipeline.source, Topic) else ()
+    with Cluster(bootstrap_servers=servers) as cluster:
+        counts = [cluster.partition_count(name) for name in names]
+        record_bytes = room_for_failed(cluster, names)
+        make_missing(cluster, ladder, max(counts, default=1), record_bytes)
+    return record_bytes
+
+
+def _option(pipeline: Pipeline, name: str) -> str | None:
+    """An option of the source, in any case."""
+    if not isinstance(pipeline.source, Topic):
+        return None
+    given = {each.lower(): value for each, value in pipeline.source.options.items()}
+    return given.get(name.lower())

@@ -1,0 +1,94 @@
+"""Opening what a pipeline writes: one streaming query for each sink, or a function for each batch."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+
+from tidelog.spark.pipeline.definition.endpoints import Delta, EachBatch, Files, Sink, Topic
+from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
+from tidelog.spark.pipeline.running.columns import output_rows
+from tidelog.spark.pipeline.running.delta import delta_writer
+from tidelog.spark.sink.each_batch import write_each_batch
+from tidelog.spark.sink.placement import mark_placed, place_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+AGE = "age"
+
+
+def stream_writer(rows: "DataFrame", sink: Sink, servers: str, checkpoint: str, output_mode: str) -> "DataStreamWriter":
+    """A writer for `rows`, which stop the query where they have failed; it is started by the caller."""
+    rows = stop_at_failed(rows)
+    if isinstance(sink, Topic):
+        return _topic_stream(output_rows(rows, topic_of(sink)), sink, servers, checkpoint, output_mode)
+    rows = rows.drop(RECORD)
+    if isinstance(sink, Files):
+        writer = rows.writeStream.format(sink.format).options(**sink.options).outputMode(output_mode)
+        if sink.partition_by:
+            writer = writer.partitionBy(*sink.partition_by)
+        return writer.option("path", sink.path) if sink.path else writer
+    return rows.writeStream.outputMode(output_mode).foreachBatch(batch_function(sink, rows))
+
+
+def batch_function(sink: Delta | EachBatch, rows: "DataFrame") -> "Callable[[DataFrame, int], Any]":
+    """What writes one batch; it can be called twice with the same."""
+    if isinstance(sink, EachBatch):
+        return sink.function
+    context = rows.sparkSession.sparkContext
+    return delta_writer(sink, lambda: str(context.getLocalProperty("sql.streaming.queryId")))
+
+
+def routed_stream(rows: "DataFrame", sink: Topic, servers: str, checkpoint: str) -> "DataStreamWriter":
+    """A writer for rows that name their topic in the column `topic`."""
+    placed = place_rows(rows, bootstrap_servers=servers)
+    return _native(placed, {**sink.options, "kafka.bootstrap.servers": servers}, checkpoint).outputMode("append")
+
+
+def routed_batches(sink: Topic, servers: str) -> "Callable[[DataFrame, int], None]":
+    """What writes one batch of rows that name their topic, oldest first where a column tells their age."""
+    write = write_each_batch(**{**sink.options, "kafka.bootstrap.servers": servers})
+
+    def write_routed(rows: "DataFrame", batch_id: int) -> None:
+        placed = place_rows(rows, bootstrap_servers=servers)
+        if AGE in placed.columns:
+            placed = mark_placed(placed.sortWithinPartitions(AGE).drop(AGE))
+        write(placed, batch_id)
+
+    return write_routed
+
+
+def topic_of(sink: Topic) -> str | None:
+    """The topic a sink names."""
+    return sink.names[0] if sink.names else None
+
+
+def stop_at_failed(rows: "DataFrame") -> "DataFrame":
+    """Without a policy a row that fails stops the query, and says which row it was."""
+    if ERROR not in rows.columns:
+        return rows
+    place = [name for name in ("topic", "partition", "offset") if name in rows.columns]
+    where = F.concat_ws(" ", *[F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in place])
+    message = F.concat(F.lit("a row failed ("), where, F.lit("): "), F.col(f"{ERROR}.type"), F.lit(": "))
+    message = F.concat(message, F.col(f"{ERROR}.message"), F.lit("; set on_failure to go on without such rows"))
+    is_well = F.when(F.col(ERROR).isNotNull(), F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
+    return rows.where(is_well).drop(ERROR)
+
+
+def _topic_stream(
+    rows: "DataFrame", sink: Topic, servers: str, checkpoint: str, output_mode: str
+) -> "DataStreamWriter":
+    options = {**sink.options, "kafka.bootstrap.servers": servers}
+    topic = topic_of(sink)
+    if topic is not None:
+        options["topic"] = topic
+    if output_mode == "update":
+        return rows.writeStream.outputMode("update").foreachBatch(write_each_batch(**options))
+    placed = place_rows(rows, topic=topic, bootstrap_servers=servers)
+    return _native(placed, options, checkpoint).outputMode(output_mode)
+
+
+def _native(rows: "DataFrame", options: dict[str, str], checkpoint: str) -> "DataStreamWriter":
+    return rows.writeStream.format("tidelog").options(**options).option("checkpointLocation", checkpoint)

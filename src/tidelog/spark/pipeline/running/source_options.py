@@ -1,0 +1,46 @@
+"""The connector's options for what a pipeline reads, the ladder's own topics included. Pure."""
+
+import json
+import re
+from typing import Final
+
+from tidelog.spark.pipeline.definition.endpoints import Topic
+from tidelog.spark.pipeline.failing.parked_hint import hint_for
+from tidelog.spark.pipeline.failing.routing import Ladder
+
+READ_DEFAULTS: Final = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+
+DELAYS: Final = "ladderDelays"
+PARKED: Final = "ladderParked"
+HINT: Final = "ladderHint"
+
+
+def source_options(source: Topic, servers: str, ladder: Ladder | None) -> dict[str, str]:
+    """The options for `format("tidelog")`."""
+    given = {name.lower() for name in source.options}
+    starts = any(name.startswith("starting") and name != "startingoffsetsbytimestampstrategy" for name in given)
+    options = {
+        name: value
+        for name, value in READ_DEFAULTS.items()
+        if name.lower() not in given and not (starts and name == "startingOffsets")
+    }
+    options |= source.options
+    options["kafka.bootstrap.servers"] = servers
+    read_back = () if ladder is None else ladder.retry_topics
+    if source.pattern is not None:
+        exactly = [f"^{re.escape(name)}$" for name in read_back]
+        options["subscribePattern"] = "|".join([f"(?:{source.pattern})", *exactly]) if exactly else source.pattern
+    else:
+        options["subscribe"] = ",".join([*source.names, *read_back])
+    if ladder is not None:
+        options["includeHeaders"] = "true"
+    return options
+
+
+def ladder_options(ladder: Ladder, checkpoint: str) -> dict[str, str]:
+    """What the ladder's source needs to know besides."""
+    options = {DELAYS: json.dumps(dict(zip(ladder.retry_topics, ladder.delays_ms, strict=True)))}
+    if ladder.parked_topic is not None:
+        options[PARKED] = ladder.parked_topic
+        options[HINT] = str(hint_for(checkpoint).path)
+    return options

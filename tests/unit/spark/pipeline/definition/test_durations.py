@@ -1,0 +1,44 @@
+"""Lengths of time as people write them."""
+
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.spark.pipeline.definition.durations import DurationError, milliseconds, spoken
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("10s", 10_000), ("1m30s", 90_000), ("500ms", 500), ("2h", 7_200_000), ("1d", 86_400_000), ("1 m 5 s", 65_000)],
+)
+def test_units_add_up(text: str, expected: int) -> None:
+    assert milliseconds(text) == expected
+
+
+def test_a_timedelta_is_a_duration_too() -> None:
+    assert milliseconds(timedelta(seconds=1.5)) == 1500
+
+
+@pytest.mark.parametrize("text", ["", "10", "s", "10 seconds", "-1s", "1.5s", "١s", "10sm", "s10"])
+def test_what_is_no_duration_is_named(text: str) -> None:
+    with pytest.raises(DurationError, match="no length of time"):
+        milliseconds(text)
+
+
+def test_a_bare_number_is_refused_because_its_unit_would_be_a_guess() -> None:
+    with pytest.raises(DurationError, match="has no unit"):
+        milliseconds(10)  # type: ignore[arg-type]
+
+
+@given(st.integers(min_value=0, max_value=10**12))
+def test_spoken_durations_are_read_back(duration_ms: int) -> None:
+    assert milliseconds(spoken(duration_ms)) == duration_ms
+
+
+@given(st.one_of(st.text(), st.integers(), st.floats(), st.none(), st.binary()))
+def test_nothing_but_a_duration_error_is_raised(anything: object) -> None:
+    with suppress(DurationError):
+        assert milliseconds(anything) >= 0  # type: ignore[arg-type]

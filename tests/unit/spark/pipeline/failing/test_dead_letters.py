@@ -1,0 +1,59 @@
+"""Choosing among dead letters."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.spark.pipeline.failing.dead_letters import DeadLetter, FilterError, is_meant, parse_filter, read_letter
+from tidelog.spark.pipeline.failing.headers import Origin, Trail, encode
+
+TRAIL = Trail("p", 3, "TimeoutError", "no answer after 5 s", 9, Origin("orders", 1, 7, 3))
+LETTER = read_letter(b"k", b"v", [("trace", b"1"), *encode(TRAIL)])
+
+
+def test_a_letter_is_the_record_as_it_was_before_it_failed() -> None:
+    assert DeadLetter(b"k", b"v", (("trace", b"1"),), TRAIL) == LETTER
+
+
+def test_a_record_with_a_broken_trail_is_left_as_it_is() -> None:
+    headers = (("tidelog.origin.topic", b"orders"), ("tidelog.attempts", b"x"))
+    assert read_letter(None, None, headers) == DeadLetter(None, None, headers, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("error.type=TimeoutError", True),
+        ("error.type!=TimeoutError", False),
+        ("error.message~answer after \\d", True),
+        ("error.message~^answer", False),
+        ("key=k", True),
+        ("value=", False),
+        ("attempts=3", True),
+        ("origin.topic=orders", True),
+        ("origin.partition=1", True),
+        ("origin.offset=8", False),
+        ("pipeline=p", True),
+    ],
+)
+def test_conditions(text: str, expected: bool) -> None:
+    assert is_meant(LETTER, [parse_filter(text)]) is expected
+
+
+def test_all_conditions_must_hold() -> None:
+    assert not is_meant(LETTER, [parse_filter("key=k"), parse_filter("attempts=1")])
+    assert is_meant(LETTER, [])
+
+
+@pytest.mark.parametrize("text", ["", "key", "colour=red", "key~(", "=x"])
+def test_what_is_no_condition_is_named(text: str) -> None:
+    with pytest.raises(FilterError, match="is no"):
+        parse_filter(text)
+
+
+@given(st.text())
+def test_nothing_but_a_filter_error_is_raised(text: str) -> None:
+    with suppress(FilterError):
+        parse_filter(text)
