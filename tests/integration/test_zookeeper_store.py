@@ -226,6 +226,19 @@ def test_a_server_that_hangs_suspends_the_session(tmp_path: Path) -> None:
         assert store.children("/") == ["zookeeper"], "whether in the old session or a new one"
 
 
+def test_a_server_that_takes_a_connection_and_does_not_reply_is_tried_again(address: str, proxy: CuttableProxy) -> None:
+    """ZooKeeper does so while it starts."""
+    chroot = address[address.index("/") :]
+    proxy.fall_silent()
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(ZooKeeperStore, proxy.connect_string + chroot, ZooKeeperOptions(session_timeout_ms=6_000))
+        assert proxy.silent_connections.acquire(timeout=30)
+        proxy.restore()
+        store = opening.result(30)
+        assert store.children("/") == []
+        store.close()
+
+
 def test_an_address_where_no_server_is_says_what_to_check(proxy: CuttableProxy) -> None:
     proxy.cut()
     with pytest.raises(StoreUnavailableError, match=r"cannot be reached within 300 ms: check zookeeper\.connect"):

@@ -38,6 +38,9 @@ class CuttableProxy:
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
         self._is_cut = False
+        self._is_silent = False
+        self._silent: list[socket.socket] = []
+        self.silent_connections = threading.Semaphore(0)
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
@@ -52,15 +55,23 @@ class CuttableProxy:
                 _shut(connection)
             self._open.clear()
 
-    def restore(self) -> None:
+    def fall_silent(self) -> None:
+        """Accept connections and forward nothing of them, now or later."""
         with self._lock:
-            self._is_cut = False
+            self._is_silent = True
+
+    def restore(self) -> None:
+        """Forward new connections again."""
+        with self._lock:
+            self._is_cut = self._is_silent = False
 
     def close(self) -> None:
         self.cut()
         _shut(self._listener)
         self._listener.close()
         self._accepting.join()
+        for connection in self._silent:
+            connection.close()
 
     def _accept(self) -> None:
         while True:
@@ -71,6 +82,10 @@ class CuttableProxy:
             with self._lock:
                 if self._is_cut:
                     client.close()
+                    continue
+                if self._is_silent:
+                    self._silent.append(client)
+                    self.silent_connections.release()
                     continue
                 try:
                     server = socket.create_connection(self._target, timeout=30)

@@ -17,6 +17,7 @@ from kazoo.protocol.states import KeeperState
 
 _SET_WATCHES_PATHS_MAX: Final = 1000
 """Paths in one request; at 250 characters, the longest there are, a quarter of a megabyte."""
+_HANDSHAKE_SECONDS_MAX: Final = 2.0
 _NOT_LOST: Final = 2**63 - 1
 _CONNECTED: Final = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 _MULTI_HEADER: Final = Struct("!iBi")
@@ -90,12 +91,22 @@ class WatchKeepingClient(KazooClient):  # type: ignore[misc]  # kazoo has no typ
         self._kept: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
         self._watched_since = _NOT_LOST
         super().__init__(**options)
+        self._invoke_as_kazoo = self._connection._invoke
+        self._connection._invoke = self._invoke
 
     def submit(self, request: Any) -> Any:
         """Send a request; its result, to come. Paths of requests are those of the server, chroot included."""
         result = self.handler.async_result()
         self._call(request, result)
         return result
+
+    def _invoke(self, timeout_s: float, request: Any, xid: int | None = None) -> Any:
+        """Send a request of the handshake and wait for its reply.
+
+        kazoo waits for the session timeout. But a server that is about to start may take a connection and never reply:
+        it is tried again soon.
+        """
+        return self._invoke_as_kazoo(min(timeout_s / 3, _HANDSHAKE_SECONDS_MAX), request, xid)
 
     def _session_callback(self, state: Any) -> None:
         """Called on kazoo's connection thread, which alone reads and writes the watches."""

@@ -9,6 +9,7 @@ its port when it is restarted. Ticks are short, so that sessions of a few hundre
 """
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +26,7 @@ from types import TracebackType
 from typing import Final, Self
 
 HOST: Final = "127.0.0.1"
+_PORTS: Final = (12_000, 32_000)
 _JARS: Final = (
     "zookeeper-[0-9]*",
     "zookeeper-jute-*",
@@ -212,10 +215,15 @@ def _class_path() -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A free port below the range from which outgoing connections get theirs.
+
+    While the server is down, a client that tries to reach a port of that range may connect to itself.
+    """
+    while True:
+        port = random.randrange(*_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def _end_if_alive(process: subprocess.Popen[bytes]) -> None:
