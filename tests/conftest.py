@@ -3,6 +3,7 @@
 Long files come first: processes share the tests file by file, and none shall wait for another's last long one.
 """
 
+import os
 import signal
 
 import pytest
@@ -40,6 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure() -> None:
-    """A script's background jobs ignore SIGINT, and so would every process that a test starts and interrupts."""
+    # A script's background jobs ignore SIGINT, and so would every process that a test starts and interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Kafka and Spark live for seconds here: what the second compiler of their JVMs gains, they never see.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.integration.cli_support import SOURCE, run
+from tests.integration.cli_support import SOURCE, run, run_here
 from tidelog.testing import Broker
 
 
@@ -20,7 +20,7 @@ def broker():
 
 @pytest.fixture
 def tidelog(broker):
-    return lambda *words, **options: run(*words, server=broker.bootstrap_servers, **options)
+    return lambda *words, **options: run_here(*words, server=broker.bootstrap_servers, **options)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.integration.cli_support import run
+from tests.integration.cli_support import run, run_here
 from tidelog.client import Producer
 from tidelog.testing import Broker
 
@@ -17,7 +17,7 @@ def broker():
 
 @pytest.fixture
 def tidelog(broker):
-    return lambda *words, **options: run(*words, server=broker.bootstrap_servers, **options)
+    return lambda *words, **options: run_here(*words, server=broker.bootstrap_servers, **options)
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_settings_of_all_brokers_are_kept_apart(tidelog):
 
 
 def test_the_reference_page_needs_no_broker():
-    page = run("config", "reference")
+    page = run_here("config", "reference")
     assert page.code == 0
     assert page.out.startswith("# ")
     assert "log.retention.hours" in page.out
@@ -226,7 +226,7 @@ def test_a_broker_that_is_down_is_named_with_the_option_to_check():
 def test_a_client_files_setting_without_effect_is_named_and_its_address_used(tmp_path):
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=127.0.0.1:1\nretries=3\n", encoding="utf-8")
-    refused = run("topic", "list", "--command-config", str(file))
+    refused = run_here("topic", "list", "--command-config", str(file))
     assert refused.code == 1
     assert "retries has no meaning here" in refused.err
     assert "no broker at 127.0.0.1:1" in refused.err
@@ -236,7 +236,7 @@ def test_the_option_wins_over_the_environment_and_both_over_the_file(broker, tmp
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=127.0.0.1:1\n", encoding="utf-8")
     right = broker.bootstrap_servers
-    assert run("topic", "list", "--bootstrap-server", right, server="127.0.0.1:1").code == 0
-    assert run("topic", "list", "--command-config", str(file), server=right).code == 0
+    assert run_here("topic", "list", "--bootstrap-server", right, server="127.0.0.1:1").code == 0
+    assert run_here("topic", "list", "--command-config", str(file), server=right).code == 0
     file.write_text(f"bootstrap.servers={right}\n", encoding="utf-8")
-    assert run("topic", "list", "--command-config", str(file)).code == 0
+    assert run_here("topic", "list", "--command-config", str(file)).code == 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.compat.transactions.protocol import Producer, Rpc, until
-from tests.integration.cli_support import Ran, run
+from tests.integration.cli_support import Ran, run_here
 from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
 
@@ -40,7 +40,7 @@ def opened(broker: Broker) -> Producer:
 
 
 def transactions(broker: Broker, *words: str) -> Ran:
-    return run("transactions", *words, server=broker.bootstrap_servers)
+    return run_here("transactions", *words, server=broker.bootstrap_servers)
 
 
 def test_transactions_are_listed_as_a_table_and_as_json(broker: Broker, opened: Producer) -> None:

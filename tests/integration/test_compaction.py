@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.cli_support import run
+from tests.integration.cli_support import run_here
 from tests.integration.raw_client import RawClient
 from tidelog.client import Admin, Consumer, TopicPartition
 from tidelog.storage.checkpoints import CLEANER_OFFSET_FILE, OffsetCheckpointFile
@@ -243,26 +243,26 @@ def test_the_command_compacts_now_and_says_what_it_saved(broker: Broker) -> None
     broker.create_topic("commanded", config={"cleanup.policy": "compact"})
     writer = Writer(broker, "commanded")
     writer.write(500, keys=3)
-    before = run("topic", "compact", "commanded", "--format", "json", server=broker.bootstrap_servers).document
+    before = run_here("topic", "compact", "commanded", "--format", "json", server=broker.bootstrap_servers).document
     assert [(state["partition"], state["state"]) for state in before] == [(0, "")]
     size = log_bytes(broker, "commanded")
-    (state,) = run(
+    (state,) = run_here(
         "topic", "compact", "--now", "commanded", "--format", "json", server=broker.bootstrap_servers
     ).document
     assert (state["state"], state["bytes_before"]) == ("done", size)
     assert state["bytes_after"] < size / 20
     assert len(read_all(broker, "commanded")) == 3
-    shown = run("topic", "compact", "commanded", server=broker.bootstrap_servers)
+    shown = run_here("topic", "compact", "commanded", server=broker.bootstrap_servers)
     assert shown.out.splitlines()[0].split() == ["PARTITION", "BROKER", "STATE", "BYTES", "BEFORE", "BYTES", "AFTER"]
     assert "done" in shown.out
 
 
 def test_the_command_says_why_it_cannot(broker: Broker) -> None:
     broker.create_topic("kept")
-    refused = run("topic", "compact", "--now", "kept", server=broker.bootstrap_servers)
+    refused = run_here("topic", "compact", "--now", "kept", server=broker.bootstrap_servers)
     assert refused.code == 1
     assert "not compacted: its cleanup.policy is delete" in refused.err
-    missing = run("topic", "compact", "--now", "nothing", server=broker.bootstrap_servers)
+    missing = run_here("topic", "compact", "--now", "nothing", server=broker.bootstrap_servers)
     assert missing.code == 1
     assert "UNKNOWN_TOPIC_OR_PARTITION" in missing.err
 
@@ -277,7 +277,7 @@ def test_a_disabled_cleaner_compacts_nothing_and_says_so() -> None:
     with Broker({"log.cleaner.enable": "false"}) as quiet:
         quiet.create_topic("grows", config=QUICK)
         Writer(quiet, "grows").write(50, keys=2)
-        refused = run("topic", "compact", "--now", "grows", server=quiet.bootstrap_servers)
+        refused = run_here("topic", "compact", "--now", "grows", server=quiet.bootstrap_servers)
         assert refused.code == 1
         assert "log.cleaner.enable is false" in refused.err
         assert len(read_all(quiet, "grows")) == 50
@@ -288,12 +288,12 @@ def test_a_broker_that_cleans_leaves_no_process_behind() -> None:
         cleaning.create_topic("t", config={"cleanup.policy": "compact"})
         Writer(cleaning, "t").write(100, keys=2)
         assert psutil.Process(cleaning.pid).children() == [], "no worker before there is something to clean"
-        run("topic", "compact", "--now", "t", server=cleaning.bootstrap_servers)
+        run_here("topic", "compact", "--now", "t", server=cleaning.bootstrap_servers)
         (worker,) = psutil.Process(cleaning.pid).children()
         worker.kill()
         wait_until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, "the worker is gone")
         Writer(cleaning, "t").write(100, keys=2)
-        (state,) = run("topic", "compact", "--now", "t", "--format", "json", server=cleaning.bootstrap_servers).document
+        (state,) = run_here("topic", "compact", "--now", "t", "--format", "json", server=cleaning.bootstrap_servers).document
         assert state["state"] == "done", "a new worker takes over from a dead one"
         children = psutil.Process(cleaning.pid).children()
     assert not any(child.is_running() for child in children)
