@@ -293,7 +293,9 @@ def test_a_broker_that_cleans_leaves_no_process_behind() -> None:
         worker.kill()
         wait_until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, "the worker is gone")
         Writer(cleaning, "t").write(100, keys=2)
-        (state,) = run_here("topic", "compact", "--now", "t", "--format", "json", server=cleaning.bootstrap_servers).document
+        (state,) = run_here(
+            "topic", "compact", "--now", "t", "--format", "json", server=cleaning.bootstrap_servers
+        ).document
         assert state["state"] == "done", "a new worker takes over from a dead one"
         children = psutil.Process(cleaning.pid).children()
     assert not any(child.is_running() for child in children)

@@ -101,6 +101,7 @@ def test_a_worker_does_one_job_after_the_other_and_ends_with_its_input(tmp_path:
     assert worker.process.wait(DEADLINE_S) == 0
 
 
+@pytest.mark.long
 def test_a_large_job_is_done_by_kernels(tmp_path: Path, worker: Worker) -> None:
     pytest.importorskip("numba")
     log = _dirty_log(tmp_path, batches=300, size=20_000)

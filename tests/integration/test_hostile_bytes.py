@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from tests.effort import usually
 from tests.integration.mutations import VICTIM_TOPIC, extremes, mutants, plausible, served_requests
 from tests.integration.raw_client import RawClient, batch_of, fetch_request, frame_of, produce, produce_request
 from tests.integration.siege import CALM_TOPIC, siege
@@ -69,30 +70,33 @@ def test_random_bytes(broker: Broker) -> None:
         attack(broker.port, (junk() for _ in range(1500)), burst=1)
 
 
-def test_requests_that_nobody_would_send(broker: Broker) -> None:
+@pytest.mark.parametrize("count", usually([4], [4, 15]))
+def test_requests_that_nobody_would_send(broker: Broker, count: int) -> None:
     """Well-formed requests of every API and version with values at and beyond the edges."""
     source = random.Random(SEED)
     with siege(broker):
         for request, version in served_requests():
-            attack(broker.port, [frame_of(plausible(request, version, source), version) for _ in range(15)])
+            attack(broker.port, [frame_of(plausible(request, version, source), version) for _ in range(count)])
 
 
-def test_mutated_requests_of_every_api_and_version(broker: Broker) -> None:
+@pytest.mark.parametrize("rounds", usually([1], [1, 6]))
+def test_mutated_requests_of_every_api_and_version(broker: Broker, rounds: int) -> None:
     source = random.Random(SEED)
     with siege(broker):
         for request, version in served_requests():
-            for _ in range(6):
+            for _ in range(rounds):
                 attack(broker.port, mutants(plausible(request, version, source), version, source, 8), burst=1)
 
 
-def test_counts_and_lengths_of_two_billion(broker: Broker) -> None:
+@pytest.mark.parametrize("places", usually([30], [30, 150]))
+def test_counts_and_lengths_of_two_billion(broker: Broker, places: int) -> None:
     """At every place of a request in turn: nothing is allocated for what a number only claims."""
     source = random.Random(SEED)
     with siege(broker):
         for request, version in served_requests():
             if version == request.versions[1] or version == request.flexible_from - 1:
                 frames = list(extremes(plausible(request, version, source), version))
-                attack(broker.port, source.sample(frames, min(len(frames), 150)), burst=1)
+                attack(broker.port, source.sample(frames, min(len(frames), places)), burst=1)
 
 
 def test_headers_that_reach_into_the_next_request(broker: Broker) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import usually
 from tests.integration.log_files import walk_partition
 from tests.integration.raw_client import (
     RawClient,
@@ -131,13 +132,14 @@ class Admin(threading.Thread):
 
 
 @pytest.mark.timeout(180)
-def test_topics_are_there_or_not_whenever_the_broker_dies(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", usually([4], [4, 15]))
+def test_topics_are_there_or_not_whenever_the_broker_dies(tmp_path: Path, kills: int) -> None:
     """Created ones stay with their ids and records, deleted ones stay away, and names are never haunted."""
     source = random.Random(SEED)
     ledgers = [Ledger(name) for name in NAMES]
     broker = Broker({"log.segment.delete.delay.ms": 5}, process=True, data_dir=tmp_path)
     with broker:
-        for _ in range(15):
+        for _ in range(kills):
             admin = Admin(broker.port, ledgers, source.randrange(2**32))
             admin.start()
             wait_until(lambda admin=admin: admin.failure is not None or admin.changes > 10, "topics come and go")
@@ -197,7 +199,8 @@ RETAINED = ("retained", 0)
 
 
 @pytest.mark.timeout(180)
-def test_retention_and_kills_leave_a_log_without_gaps(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", usually([4], [4, 12]))
+def test_retention_and_kills_leave_a_log_without_gaps(tmp_path: Path, kills: int) -> None:
     """Segments are deleted all the time. The start only moves forward, and from there on everything is there."""
     source = random.Random(SEED)
     settings = {
@@ -212,7 +215,7 @@ def test_retention_and_kills_leave_a_log_without_gaps(tmp_path: Path) -> None:
         writer = Writer("writer", lambda: broker.port, [RETAINED], SEED)
         writer.start()
         starts = [0]
-        for _ in range(12):
+        for _ in range(kills):
             before = writer.acknowledged_count
             wait_until(
                 lambda before=before: writer.failure is not None or writer.acknowledged_count > before + 60, "progress"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.effort import usually
 from tests.integration.log_files import FoundBatch, segments, walk_partition
 from tests.integration.raw_client import (
     RawClient,
@@ -116,7 +117,7 @@ def check_said(broker: Broker, end: int, cut_bytes: int, segments_dropped: int =
 # --- damage to the data ---
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", usually([0, 1], range(6)))
 def test_a_torn_tail_is_cut_and_said(crashed: Crashed, tmp_path: Path, seed: int) -> None:
     """The last segment ends at any byte at all."""
     source = random.Random(seed)
@@ -136,7 +137,7 @@ def test_a_torn_tail_is_cut_and_said(crashed: Crashed, tmp_path: Path, seed: int
         check_served(client, crashed, end)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", usually([0, 1], range(6)))
 def test_a_wrong_bit_ends_the_log_before_its_batch(crashed: Crashed, tmp_path: Path, seed: int) -> None:
     """In any segment: later segments were written after the batch that is broken, and go with it."""
     source = random.Random(seed)

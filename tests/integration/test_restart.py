@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import usually
 from tests.integration.log_files import walk_partition
 from tests.integration.raw_client import (
     RawClient,
@@ -135,12 +136,15 @@ def test_the_leader_epoch_grows_after_an_unclean_shutdown_only(broker: Broker) -
     assert epochs == [0, 1, 1, 2]
 
 
-def test_an_answer_under_way_at_a_clean_shutdown_is_given_or_the_record_is_known_later(broker: Broker) -> None:
+@pytest.mark.parametrize("restarts", usually([2], [2, 6]))
+def test_an_answer_under_way_at_a_clean_shutdown_is_given_or_the_record_is_known_later(
+    broker: Broker, restarts: int
+) -> None:
     """Stopped under load again and again: nothing is lost, nothing doubled."""
     writers = [Writer(f"writer-{n}", lambda: broker.port, [(TOPIC, 0), (TOPIC, 1)], seed=n) for n in range(3)]
     for writer in writers:
         writer.start()
-    for round_number in range(4):
+    for round_number in range(restarts):
         goal = 30 * (round_number + 1)
         wait_until(lambda goal=goal: all(w.failure or w.acknowledged_count >= goal for w in writers), "writers go on")
         broker.restart()
@@ -175,11 +179,12 @@ def test_requests_that_came_before_the_signal_are_answered(broker: Broker) -> No
     assert answered == len(stored)
 
 
-def test_a_stop_that_is_cut_short_loses_nothing(broker: Broker) -> None:
+@pytest.mark.parametrize("delays_s", usually([(0.0, 0.006)], [(0.0, 0.006), (0.001, 0.003, 0.01, 0.02)]), ids=len)
+def test_a_stop_that_is_cut_short_loses_nothing(broker: Broker, delays_s: tuple[float, ...]) -> None:
     """SIGTERM, and SIGKILL a moment later: half of the files may be closed."""
     with RawClient(broker.port) as client:
         fill(client)
-    for delay_s in (0.0, 0.001, 0.003, 0.006, 0.01, 0.02):
+    for delay_s in delays_s:
         os.kill(broker.pid, signal.SIGTERM)
         time.sleep(delay_s)
         broker.kill()

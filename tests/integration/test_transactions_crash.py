@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat.transactions.protocol import READ_UNCOMMITTED, Producer, Rpc, until
+from tests.effort import usually
 from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
 
@@ -132,7 +133,7 @@ def is_stable(rpc: Rpc, topic: str, partition: int) -> bool:
     return fetched.last_stable_offset == fetched.high_watermark
 
 
-@pytest.mark.parametrize("point", BEFORE_THE_DECISION)
+@pytest.mark.parametrize("point", usually(["partitions-committed", "end-staged"], BEFORE_THE_DECISION))
 def test_a_crash_before_the_decision_leaves_nothing_of_the_transaction(broker: Broker, point: str) -> None:
     start_with_fault(broker, point)
     was_told = attempt(broker, True)
@@ -143,7 +144,7 @@ def test_a_crash_before_the_decision_leaves_nothing_of_the_transaction(broker: B
 
 
 @pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
-@pytest.mark.parametrize("point", AFTER_THE_DECISION)
+@pytest.mark.parametrize("point", usually(["end-committed", "marker-written"], AFTER_THE_DECISION))
 def test_a_crash_after_the_decision_changes_nothing_about_it(broker: Broker, point: str, is_commit: bool) -> None:
     start_with_fault(broker, point)
     was_told = attempt(broker, is_commit)

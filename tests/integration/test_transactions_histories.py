@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from tests.effort import usually
 from tests.integration.transaction_histories import Outcome, check
 from tests.integration.transaction_workload import run
 
@@ -15,7 +16,7 @@ SEEDS = [int(text) for text in os.environ.get("TIDELOG_HISTORY_SEEDS", "1,2").sp
 
 
 @pytest.mark.timeout(120 + 3 * SECONDS)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", usually(SEEDS[:1], SEEDS))
 def test_histories_under_crashes_hold_no_anomaly(seed: int) -> None:
     history, offsets, crashes = run(seed, SECONDS)
     outcomes = {outcome: sum(operation.outcome is outcome for operation in history) for outcome in Outcome}

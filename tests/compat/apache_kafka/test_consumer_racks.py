@@ -34,6 +34,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KafkaBrok
             yield [east, west]
 
 
+@pytest.mark.long
 def test_a_consumer_reads_in_its_rack_and_from_the_leader_when_that_is_gone(brokers: list[KafkaBroker]) -> None:
     cluster = Cluster(",".join(broker.bootstrap_servers for broker in brokers))
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:

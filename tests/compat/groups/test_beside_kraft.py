@@ -38,6 +38,7 @@ def ours() -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("scenario", [*MIGRATIONS, *ODDITIES], ids=lambda scenario: scenario.__name__)
+@pytest.mark.long
 def test_our_answers_are_kafkas(
     kafka: KraftBroker, ours: Broker, scenario: Callable[[Connect, Transcript], None]
 ) -> None:

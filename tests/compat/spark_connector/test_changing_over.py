@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.compat.spark_connector.conftest import MakeTopic
 from tests.compat.spark_connector.connectors import Connector
 from tests.compat.spark_connector.topics import numbered, produce
 
 
+@pytest.mark.long
 def test_a_query_changes_over_to_ours_and_back(
     official: Connector, ours: Connector, servers: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -46,7 +46,11 @@ def viewfs(spark: SparkSession, directory: Path) -> str:
 
 @pytest.mark.parametrize(
     ("start", "is_local"),
-    [(stream, False), (each_batch, True), pytest.param(each_batch, False, marks=pytest.mark.long)],
+    [
+        pytest.param(stream, False, marks=pytest.mark.long),
+        (each_batch, True),
+        pytest.param(each_batch, False, marks=pytest.mark.long),
+    ],
     ids=["a stream on another file system", "foreachBatch", "foreachBatch on another file system"],
 )
 def test_a_restored_checkpoint_is_refused(
