@@ -67,7 +67,7 @@ class Server:
         """`reach` is called with the names of places that the testing kit can make a broker crash at."""
         self._static = config
         self._reach = reach or _reach_nothing
-        self._surroundings = surroundings or Surroundings.of_this_machine()
+        self._surroundings = surroundings or Surroundings.of_this_machine(config)
         self._clock = self._surroundings.clock
         self._node: Node | None = None
         self._log_manager: LogManager | None = None

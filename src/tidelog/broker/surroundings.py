@@ -6,7 +6,6 @@ same seed gives the same run again.
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 import time
@@ -15,12 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.broker.clock import SystemClock
+from tidelog.broker.stores import is_shared, open_store
 from tidelog.config import BrokerConfig
-from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.metadata.store import Store
 from tidelog.network.limits import UNLIMITED
 from tidelog.network.listener import Listen, listen_tcp
-from tidelog.storage.errors import StorageError
 from tidelog.timing import Clock
 
 _FILE_DESCRIPTORS_MIN: Final = 16
@@ -45,34 +43,17 @@ class Surroundings:
     """Whether other brokers share the tree: a controller then decides, and leaders have followers."""
 
     @classmethod
-    def of_this_machine(cls, clock: Clock | None = None) -> Surroundings:
+    def of_this_machine(cls, config: BrokerConfig | None = None) -> Surroundings:
+        """The real ones; by `config` other brokers may share the metadata tree."""
         return cls(
-            clock=clock or SystemClock(),
+            clock=SystemClock(),
             processor_seconds=time.monotonic,
             random=random.SystemRandom(),
             listen=listen_tcp,
             socket_descriptors_max=_socket_descriptors,
-            open_store=_open_embedded_store,
+            open_store=open_store,
+            is_clustered=config is not None and is_shared(config),
         )
-
-
-def _open_embedded_store(config: BrokerConfig, directories: Sequence[str]) -> Store:
-    return EmbeddedStore(_metadata_path(directories, config.log_dirs))
-
-
-def _metadata_path(directories: Sequence[str], configured: Sequence[str]) -> str:
-    """Where the metadata is: in the first of `log.dirs`, or in the one that has it.
-
-    If the first is offline and no other has it, starting with an empty tree would look like losing every topic.
-    """
-    for directory in directories:
-        path = os.path.join(directory, METADATA_FILE_NAME)
-        if os.path.exists(path):
-            return path
-    first = os.path.abspath(configured[0])
-    if first not in directories:
-        raise StorageError(f"{first}, the first of log.dirs, holds the metadata and cannot be used: repair it first")
-    return os.path.join(first, METADATA_FILE_NAME)
 
 
 def _socket_descriptors() -> int:

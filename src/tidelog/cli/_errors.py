@@ -1,6 +1,7 @@
 """Which errors are the user's to read as one line, and which are ours to read as a traceback."""
 
 from tidelog.client.errors import BootstrapFailed, ClientError
+from tidelog.cluster.layout import ClusterError
 from tidelog.config.errors import ConfigError
 from tidelog.records.errors import CorruptRecordError
 from tidelog.testing._runner import BrokerFailed
@@ -20,6 +21,6 @@ def explain(error: Exception) -> str | None:
         return f"no broker at {tried} (check bootstrap.servers or --bootstrap-server)"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    if isinstance(error, CommandError | ClientError | ConfigError | CorruptRecordError | BrokerFailed):
+    if isinstance(error, CommandError | ClientError | ClusterError | ConfigError | CorruptRecordError | BrokerFailed):
         return str(error)
     return None

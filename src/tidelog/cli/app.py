@@ -15,8 +15,11 @@ from tidelog.cli._errors import explain
 # A command's word and the module whose `register` adds it.
 COMMANDS: Final[Mapping[str, str]] = {
     "serve": "tidelog.cli._serve_help",
+    "cluster": "tidelog.cli.cluster",
     "adopt": "tidelog.cli.adopt",
     "topic": "tidelog.cli.topic",
+    "reassign": "tidelog.cli.reassign",
+    "elect": "tidelog.cli.elect",
     "produce": "tidelog.cli.produce",
     "consume": "tidelog.cli.consume",
     "group": "tidelog.cli.group",

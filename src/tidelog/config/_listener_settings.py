@@ -103,7 +103,7 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="How long a broker waits for the answer to a request of its own.")
     socket_connection_setup_timeout_ms: int = setting(
         "socket.connection.setup.timeout.ms", 10_000, type=LONG,
-        effect=False, doc="First limit on setting up a connection to another broker; it doubles with each failure.")
+        doc="First limit on setting up a connection to another broker; it doubles with each failure.")
     socket_connection_setup_timeout_max_ms: int = setting(
         "socket.connection.setup.timeout.max.ms", 30_000, type=LONG,
         effect=False, doc="Largest limit on setting up a connection to another broker.")

@@ -15,32 +15,31 @@ class ReplicationSettings(Settings, area="Replication"):
         doc="With acks=all, refuse a write unless this many replicas are in sync.")
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable", False, importance="high", dynamic="cluster-wide",
-        effect=False,
         doc="Let a replica that is out of sync become leader when none in sync is left; acknowledged data may be lost.")
     replica_lag_time_max_ms: int = setting(
         "replica.lag.time.max.ms", 30_000, type=LONG, importance="high",
-        effect=False, doc="A follower that has not caught up for this long leaves the in-sync replicas.")
+        doc="A follower that has not caught up for this long leaves the in-sync replicas.")
     replica_socket_timeout_ms: int = setting(
-        "replica.socket.timeout.ms", 30_000, importance="high", effect=False,
+        "replica.socket.timeout.ms", 30_000, importance="high",
         doc="Timeout of a follower's fetch requests.")
     replica_socket_receive_buffer_bytes: int = setting(
         "replica.socket.receive.buffer.bytes", 64 * 1024, importance="high", effect=False,
         doc="SO_RCVBUF of followers' connections.")
     replica_fetch_max_bytes: int = setting(
-        "replica.fetch.max.bytes", MIB, at_least=0, effect=False, doc="Bytes a follower asks for per partition.")
+        "replica.fetch.max.bytes", MIB, at_least=0, doc="Bytes a follower asks for per partition.")
     replica_fetch_wait_max_ms: int = setting(
         "replica.fetch.wait.max.ms", 500, importance="high",
-        effect=False, doc="Longest wait of a follower's fetch; at most `replica.lag.time.max.ms`.")
+        doc="Longest wait of a follower's fetch; at most `replica.lag.time.max.ms`.")
     replica_fetch_backoff_ms: int = setting(
-        "replica.fetch.backoff.ms", 1000, at_least=0, effect=False,
+        "replica.fetch.backoff.ms", 1000, at_least=0,
         doc="Rest of a follower after a failed fetch of a partition.")
     replica_fetch_min_bytes: int = setting(
-        "replica.fetch.min.bytes", 1, importance="high", effect=False, doc="Bytes a follower's fetch waits for.")
+        "replica.fetch.min.bytes", 1, importance="high", doc="Bytes a follower's fetch waits for.")
     replica_fetch_response_max_bytes: int = setting(
-        "replica.fetch.response.max.bytes", 10 * MIB, at_least=0, effect=False, doc="Bytes a follower asks for in all.")
+        "replica.fetch.response.max.bytes", 10 * MIB, at_least=0, doc="Bytes a follower asks for in all.")
     num_replica_fetchers: int = setting(
         "num.replica.fetchers", 1, importance="high", dynamic="cluster-wide",
-        effect=False, doc="Fetchers per leading broker that a follower runs.")
+        doc="Fetchers per leading broker that a follower runs.")
     num_replica_alter_log_dirs_threads: int | None = setting(
         "num.replica.alter.log.dirs.threads", None, type=INT, importance="high",
         effect=False, doc="Fetchers that move replicas between data directories; one per directory when not set.")
@@ -49,17 +48,17 @@ class ReplicationSettings(Settings, area="Replication"):
         doc="How often high watermarks are written.")
     replica_selector_class: str | None = setting(
         "replica.selector.class", None,
-        effect=False, doc="How a consumer's preferred replica is chosen; Kafka's class names `LeaderSelector` and "
+        doc="How a consumer's preferred replica is chosen; Kafka's class names `LeaderSelector` and "
             "`RackAwareReplicaSelector` are known.")
     auto_leader_rebalance_enable: bool = setting(
         "auto.leader.rebalance.enable", True, importance="high",
-        effect=False, doc="Give leadership back to preferred replicas now and then.")
+        doc="Give leadership back to preferred replicas now and then.")
     leader_imbalance_per_broker_percentage: int = setting(
         "leader.imbalance.per.broker.percentage", 10, importance="high",
-        effect=False, doc="Share of a broker's partitions led elsewhere, in percent, that sets the rebalancing off.")
+        doc="Share of a broker's partitions led elsewhere, in percent, that sets the rebalancing off.")
     leader_imbalance_check_interval_seconds: int = setting(
         "leader.imbalance.check.interval.seconds", 300, type=LONG, importance="high", at_least=1,
-        effect=False, doc="How often the controller looks for imbalance.")
+        doc="How often the controller looks for imbalance.")
 
 
 class QuotaSettings(Settings, area="Quotas", effect=False):

@@ -8,7 +8,7 @@ from tidelog.config import _checks as checks
 from tidelog.config.declaration import MIB, Settings, setting
 from tidelog.config.kinds import CLASS, INT, LIST, LONG, PASSWORD
 
-_NO_ZOOKEEPER: Final = "ZooKeeper is not supported yet; leave it out, and the metadata is kept in log.dirs"
+_NO_ZOOKEEPER: Final = "connections to ZooKeeper are neither encrypted nor restricted by ACLs yet; leave it out"
 
 
 # fmt: off
@@ -23,8 +23,12 @@ class ServerSettings(Settings, area="Broker"):
         doc="Generate a broker id above `reserved.broker.max.id` when none is set.")
     reserved_broker_max_id: int = setting(
         "reserved.broker.max.id", 1000, at_least=0, doc="Largest broker id that may be set by hand.")
+    metadata_socket: str | None = setting(
+        "metadata.socket", None, importance="high",
+        doc="Unix socket of the metadata tree that `tidelog cluster up` serves to the brokers of one machine.")
     broker_rack: str | None = setting(
-        "broker.rack", None, doc="Where the broker stands; replicas are spread over racks, and followers chosen by it.")
+        "broker.rack", None,
+        doc="Where the broker stands; replicas are spread over racks, and followers chosen by it.")
     controlled_shutdown_enable: bool = setting(
         "controlled.shutdown.enable", True, effect=False, doc="Hand over leadership before stopping.")
     controlled_shutdown_max_retries: int = setting(
@@ -37,27 +41,32 @@ class ServerSettings(Settings, area="Broker"):
         "inter.broker.protocol.version", "3.9-IV0", validator=checks.METADATA_VERSION,
         effect=False, doc="Version of the protocol between brokers, for rolling upgrades.")
     controller_socket_timeout_ms: int = setting(
-        "controller.socket.timeout.ms", 30_000, effect=False, doc="Timeout of requests between controller and brokers.")
+        "controller.socket.timeout.ms", 30_000, doc="Timeout of requests between controller and brokers.")
 
 
-class ZooKeeperSettings(Settings, area="ZooKeeper", effect=False):
+class ZooKeeperSettings(Settings, area="ZooKeeper"):
     """The ensemble that holds the metadata. Without `zookeeper.connect` the metadata is embedded."""
 
     zookeeper_connect: str | None = setting(
         "zookeeper.connect", None, importance="high",
-        refused=_NO_ZOOKEEPER,
         doc="Servers as `host:port,host:port/chroot`. Not set: the metadata is kept in the data directory.")
     zookeeper_session_timeout_ms: int = setting(
-        "zookeeper.session.timeout.ms", 18_000, importance="high", doc="Session timeout.")
+        "zookeeper.session.timeout.ms", 18_000, importance="high",
+        doc="How long a silent broker counts as alive, with ZooKeeper or `metadata.socket`.")
     zookeeper_connection_timeout_ms: int | None = setting(
         "zookeeper.connection.timeout.ms", None, type=INT, importance="high",
         doc="Longest wait for a connection; `zookeeper.session.timeout.ms` when not set.")
-    zookeeper_set_acl: bool = setting(
-        "zookeeper.set.acl", False, importance="high", refused=_NO_ZOOKEEPER,
-        doc="Create nodes that only the brokers may change.")
     zookeeper_max_in_flight_requests: int = setting(
         "zookeeper.max.in.flight.requests", 10, importance="high", at_least=1,
         doc="Requests sent to ZooKeeper without waiting for an answer.")
+
+
+class ZooKeeperSecuritySettings(Settings, area="ZooKeeper", effect=False):
+    """How connections to the ensemble are protected."""
+
+    zookeeper_set_acl: bool = setting(
+        "zookeeper.set.acl", False, importance="high", refused=_NO_ZOOKEEPER,
+        doc="Create nodes that only the brokers may change.")
     zookeeper_ssl_client_enable: bool = setting(
         "zookeeper.ssl.client.enable", False, refused=_NO_ZOOKEEPER, doc="Connect to ZooKeeper with TLS.")
     zookeeper_ssl_keystore_location: str | None = setting(

@@ -16,7 +16,7 @@ from tidelog.config._listeners import Listener
 from tidelog.config._log_settings import CleanerSettings, LogSettings
 from tidelog.config._replication_settings import MetricSettings, QuotaSettings, ReplicationSettings
 from tidelog.config._security_settings import AuthorizationSettings, SaslSettings, TlsSettings
-from tidelog.config._server_settings import ServerSettings, TopicSettings, ZooKeeperSettings
+from tidelog.config._server_settings import ServerSettings, TopicSettings, ZooKeeperSecuritySettings, ZooKeeperSettings
 from tidelog.config.declaration import Setting, parse_settings
 from tidelog.config.errors import ConfigError
 from tidelog.config.kinds import parse_items
@@ -33,6 +33,7 @@ class BrokerConfig(
     GroupSettings,
     TransactionSettings,
     ZooKeeperSettings,
+    ZooKeeperSecuritySettings,
     AuthorizationSettings,
     TlsSettings,
     SaslSettings,

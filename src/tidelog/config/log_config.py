@@ -144,7 +144,6 @@ class LogConfig(Settings, scope="topic"):
         doc="Start a new segment when the current one is this old.")
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable", False, synonyms=("unclean.leader.election.enable",),
-        effect=False,
         doc="Let a replica that is out of sync become leader when none in sync is left; acknowledged data may be lost.")
     # fmt: on
 

@@ -5,21 +5,25 @@
     with Broker() as broker:
         producer = SomeKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
 
-and, in pytest, the fixture `tidelog_broker`. See docs/testing.md. Nothing is imported until it is asked for, because
-the fixture's plugin is loaded in every pytest run of whoever has Tidelog installed.
+`Cluster(brokers=3)` is a replicated cluster of processes. In pytest there are the fixtures `tidelog_broker` and
+`tidelog_cluster`; `tidelog.testing.simulation` runs clusters in virtual time. See docs/testing.md. Nothing is imported
+until it is asked for, because the fixtures' plugin is loaded in every pytest run where Tidelog is installed.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tidelog.testing.broker import Broker, BrokerFailed
+    from tidelog.testing.cluster import Cluster
 
-__all__ = ["Broker", "BrokerFailed"]
+__all__ = ["Broker", "BrokerFailed", "Cluster"]
+
+_HOMES: Final = {"Broker": "broker", "BrokerFailed": "broker", "Cluster": "cluster"}
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tidelog.testing import broker
+    from importlib import import_module
 
-    return getattr(broker, name)
+    return getattr(import_module(f"tidelog.testing.{_HOMES[name]}"), name)

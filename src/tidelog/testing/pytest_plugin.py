@@ -1,4 +1,4 @@
-"""The pytest fixture `tidelog_broker`: a fresh broker for each test that asks for one.
+"""The pytest fixtures `tidelog_broker` and `tidelog_cluster`: fresh ones for each test that asks for them.
 
 Loaded by pytest through the entry point `tidelog` in every run, so nothing but pytest is imported here.
 """
@@ -10,6 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tidelog.testing.broker import Broker
+    from tidelog.testing.cluster import Cluster
 
 
 @pytest.fixture
@@ -25,3 +26,18 @@ def tidelog_broker(tidelog_broker_config: Mapping[str, object]) -> Iterator["Bro
 
     with Broker(config=tidelog_broker_config) as broker:
         yield broker
+
+
+@pytest.fixture
+def tidelog_cluster_config() -> Mapping[str, object]:
+    """Settings of the brokers of `tidelog_cluster`. Override it in a module or a conftest to change them."""
+    return {}
+
+
+@pytest.fixture
+def tidelog_cluster(tidelog_cluster_config: Mapping[str, object]) -> Iterator["Cluster"]:
+    """Three brokers, each a process of its own: empty, on free ports, gone with their data after the test."""
+    from tidelog.testing.cluster import Cluster
+
+    with Cluster(config=tidelog_cluster_config) as cluster:
+        yield cluster

@@ -44,5 +44,5 @@ def test_a_directory_of_the_users_own_is_kept(tmp_path):
 
 
 def test_unknown_names_are_attribute_errors():
-    with pytest.raises(AttributeError, match="Cluster"):
-        _ = tidelog.testing.Cluster
+    with pytest.raises(AttributeError, match="Clusters"):
+        _ = tidelog.testing.Clusters

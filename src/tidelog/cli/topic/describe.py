@@ -17,6 +17,10 @@ def describe(
     topics: Annotated[
         list[str] | None, typer.Argument(help="Topics to describe; all if none is named.", metavar="TOPIC…")
     ] = None,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated", help="Only partitions with replicas that are not in sync.")
+    ] = False,
+    unavailable: Annotated[bool, typer.Option("--unavailable", help="Only partitions without a leader.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
@@ -25,6 +29,8 @@ def describe(
     with connect_admin(bootstrap_server, command_config) as admin:
         names = topics or [topic.name for topic in admin.list_topics(include_internal=True)]
         found = sorted(admin.describe_topics(names).values())
+        if under_replicated or unavailable:
+            found = _troubled(found, under_replicated=under_replicated, unavailable=unavailable)
         overrides = _overrides(admin, [topic.name for topic in found])
     described = [(topic, overrides[topic.name]) for topic in found]
     if output is Format.JSON:
@@ -32,6 +38,20 @@ def describe(
         return
     for topic, configs in described:
         _print_topic(topic, configs)
+
+
+def _troubled(found: list[TopicDescription], *, under_replicated: bool, unavailable: bool) -> list[TopicDescription]:
+    """Topics with those partitions alone that something is wrong with."""
+    troubled = []
+    for topic in found:
+        partitions = tuple(
+            each
+            for each in topic.partitions
+            if (under_replicated and len(each.in_sync) < len(each.replicas)) or (unavailable and each.leader_id < 0)
+        )
+        if partitions:
+            troubled.append(topic._replace(partitions=partitions))
+    return troubled
 
 
 def _overrides(admin: Admin, topics: list[str]) -> dict[str, dict[str, str | None]]:

@@ -1,0 +1,172 @@
+"""`tidelog cluster up`: start a cluster and stay with it, or leave it in the background."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from tidelog.cli._errors import CommandError
+from tidelog.cli._options import parse_assignments
+from tidelog.cli._output import print_line
+from tidelog.cli.cluster._options import DEFAULT_DIRECTORY, Directory
+from tidelog.cli.cluster.status import HEADINGS, broker_rows
+from tidelog.cluster.layout import ClusterDescription, ClusterDirectory
+from tidelog.cluster.supervisor import Supervisor, new_description
+
+EXAMPLE: Final = "tidelog cluster up --brokers 3"
+
+_REFRESH_SECONDS: Final = 1.0
+_DETACH_SECONDS: Final = 90.0
+
+
+def up(
+    brokers: Annotated[
+        int | None, typer.Option("--brokers", help="How many brokers a new cluster has.", show_default="3", min=1)
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", help="Port of the first broker; the others follow. 0 takes free ones.")
+    ] = 9092,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            "--zookeeper",
+            help="Keep the metadata in this ZooKeeper instead of the directory.",
+            metavar="HOST:PORT[/CHROOT]",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of every broker.", metavar="NAME=VALUE")
+    ] = None,
+    directory: Directory = DEFAULT_DIRECTORY,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when the cluster serves; it runs on.")] = False,
+) -> None:
+    """Start a cluster on this machine; Ctrl-C stops it in order. Neither ZooKeeper nor Java is needed.
+
+    The first `up` in a directory makes the cluster, later ones go on with it and its data.
+    """
+    place = ClusterDirectory(directory)
+    description = _describe(place, brokers, port, zookeeper, parse_assignments("--set", settings or ()))
+    if detach:
+        _detach(place, description)
+        return
+    asyncio.run(_run(place, description))
+
+
+def _describe(
+    place: ClusterDirectory, brokers: int | None, port: int, zookeeper: str | None, settings: dict[str, str]
+) -> ClusterDescription:
+    if not place.exists():
+        return new_description(brokers or 3, first_port=port or None, settings=settings, zookeeper=zookeeper)
+    description = place.read()
+    if description.supervisor_pid and _is_alive(description.supervisor_pid):
+        raise CommandError(f"the cluster in {place.path} runs already (process {description.supervisor_pid})")
+    if brokers is not None and brokers != len(description.brokers):
+        raise CommandError(
+            f"the cluster in {place.path} has {len(description.brokers)} brokers; "
+            "leave --brokers away, and use `tidelog cluster add` for more"
+        )
+    description.settings.update(settings)
+    return description
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+async def _run(place: ClusterDirectory, description: ClusterDescription) -> None:
+    began = time.monotonic()
+    supervisor = Supervisor(place, description)
+    await supervisor.start()
+    seconds = time.monotonic() - began
+    print_line(f"{len(description.brokers)} brokers serve on {description.bootstrap_servers} after {seconds:.1f} s")
+    sys.stdout.flush()
+    asked = asyncio.create_task(supervisor.wait_until_asked_to_close())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked.cancel)
+    table = asyncio.create_task(_keep_table(description)) if sys.stdout.isatty() else None
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asked
+    finally:
+        if table is not None:
+            table.cancel()
+            await asyncio.gather(table, return_exceptions=True)
+        print_line("stopping the brokers")
+        sys.stdout.flush()
+        await supervisor.close()
+
+
+async def _keep_table(description: ClusterDescription) -> None:
+    """A table of the brokers, kept up to date until Ctrl-C."""
+    from rich.live import Live
+
+    with Live(_table(description, []), refresh_per_second=4) as live:
+        while True:
+            rows = await asyncio.to_thread(broker_rows, description)
+            live.update(_table(description, rows))
+            await asyncio.sleep(_REFRESH_SECONDS)
+
+
+def _table(description: ClusterDescription, rows: list[Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(*HEADINGS, caption=f"{description.bootstrap_servers} · Ctrl-C stops the cluster")
+    for row in rows:
+        table.add_row(*map(str, row))
+    return table
+
+
+def _detach(place: ClusterDirectory, description: ClusterDescription) -> None:
+    """Start the supervisor as a process of its own and wait until it serves."""
+    place.path.mkdir(parents=True, exist_ok=True)
+    if not place.exists():
+        place.write(description)
+    with place.supervisor_log.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tidelog", "cluster", "up", "--directory", str(place.path), *_repeated(description)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    for _ in _until(_DETACH_SECONDS):
+        if process.poll() is not None:
+            raise CommandError(_last_words(place.supervisor_log))
+        if place.exists() and place.read().supervisor_pid == process.pid and place.control_socket.exists():
+            print_line(f"{len(description.brokers)} brokers serve on {description.bootstrap_servers}")
+            print_line("stop them with `tidelog cluster down`")
+            return
+    process.terminate()
+    raise CommandError(f"the cluster does not serve within {_DETACH_SECONDS:.0f} s; see {place.supervisor_log}")
+
+
+def _repeated(description: ClusterDescription) -> Iterator[str]:
+    for name, value in description.settings.items():
+        yield from ("--set", f"{name}={value}")
+
+
+def _until(seconds: float) -> Iterator[None]:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        yield
+        time.sleep(0.02)
+
+
+def _last_words(path: Path) -> str:
+    lines = path.read_text(errors="replace").splitlines()
+    return "\n".join(line.removeprefix("tidelog: ") for line in lines[-12:]) or "the supervisor ended without a word"

@@ -1,0 +1,289 @@
+"""Runs the brokers of a cluster on one machine: one process each, and the metadata tree for all of them in this one.
+
+A broker that ends by itself is not started again: what a test killed stays dead, and a broker that cannot start says
+why in its log. `close` ends all brokers in order, at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import tidelog
+from tidelog.cluster.control import serve_commands
+from tidelog.cluster.layout import BrokerDescription, ClusterDescription, ClusterDirectory, ClusterError
+from tidelog.metadata.embedded import EmbeddedStore
+from tidelog.metadata.shared_server import SharedTreeServer
+
+_READY: Final = b"tidelog ready "
+_START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 30.0
+_LOG_TAIL_LINES: Final = 8
+
+DEFAULT_SETTINGS: Final = {
+    # Kafka's defaults are for hundreds of machines; Kafka's own advice for small clusters is these.
+    "default.replication.factor": "{replicas}",
+    "min.insync.replicas": "{in_sync}",
+    "offsets.topic.replication.factor": "{replicas}",
+    "transaction.state.log.replication.factor": "{replicas}",
+    "transaction.state.log.min.isr": "{in_sync}",
+}
+
+
+class Supervisor:
+    """The brokers of one directory, while this process lives."""
+
+    def __init__(self, directory: ClusterDirectory, description: ClusterDescription) -> None:
+        self.directory = directory
+        self.description = description
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._watching: set[asyncio.Task[None]] = set()
+        self._tree: SharedTreeServer | None = None
+        self._control: asyncio.Server | None = None
+        self._closed = asyncio.Event()
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Start everything that the description names; returns when every broker serves."""
+        self.directory.path.mkdir(parents=True, exist_ok=True)
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _start(self) -> None:
+        if self.description.zookeeper is None:
+            tree = EmbeddedStore(str(self.directory.metadata_path))
+            self._tree = SharedTreeServer(tree, str(self.directory.metadata_socket))
+            await self._tree.start()
+        self.description.supervisor_pid = os.getpid()
+        await asyncio.gather(*(self._start_broker(broker) for broker in self.description.brokers))
+        self._control = await serve_commands(self.directory.control_socket, self._commands())
+
+    async def close(self) -> None:
+        """End the brokers in order, then the metadata tree."""
+        if self._control is not None:
+            self._control.close()
+            self.directory.control_socket.unlink(missing_ok=True)
+        await asyncio.gather(*(self._stop_broker(broker_id) for broker_id in list(self._processes)))
+        if self._tree is not None:
+            await self._tree.stop()
+        self.description.supervisor_pid = 0
+        if self.directory.path.exists():
+            self.directory.write(self.description)
+        self._closed.set()
+
+    async def wait_until_asked_to_close(self) -> None:
+        """Returns when `tidelog cluster down` was called."""
+        await self._closed.wait()
+
+    # --- brokers ---
+
+    def is_running(self, broker_id: int) -> bool:
+        return broker_id in self._processes
+
+    async def kill(self, broker_id: int) -> None:
+        """kill -9."""
+        process = self._running(broker_id)
+        process.kill()
+        await process.wait()
+
+    async def restart(self, broker_id: int) -> None:
+        """Stop a broker in order, if it runs, and start it again."""
+        broker = self.description.broker(broker_id)
+        await self._stop_broker(broker_id)
+        await self._start_broker(broker)
+
+    async def stop(self, broker_id: int) -> None:
+        """Stop a broker in order and leave it so."""
+        self._running(broker_id)
+        await self._stop_broker(broker_id)
+
+    async def add(self) -> BrokerDescription:
+        """Start one more broker; it has no partitions until some are created on it or moved to it."""
+        ids = [broker.broker_id for broker in self.description.brokers]
+        broker = BrokerDescription(max(ids, default=0) + 1, next(iter(free_ports(1, self.description.host))))
+        await self._start_broker(broker)
+        self.description.brokers.append(broker)
+        self.directory.write(self.description)
+        return broker
+
+    def signal(self, broker_id: int, number: int) -> None:
+        """Send any signal: SIGSTOP and SIGCONT pause a broker and let it go on."""
+        self._running(broker_id).send_signal(number)
+
+    def _running(self, broker_id: int) -> asyncio.subprocess.Process:
+        self.description.broker(broker_id)
+        process = self._processes.get(broker_id)
+        if process is None:
+            raise ClusterError(f"broker {broker_id} does not run: start it with `tidelog cluster restart {broker_id}`")
+        return process
+
+    async def _start_broker(self, broker: BrokerDescription) -> None:
+        with self.directory.log_of(broker.broker_id).open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-m",
+                "tidelog",
+                "serve",
+                *(word for name, value in self._settings_of(broker).items() for word in ("--set", f"{name}={value}")),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env=_environment(),
+                # Ctrl-C is for the supervisor, which stops the brokers in order.
+                start_new_session=True,
+            )
+        self._processes[broker.broker_id] = process
+        broker.pid = process.pid
+        await self._wait_until_ready(broker, process)
+        self.directory.write(self.description)
+        task = asyncio.create_task(self._watch(broker, process))
+        self._watching.add(task)
+        task.add_done_callback(self._watching.discard)
+
+    async def _wait_until_ready(self, broker: BrokerDescription, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None, "its stdout is a pipe"
+        try:
+            line = await asyncio.wait_for(process.stdout.readline(), _START_SECONDS)
+        except TimeoutError:
+            line = b""
+        if not line.startswith(_READY):
+            if process.returncode is None:
+                process.kill()
+            code = await process.wait()
+            del self._processes[broker.broker_id]
+            broker.pid = 0
+            raise ClusterError(
+                f"broker {broker.broker_id} did not start (exit code {code}); the end of "
+                f"{self.directory.log_of(broker.broker_id)}:\n{self._log_tail(broker.broker_id)}"
+            )
+
+    async def _watch(self, broker: BrokerDescription, process: asyncio.subprocess.Process) -> None:
+        await process.wait()
+        if self._processes.get(broker.broker_id) is process:
+            del self._processes[broker.broker_id]
+            broker.pid = 0
+            self.directory.write(self.description)
+
+    async def _stop_broker(self, broker_id: int) -> None:
+        process = self._processes.get(broker_id)
+        if process is None:
+            return
+        try:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        except ProcessLookupError:
+            await process.wait()
+        self._processes.pop(broker_id, None)
+        self.description.broker(broker_id).pid = 0
+
+    def _settings_of(self, broker: BrokerDescription) -> Mapping[str, str]:
+        description = self.description
+        metadata = (
+            {"metadata.socket": str(self.directory.metadata_socket)}
+            if description.zookeeper is None
+            else {"zookeeper.connect": description.zookeeper}
+        )
+        replicas = min(3, len(description.brokers))
+        values = {"replicas": replicas, "in_sync": min(2, replicas)}
+        return {
+            **{name: text.format(**values) for name, text in DEFAULT_SETTINGS.items()},
+            **description.settings,
+            **metadata,
+            "broker.id": str(broker.broker_id),
+            "listeners": f"PLAINTEXT://{description.host}:{broker.port}",
+            "log.dirs": str(self.directory.data_of(broker.broker_id)),
+        }
+
+    def _log_tail(self, broker_id: int) -> str:
+        try:
+            text = self.directory.log_of(broker_id).read_text(errors="replace")
+        except OSError as error:
+            return f"({error})"
+        return "\n".join(f"  {line}" for line in text.splitlines()[-_LOG_TAIL_LINES:])
+
+    # --- commands ---
+
+    def _commands(self) -> dict[str, Any]:
+        async def add(_request: dict[str, Any]) -> dict[str, int]:
+            broker = await self.add()
+            return {"broker": broker.broker_id, "port": broker.port}
+
+        async def down(_request: dict[str, Any]) -> dict[str, Any]:
+            self._closed.set()
+            return {}
+
+        async def kill(request: dict[str, Any]) -> dict[str, Any]:
+            await self.kill(_broker_id(request))
+            return {}
+
+        async def stop(request: dict[str, Any]) -> dict[str, Any]:
+            await self.stop(_broker_id(request))
+            return {}
+
+        async def restart(request: dict[str, Any]) -> dict[str, Any]:
+            await self.restart(_broker_id(request))
+            return {}
+
+        return {"add": add, "down": down, "kill": kill, "stop": stop, "restart": restart}
+
+
+def _broker_id(request: dict[str, Any]) -> int:
+    broker_id = request.get("broker")
+    if not isinstance(broker_id, int):
+        raise ClusterError(f"a broker is named by its id, not by {broker_id!r}")
+    return broker_id
+
+
+def new_description(
+    brokers: int,
+    *,
+    first_port: int | None = None,
+    settings: Mapping[str, str] | None = None,
+    zookeeper: str | None = None,
+    host: str = "127.0.0.1",
+) -> ClusterDescription:
+    """A cluster of brokers 1 to `brokers`, on consecutive ports from `first_port` on, or on free ones."""
+    if brokers < 1:
+        raise ClusterError(f"a cluster has at least one broker, not {brokers}")
+    ports = free_ports(brokers, host) if first_port is None else range(first_port, first_port + brokers)
+    return ClusterDescription(
+        brokers=[BrokerDescription(number, port) for number, port in enumerate(ports, 1)],
+        settings=dict(settings or {}),
+        zookeeper=zookeeper,
+        host=host,
+    )
+
+
+def free_ports(count: int, host: str) -> Iterable[int]:
+    """Ports that nothing listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind((host, 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _environment() -> dict[str, str]:
+    """Ours, such that the brokers find the same package."""
+    package_root = str(Path(tidelog.__file__).parents[1])
+    inherited = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([package_root, inherited]) if inherited else package_root
+    return {**os.environ, "PYTHONPATH": path}

@@ -1,0 +1,70 @@
+"""`tidelog cluster`: brokers on this machine, started, killed, restarted, added and stopped by commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_support import Ran, run
+
+
+def states(directory: Path) -> dict[int, str]:
+    status = run("cluster", "status", "--directory", str(directory), "--format", "json")
+    assert status.code == 0, status.err
+    return {broker["broker"]: broker["state"] for broker in json.loads(status.out)["brokers"]}
+
+
+def running(directory: Path) -> list[int]:
+    return [broker for broker, state in states(directory).items() if state != "stopped"]
+
+
+def cluster(directory: Path, *words: str) -> Ran:
+    finished = run("cluster", *words, "--directory", str(directory))
+    assert finished.code == 0, finished.err
+    return finished
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "c"
+    cluster(place, "up", "--brokers", "2", "--port", "0", "--detach", "--set", "zookeeper.session.timeout.ms=2000")
+    yield place
+    run("cluster", "down", "--directory", str(place))
+
+
+def test_brokers_are_killed_restarted_added_and_stopped_by_commands(directory: Path) -> None:
+    assert running(directory) == [1, 2]
+    cluster(directory, "kill", "1")
+    assert running(directory) == [2]
+    cluster(directory, "restart", "1")
+    cluster(directory, "stop", "2")
+    assert running(directory) == [1]
+    assert "broker 3 serves" in cluster(directory, "add").out
+    assert running(directory) == [1, 3]
+    cluster(directory, "down")
+    assert running(directory) == []
+
+
+def test_a_cluster_goes_on_with_its_data_and_its_ports(directory: Path) -> None:
+    before = json.loads((directory / "cluster.json").read_text())
+    cluster(directory, "down")
+    cluster(directory, "up", "--detach")
+    after = json.loads((directory / "cluster.json").read_text())
+    assert [broker["port"] for broker in after["brokers"]] == [broker["port"] for broker in before["brokers"]]
+    assert running(directory) == [1, 2]
+
+
+def test_what_cannot_be_done_is_said_in_one_sentence(directory: Path, tmp_path: Path) -> None:
+    for words, said in (
+        (("up", "--directory", str(directory)), "runs already"),
+        (("kill", "9", "--directory", str(directory)), "there is no broker 9; the cluster has 1, 2"),
+        (("status", "--directory", str(tmp_path / "nothing")), "there is no cluster in"),
+        (("restart", "1", "--directory", str(tmp_path / "nothing")), "there is no cluster in"),
+    ):
+        finished = run("cluster", *words)
+        assert finished.code == 1
+        assert said in finished.err
+        assert "Traceback" not in finished.err

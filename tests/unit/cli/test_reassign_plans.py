@@ -1,0 +1,60 @@
+"""Plans of a reassignment are Kafka's JSON; a file that is no plan is refused with what is wrong in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidelog.cli._errors import CommandError
+from tidelog.cli.reassign._plans import _throttled_replicas, plan_document, read_plan
+from tidelog.client.types import TopicPartition
+
+PLAN = {TopicPartition("orders", 0): (1, 2), TopicPartition("orders", 1): (2, 3)}
+
+
+def test_a_plan_is_read_as_it_was_printed(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan_document(PLAN)))
+    assert read_plan(path) == PLAN
+
+
+def test_a_plan_of_kafkas_own_tool_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(
+        '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
+    )
+    assert read_plan(path) == {TopicPartition("orders", 0): (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is no plan"),
+        ('{"partitions": [{"topic": "orders"}]}', "is no plan"),
+        ('{"partitions": []}', "moves nothing"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', r"the replicas of t-0 are \[\]"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', r"the replicas of t-0 are \[1, 1\]"),
+    ],
+)
+def test_what_is_no_plan_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(CommandError, match=said):
+        read_plan(path)
+
+
+def test_a_partition_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+    entry = {"topic": "t", "partition": 0, "replicas": [1]}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"partitions": [entry, entry]}))
+    with pytest.raises(CommandError, match="names t-0 twice"):
+        read_plan(path)
+
+
+def test_old_replicas_are_throttled_as_leaders_and_new_ones_as_followers() -> None:
+    current = {TopicPartition("t", 0): (1, 2)}
+    target = {TopicPartition("t", 0): (2, 3)}
+    assert _throttled_replicas("t", current, target) == (["0:1", "0:2"], ["0:3"])
