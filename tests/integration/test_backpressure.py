@@ -25,7 +25,7 @@ from tests.integration.raw_client import (
 from tests.integration.siege import CALM_TOPIC, siege
 from tests.integration.writers import wait_until
 from tidelog.client import Admin, NewTopic
-from tidelog.storage import _flush
+from tidelog.storage.log import _flushing
 from tidelog.testing import Broker
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
@@ -197,13 +197,13 @@ def test_produces_that_wait_for_the_disk_do_not_fill_the_request_channel(
 ) -> None:
     """With `queued.max.requests=5` and a sync that takes its time: they are in purgatory, as in Kafka."""
     gate = threading.Event()
-    sync = _flush._sync_data
+    sync = _flushing._sync_data
 
     def slow(descriptor: int) -> None:
         assert gate.wait(30)
         sync(descriptor)
 
-    monkeypatch.setattr(_flush, "_sync_data", slow)
+    monkeypatch.setattr(_flushing, "_sync_data", slow)
     with Inside(tmp_path, {"queued.max.requests": 5}) as inside:
         make_topic(inside, "topic", flush_messages="1")
         with ExitStack() as stack:

@@ -15,8 +15,8 @@ from tests.integration.inside import Inside
 from tests.integration.raw_client import RawClient, batch_of, end_offset, fetch_records, produce, produce_request
 from tests.integration.writers import wait_until
 from tidelog.client import Admin, NewTopic
-from tidelog.storage import _flush
 from tidelog.storage.checkpoints import parse_offset_checkpoint
+from tidelog.storage.log import _flushing
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import incremental_alter_configs
@@ -29,13 +29,13 @@ class Syncs:
     """Stands in for `fdatasync`: counts, delays or fails it, and knows how much of each file was covered."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._sync = _flush._sync_data
+        self._sync = _flushing._sync_data
         self.count = 0
         self.covered: dict[tuple[int, int], int] = defaultdict(int)
         self.error: OSError | None = None
         self.may_go_on = threading.Event()
         self.may_go_on.set()
-        monkeypatch.setattr(_flush, "_sync_data", self._called)
+        monkeypatch.setattr(_flushing, "_sync_data", self._called)
 
     def _called(self, descriptor: int) -> None:
         status = os.fstat(descriptor)

@@ -226,7 +226,7 @@ class Adoption:
         self._state = self._state._replace(unsettled_topics=unsettled)
         if not unsettled:
             return
-        compacted = {log.topic for log in node.log_manager.all_logs() if log.clean_point >= 0}
+        compacted = {log.topic for log in node.log_manager.all_logs() if log.positions.clean_point >= 0}
         names = [f"{name} (compacted until now)" if name in compacted else name for name in unsettled]
         logger.warning(
             "%d adopted topics keep every record and are not compacted, because Kafka's log directories hold no topic "

@@ -328,7 +328,7 @@ class TopicService:
             log.update_config(self.config_of(topic))
         self._opened.add(topic)
         # A finished segment is synced soon, so that a crash need not read it again.
-        log.on_rolled = node.flusher.flush
+        log.on_rolled(node.flusher.flush)
         return log
 
     def delete_log(self, topic: str, index: int) -> None:
@@ -395,7 +395,7 @@ class TopicService:
                 self._stays_offline(topic.name, partition.index, error)
                 continue
             # A finished segment is synced soon, so that a crash need not read it again.
-            log.on_rolled = node.flusher.flush
+            log.on_rolled(node.flusher.flush)
             hosted = node.replica_manager.add_partition(topic.name, partition.index, topic.topic_id, log)
             if partition.leader_id == node.broker_id:
                 hosted.make_leader(partition.leader_epoch, partition.replicas, partition.isr)

@@ -125,15 +125,16 @@ def _read(
     replica_id, _, _, _, isolation_level, is_first_batch_whole, is_leader_only, _ = parameters
     end_offset = partition.readable_end(leader_epoch, replica_id >= 0, isolation_level, is_leader_only)
     log = partition.log
-    high_watermark = log.high_watermark
-    last_stable_offset = log.last_stable_offset
+    positions = log.positions
+    high_watermark = positions.high_watermark
+    last_stable_offset = positions.last_stable_offset
     diverging = _diverging_epoch(partition, fetch) if last_fetched_epoch >= 0 else None
     if diverging is not None:
-        start_offset = log.log_start_offset
+        start_offset = positions.log_start_offset
         return PartitionReply(index, 0, high_watermark, last_stable_offset, start_offset, diverging_epoch=diverging)
     records = None
     aborted: list[tuple[int, int]] | None = [] if isolation_level == READ_COMMITTED else None
-    if offset != end_offset or offset < log.log_start_offset:
+    if offset != end_offset or offset < positions.log_start_offset:
         read = log.read(offset, max_bytes, end_offset, is_first)
         # A part of a batch and nothing else tells a client before version 3 that its limit is too small. Later ones
         # may expect a whole batch (KIP-74) and take anything else for a broken broker, so they wait their turn.
@@ -142,7 +143,7 @@ def _read(
         if aborted is not None and records is not None:
             found = log.aborted_transactions(offset, log.read_end_offset(read))
             aborted = [(entry.producer_id, entry.first_offset) for entry in found]
-    start_offset = log.log_start_offset
+    start_offset = positions.log_start_offset
     return _new(
         PartitionReply,
         (index, 0, high_watermark, last_stable_offset, start_offset, aborted, -1, records, None, None),
@@ -252,7 +253,7 @@ class DelayedFetch(DelayedOperation):
         )
         offset = fetch.fetch_offset
         log = partition.log
-        if not log.log_start_offset <= offset <= log.log_end_offset:
+        if not log.positions.log_start_offset <= offset <= log.positions.log_end_offset:
             return None
         if fetch.last_fetched_epoch >= 0 and _diverging_epoch(partition, fetch) is not None:
             return None

@@ -268,20 +268,21 @@ class Partition:
     def is_acknowledged(self, end_offset: int, acks: int) -> bool:
         """Whether records below `end_offset` are as safe as `acks` asks for: written (1), or committed (-1)."""
         log = self.log
-        return (log.high_watermark if acks == ACKS_ALL else log.durable_end_offset) >= end_offset
+        safe = log.positions.high_watermark if acks == ACKS_ALL else log.flush_state.durable_end_offset
+        return safe >= end_offset
 
     def advance_high_watermark(self, now_ms: int = 0) -> bool:
         """Move the leader's high watermark to what every in-sync replica has; True when it moved."""
         log = self.log
-        committed = log.durable_end_offset
+        committed = log.flush_state.durable_end_offset
         replica_set = self.replica_set
         if replica_set.followers:
             committed = replica_set.committed_end_offset(
-                committed, log.log_end_offset, log.config.min_insync_replicas, now_ms
+                committed, log.positions.log_end_offset, log.config.min_insync_replicas, now_ms
             )
-        if committed <= log.high_watermark:
+        if committed <= log.positions.high_watermark:
             return False
-        log.update_high_watermark(committed)
+        log.positions.update_high_watermark(committed)
         return True
 
     # --- out ---
@@ -314,10 +315,10 @@ class Partition:
 
     def end_for_reader(self, is_follower: bool, isolation_level: int) -> int:
         """Where the log ends for a reader: at what is written, committed, or committed and of no open transaction."""
-        log = self.log
+        positions = self.log.positions
         if is_follower:
-            return log.written_end_offset
-        return log.last_stable_offset if isolation_level == READ_COMMITTED else log.high_watermark
+            return positions.written_end_offset
+        return positions.last_stable_offset if isolation_level == READ_COMMITTED else positions.high_watermark
 
     def absence(self) -> ApiError:
         """What to tell who wants something of a partition that is not led here, or no more."""

@@ -276,7 +276,7 @@ class ReplicaManager:
             # What is not written is not acknowledged: the produces of this log wait until they time out.
             self._timer.report(partition.key, cause)
             return False
-        if log.is_flush_due:
+        if log.flush_state.is_due:
             self._flush_in_background(log, lambda: self._on_flushed(partition))
             return partition.has_followers
         if not partition.replica_set.followers:

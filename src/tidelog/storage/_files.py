@@ -198,6 +198,12 @@ class Replacements:
             os.replace(path + ".tmp", path)
 
 
+def unlink_all(paths: Sequence[str]) -> None:
+    """Delete files, those that exist."""
+    for path in paths:
+        unlink_if_exists(path)
+
+
 def unlink_if_exists(path: str) -> bool:
     """Delete a file; whether it was there."""
     try:

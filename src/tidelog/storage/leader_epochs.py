@@ -134,16 +134,19 @@ class LeaderEpochCache:
 
     def flush(self, replacements: Replacements | None = None) -> None:
         """Write the checkpoint if it has changed: `.tmp`, sync, rename, sync of the directory; or with others later."""
-        if self.is_dirty:
-            self.is_dirty = False
+        changes = self.take_changes()
+        if changes is not None:
             if replacements is None:
-                write_atomically(self.path, self.encode())
+                write_atomically(*changes)
             else:
-                replacements.add(self.path, self.encode())
+                replacements.add(*changes)
 
-    def encode(self) -> bytes:
-        """The content of the checkpoint file."""
-        return format_leader_epochs(self._entries)
+    def take_changes(self) -> tuple[str, bytes] | None:
+        """Path and content of the checkpoint file if it has changed, for the caller to write; None otherwise."""
+        if not self.is_dirty:
+            return None
+        self.is_dirty = False
+        return self.path, format_leader_epochs(self._entries)
 
     def _changed(self, *, is_dirty: bool = True) -> None:
         self.latest_epoch = self._entries[-1].epoch if self._entries else NO_EPOCH

@@ -160,10 +160,10 @@ def clean_here(written: WrittenLog, now_ms: int, new_compactor: Callable[[], Com
             for event in clean(job, new_compactor(), lambda _read, _written: None, lambda: 0, "test"):
                 if isinstance(event, GroupCleaned):
                     cleaned = open_cleaned(log, event, now_ms)
-                    log.discard_files(replace_segments(log, cleaned, sources_of(log, event, known)))
+                    log.segments.discard_files(replace_segments(log, cleaned, sources_of(log, event, known)))
                 else:
                     assert isinstance(event, JobDone)
-                    log.clean_point = event.end_offset
+                    log.positions.mark_clean(event.end_offset)
 
 
 def batches_in(written: WrittenLog, topic: str) -> list[tuple[BatchHeader, list[Record]]]:

@@ -16,7 +16,6 @@ from tests.unit.storage.logs import EPOCH, NOW_MS, batch
 from tidelog.config import LogConfig
 from tidelog.records.compression import Codec
 from tidelog.records.errors import InvalidRecordError
-from tidelog.storage import _append
 from tidelog.storage.log import Log
 from tidelog.storage.types import AppendOrigin
 from tidelog.wire.errors import ApiError
@@ -70,7 +69,7 @@ def outcome(records: bytes, *, is_straight: bool) -> object:
             if is_straight:
                 info = log.append_as_leader(view, EPOCH, NOW_MS)
             else:
-                info = _append.append_checked(log, view, EPOCH, NOW_MS, AppendOrigin.CLIENT)
+                info = log._appender.append_checked(view, EPOCH, NOW_MS, AppendOrigin.CLIENT)
         except (ApiError, InvalidRecordError) as error:
             return error.code
         finally:

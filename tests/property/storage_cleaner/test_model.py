@@ -156,10 +156,10 @@ def test_a_map_that_is_too_small_comes_to_the_same_in_more_rounds(steps: list[St
         log.roll(NOW_MS)
         end_offset = examine(log, NOW_MS).end_offset
         rounds = 0
-        while log.clean_point < end_offset and examine(log, NOW_MS).cleanable_bytes:
-            before = log.clean_point
+        while log.positions.clean_point < end_offset and examine(log, NOW_MS).cleanable_bytes:
+            before = log.positions.clean_point
             clean_log(log, NOW_MS, lambda: PlainCompactor(1 << 20, 0.9, keys_max=keys_max))
-            assert log.clean_point > before, "every round gets on"
+            assert log.positions.clean_point > before, "every round gets on"
             rounds += 1
         history.model.cleaned(end_offset, history.aborted)
         assert records_of(log) == [record for _, record in sorted(history.model.records.items())]

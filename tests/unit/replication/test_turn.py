@@ -45,10 +45,11 @@ class FakeLog:
 
     parent_directory = "/data"
     config = LogConfig()
-    is_flush_due = False
+    is_due = is_flush_due = False
     log_start_offset = 0
 
     def __init__(self) -> None:
+        self.positions = self.flush_state = self
         self.written = 0
         self.high_watermark = 0
         self.is_broken = False

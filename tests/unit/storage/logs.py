@@ -7,10 +7,10 @@ from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.compression import Codec
 from tidelog.records.record import Record
-from tidelog.storage._truncate import rebuild_producer_state
 from tidelog.storage.leader_epochs import LeaderEpochCache
 from tidelog.storage.log import Log
 from tidelog.storage.names import LOG_SUFFIX, offset_of
+from tidelog.storage.producers.replay import rebuild_producer_state
 from tidelog.storage.producers.state import ProducerStateManager
 from tidelog.storage.segment import Segment
 from tidelog.storage.types import AppendOrigin, LogAppendInfo

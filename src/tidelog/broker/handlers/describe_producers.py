@@ -49,7 +49,7 @@ def _describe(topic: str, index: int, context: Context) -> PartitionResponse:
                 coordinator_epoch=producer.coordinator_epoch,
                 current_txn_start_offset=producer.transaction_first_offset,
             )
-            for producer in partition.log.active_producers()
+            for producer in partition.log.producer_state.active_producers()
         ]
     except ApiError as error:
         response.error_code, response.error_message = error.code, error.message

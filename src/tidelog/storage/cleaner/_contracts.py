@@ -44,7 +44,7 @@ class Cleaning:
         self.candidate = candidate
         self.log = candidate.log
         self.worker = worker
-        self.generation = candidate.log.generation
+        self.generation = candidate.log.positions.generation
         self.sources: Sequence[Segment] = [
             segment for segment in candidate.log.segments if segment.base_offset < candidate.end_offset
         ]

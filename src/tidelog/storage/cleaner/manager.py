@@ -255,7 +255,7 @@ class LogCleaner:
     def _is_current(self, cleaning: Cleaning) -> bool:
         """Whether the log is still the one that the job began with."""
         log = cleaning.log
-        return self._logs.get_log(log.topic, log.partition) is log and log.generation == cleaning.generation
+        return self._logs.get_log(log.topic, log.partition) is log and log.positions.generation == cleaning.generation
 
     def _swap(self, cleaning: Cleaning, group: GroupCleaned) -> None:
         log = cleaning.log
@@ -272,7 +272,7 @@ class LogCleaner:
             self._abandon(cleaning, str(error))
             self._on_failure(log.fail(error))
         else:
-            self._sync_then(cleaning, lambda: log.discard_files(deleted))
+            self._sync_then(cleaning, lambda: log.segments.discard_files(deleted))
 
     def _sync_then(self, cleaning: Cleaning, then: Callable[[], None]) -> None:
         """Bring the directory of a log to disk, then go on."""
@@ -318,7 +318,7 @@ class LogCleaner:
             return
         log, key = cleaning.log, (cleaning.log.topic, cleaning.log.partition)
         self._end(cleaning)
-        log.clean_point = done.end_offset
+        log.positions.mark_clean(done.end_offset)
         self._losses.pop(key, None)
         self.metrics.on_done(cleaning.worker, done)
         _report(cleaning.candidate, done)

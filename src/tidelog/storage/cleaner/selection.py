@@ -54,7 +54,7 @@ def examine(log: Log, now_ms: int) -> Candidate:
 
 def first_dirty(log: Log) -> int:
     """Where the dirty part begins. A clean point that is not within the log says nothing: all of it is dirty then."""
-    clean_point = log.clean_point
+    clean_point = log.positions.clean_point
     if log.log_start_offset <= clean_point <= log.log_end_offset:
         return clean_point
     return log.log_start_offset

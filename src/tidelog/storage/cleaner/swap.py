@@ -4,7 +4,7 @@
     old → .deleted        they are out of the log; fetches under way keep their descriptors
     .swap → no suffix     done
 
-`_partition_files` finishes or undoes at the next start whatever was interrupted. The names must reach the disk before
+Loading finishes or undoes at the next start whatever was interrupted. The names must reach the disk before
 the old files are deleted for good: the caller syncs the directory, then hands over what `replace_segments` returns.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tidelog.storage.cleaner.jobs import GroupCleaned
 from tidelog.storage.log import Log
-from tidelog.storage.names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_path
+from tidelog.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_path
 from tidelog.storage.segment import Segment
 
 
@@ -53,24 +53,13 @@ def replace_segments(log: Log, cleaned: Segment, sources: Sequence[Segment]) -> 
     try:
         cleaned.change_suffix(SWAP_SUFFIX)
         log.segments.replace(slot, slot + len(sources), cleaned)
-        deleted = [path for segment in sources for path in _mark_deleted(log, segment, cleaned.base_offset)]
+        # A snapshot belongs to the segment that begins at its offset, and there still is one at the first.
+        deleted = log.segments.mark_deleted(sources, kept_snapshot=cleaned.base_offset)
         cleaned.change_suffix("")
     except OSError as error:
         raise log.fail(error) from error
-    log.add_unsynced_path(log.directory)
+    log.flush_state.add_unsynced(log.directory)
     return deleted
-
-
-def _mark_deleted(log: Log, segment: Segment, base_offset: int) -> list[str]:
-    segment.change_suffix(DELETED_SUFFIX)
-    segment.release()
-    paths = list(segment.paths())
-    # A snapshot belongs to the segment that begins at its offset, and there still is one at the first.
-    if segment.base_offset != base_offset:
-        snapshot = log.producer_state.mark_snapshot_deleted(segment.base_offset)
-        if snapshot is not None:
-            paths.append(snapshot)
-    return paths
 
 
 def remove_cleaned(directory: str) -> None:

@@ -77,12 +77,12 @@ class Housekeeping:
             )
 
     def _flush_if_old(self, log: Log) -> None:
-        if log.unflushed_messages > 0 and self._clock.wall_ms() - log.last_flush_ms >= log.config.flush_ms:
+        if log.unflushed_messages > 0 and self._clock.wall_ms() - log.flush_state.last_flush_ms >= log.config.flush_ms:
             self._flush(log)
 
     def _expire_producers(self, log: Log) -> None:
         if log.producer_state.producers:
-            log.remove_expired_producers(self._clock.wall_ms())
+            log.producer_state.remove_expired(self._clock.wall_ms())
 
     def _begin(self, name: str, visit: Callable[[Log], None]) -> None:
         if name not in self._under_way:

@@ -130,7 +130,7 @@ def _high_watermarks(logs: LogsByPartition) -> dict[TopicPartition, int]:
 
 
 def _clean_points(logs: LogsByPartition) -> dict[TopicPartition, int]:
-    return {key: log.clean_point for key, log in logs.items() if log.clean_point >= 0}
+    return {key: log.positions.clean_point for key, log in logs.items() if log.positions.clean_point >= 0}
 
 
 def _start_offsets(logs: LogsByPartition) -> dict[TopicPartition, int]:

@@ -11,12 +11,11 @@ from threading import Thread
 from typing import NamedTuple, TypeVar
 
 from tidelog.config import LogConfig
-from tidelog.storage._lifecycle import OnFilesDeleted
 from tidelog.storage.checkpoints import CheckpointError, OffsetCheckpointFile, TopicPartition
 from tidelog.storage.directories.log_directory import LogDirectory, PartitionDirectory, PartitionState
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.loading.loader import Recovery, load_log
-from tidelog.storage.log import Log
+from tidelog.storage.log import Log, OnFilesDeleted
 from tidelog.timing import Clock
 
 logger = logging.getLogger(__name__)

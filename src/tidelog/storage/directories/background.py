@@ -10,8 +10,7 @@ from functools import partial
 from threading import Lock
 from typing import Final, Protocol
 
-from tidelog.storage._files import Replacements
-from tidelog.storage._retention import unlink_all
+from tidelog.storage._files import Replacements, unlink_all
 from tidelog.storage.checkpoints import OffsetCheckpointFile, TopicPartition
 from tidelog.storage.log import Log
 from tidelog.timing import Clock, Scheduler

@@ -267,7 +267,7 @@ class LogManager:
             on_files_deleted=self._remover.files,
         )
         if topic_id is not None:
-            log.add_unsynced_path(create_partition_metadata(path, topic_id))
+            log.flush_state.add_unsynced(create_partition_metadata(path, topic_id))
         return log
 
     def delete_log(self, topic: str, partition: int) -> bool:
@@ -290,7 +290,7 @@ class LogManager:
         except LogDirFailure as failure:
             self._on_failure(failure)
             return True
-        self._deleted.setdefault(topic, {}).setdefault(live.path, {})[key] = log.clean_point
+        self._deleted.setdefault(topic, {}).setdefault(live.path, {})[key] = log.positions.clean_point
         logger.info("%s-%d is deleted: its files are in %s for now", topic, partition, path)
         self._remover.directory(path, self.config.log_segment_delete_delay_ms, log)
         return True

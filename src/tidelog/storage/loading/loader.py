@@ -18,8 +18,6 @@ from typing import NamedTuple
 from tidelog.config import LogConfig
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.header import BatchHeader
-from tidelog.storage._lifecycle import OnFilesDeleted
-from tidelog.storage._truncate import rebuild_producer_state, replay_segment
 from tidelog.storage.checkpoints import CheckpointError
 from tidelog.storage.directories.partition_metadata import PartitionMetadataError, read_partition_metadata
 from tidelog.storage.errors import LogDirFailure
@@ -27,7 +25,8 @@ from tidelog.storage.leader_epochs import LeaderEpochCache
 from tidelog.storage.loading._index_checks import index_problem
 from tidelog.storage.loading._partition_files import PartitionFiles, list_partition
 from tidelog.storage.loading._rebuilding import rebuild_segment
-from tidelog.storage.log import Log
+from tidelog.storage.log import Log, OnFilesDeleted
+from tidelog.storage.producers.replay import rebuild_producer_state, replay_segment
 from tidelog.storage.producers.state import DAY_MS, ProducerStateManager
 from tidelog.storage.segment import NEVER, Segment
 from tidelog.storage.segment.batches import iterate_headers
@@ -93,7 +92,7 @@ def load_log(
         )
     except OSError as error:
         raise LogDirFailure(os.path.dirname(directory), error) from error
-    log.clean_point = clean_point
+    log.positions.mark_clean(clean_point)
     loader.report(next_offset, clock.monotonic_ms() - started_ms)
     return log, loader.recovery
 

@@ -115,9 +115,11 @@ def clean_log(log: Log, now_ms: int = NOW_MS, new_compactor: NewCompactor = plai
     *groups, done = run(plan(log, now_ms), new_compactor())
     for group in groups:
         assert isinstance(group, GroupCleaned)
-        log.discard_files(replace_segments(log, open_cleaned(log, group, now_ms), sources_of(log, group, known)))
+        log.segments.discard_files(
+            replace_segments(log, open_cleaned(log, group, now_ms), sources_of(log, group, known))
+        )
     assert isinstance(done, JobDone)
-    log.clean_point = done.end_offset
+    log.positions.mark_clean(done.end_offset)
     return done
 
 
@@ -181,7 +183,7 @@ def reopen(log: Log, *, is_clean: bool) -> Log:
         ManualClock(NOW_MS),
         is_clean=is_clean,
         recovery_point=log.recovery_point,
-        clean_point=log.clean_point,
+        clean_point=log.positions.clean_point,
     )
     reopened.update_high_watermark(reopened.log_end_offset)
     return reopened

@@ -50,7 +50,7 @@ def test_the_last_record_of_each_key_stays_where_it_was(tmp_path: Path) -> None:
     assert records_of(log) == [Kept(2, K, b"2"), Kept(3, L, b"2"), Kept(4, b"m", b"1")]
     assert fetched(log) == records_of(log)
     assert (done.end_offset, done.records_read, done.records_kept) == (5, 5, 3)
-    assert log.clean_point == 5
+    assert log.positions.clean_point == 5
 
 
 def test_a_fetch_from_a_gap_goes_on_with_what_comes_after_it(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_the_empty_batch_goes_when_its_producer_has_expired(tmp_path: Path) -> N
     log = make_log(tmp_path)
     append(log, (K, b"1"), producer_id=7, sequence=0)
     append(log, (K, b"2"))
-    log.remove_expired_producers(NOW_MS + 2 * DAY_MS)
+    log.producer_state.remove_expired(NOW_MS + 2 * DAY_MS)
     compact(log)
     assert [header.base_offset for header, _ in batches_of(log)] == [1]
 
@@ -384,7 +384,7 @@ def test_a_map_that_is_full_cleans_as_far_as_it_goes(tmp_path: Path) -> None:
     # The key of offset 5 is in the map already, but room is asked for first, as in Kafka.
     assert done.end_offset == 5
     assert [record.offset for record in records_of(log)] == [1, 3, 4, 5, 6, 7, 8, 9, 10, 11]
-    while log.clean_point < 12:
+    while log.positions.clean_point < 12:
         clean_log(log, new_compactor=lambda: PlainCompactor(1 << 20, 0.9, keys_max=3))
     assert [record.offset for record in records_of(log)] == [1, 3, 5, 7, 9, 11]
 
@@ -422,7 +422,8 @@ def test_messages_of_old_formats_are_cleaned_like_others(tmp_path: Path) -> None
     data = b"".join(convert_down(batch, 1) for batch in old)
     log.segments[0].log_file.write([data], 0)
     log.segments[0].size_bytes = len(data)
-    log.set_end_offset(5, 0)
+    log.positions.truncate(5, 0)
+    log._staging.written_bytes = len(data)
     log.update_high_watermark(5)
     done = compact(log)
     assert (done.records_read, done.records_kept) == (5, 3)

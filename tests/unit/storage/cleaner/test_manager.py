@@ -43,7 +43,7 @@ class FakeLogs:
         return self.logs.get((topic, partition))
 
     def checkpoint_clean_points(self) -> None:
-        self.checkpoints.append({key: log.clean_point for key, log in self.logs.items()})
+        self.checkpoints.append({key: log.positions.clean_point for key, log in self.logs.items()})
 
 
 class Bench:
@@ -124,7 +124,7 @@ def test_a_dirty_log_is_cleaned_and_its_clean_point_kept(bench: Bench) -> None:
     bench.worker.finish()
     assert latest(log) == {b"k": b"3"}
     assert len(records_of(log)) == 1
-    assert log.clean_point == 4
+    assert log.positions.clean_point == 4
     assert not log.is_being_cleaned
     assert bench.logs.checkpoints[-1] == {("topic", 0): 4}
     assert bench.cleaner.metrics.values(0)["cleaner-recopy-percent"] == 25
@@ -237,7 +237,7 @@ def test_a_truncation_ends_the_job(bench: Bench) -> None:
     assert not log.is_being_cleaned
     assert records_of(log) == before
     assert files_in(log, ".cleaned") == []
-    assert log.clean_point == -1
+    assert log.positions.clean_point == -1
 
 
 def test_a_log_truncated_while_its_names_reach_the_disk_is_not_clean(bench: Bench) -> None:
@@ -248,7 +248,7 @@ def test_a_log_truncated_while_its_names_reach_the_disk_is_not_clean(bench: Benc
     log.truncate_to(1, NOW_MS)
     append(log, (b"k", b"new"))
     bench.release_background()
-    assert log.clean_point == -1
+    assert log.positions.clean_point == -1
     assert not log.is_being_cleaned
 
 
@@ -300,7 +300,7 @@ def test_groups_that_were_swapped_in_stay_when_the_job_ends_early(bench: Bench) 
     assert isinstance(bench.worker.step(), GroupCleaned)
     bench.worker.die()
     assert latest(log) == {b"k": b"3"}
-    assert log.clean_point == -1, "the whole job has to be done again"
+    assert log.positions.clean_point == -1, "the whole job has to be done again"
 
 
 def test_old_files_are_deleted_only_after_their_names_are_on_disk(bench: Bench) -> None:
@@ -466,7 +466,7 @@ def test_a_request_drops_tombstones_whose_time_has_come_in_a_clean_log(bench: Be
     bench.cleaner.request(log)
     bench.worker.finish()
     assert [record.key for record in records_of(log)] == [b"l"]
-    assert log.clean_point == 2
+    assert log.positions.clean_point == 2
 
 
 def test_a_request_for_an_empty_log_is_done_at_once(bench: Bench) -> None:
@@ -553,7 +553,7 @@ def test_clean_points_are_kept_over_restarts_and_go_with_their_partition(tmp_pat
     logs.close()
 
     logs = manager()
-    assert {log.topic: log.clean_point for log in logs.all_logs()} == {"kept": 2, "never": -1}
+    assert {log.topic: log.positions.clean_point for log in logs.all_logs()} == {"kept": 2, "never": -1}
     logs.close()
 
 
@@ -572,7 +572,7 @@ def test_a_clean_point_file_that_cannot_be_read_means_cleaning_from_the_start(tm
     logs.load(lambda _topic: log.config)
     loaded = logs.get_log("t", 0)
     assert loaded is not None
-    assert loaded.clean_point == -1
+    assert loaded.positions.clean_point == -1
     logs.close()
 
 
@@ -583,5 +583,5 @@ def test_an_event_after_the_end_changes_nothing(bench: Bench) -> None:
     bench.worker.finish()
     bench.cleaner.abort(log)
     bench.release_background()
-    assert log.clean_point == -1
+    assert log.positions.clean_point == -1
     assert bench.cleaner.metrics.cleanings == 0

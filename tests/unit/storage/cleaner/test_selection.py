@@ -111,12 +111,12 @@ def test_an_overdue_log_with_nothing_to_clean_is_not_due(tmp_path: Path) -> None
 def test_a_clean_point_outside_of_the_log_says_nothing(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     _segments(log, 3)
-    log.clean_point = 4
+    log.positions.mark_clean(4)
     assert first_dirty(log) == 4
-    log.clean_point = 99
+    log.positions.mark_clean(99)
     assert first_dirty(log) == 0, "the log ends before it: a tail was lost"
     log.maybe_increment_log_start_offset(3, StartOffsetReason.CLIENT_DELETION)
-    log.clean_point = 2
+    log.positions.mark_clean(2)
     assert first_dirty(log) == 3, "records before the start are gone"
 
 
@@ -124,7 +124,7 @@ def test_a_clean_point_within_a_segment_lets_it_count_on_both_sides(tmp_path: Pa
     """So a map that was full leaves it; Kafka counts the same way."""
     log = make_log(tmp_path)
     _segments(log, 2)
-    log.clean_point = 1
+    log.positions.mark_clean(1)
     found = examine(log, NOW_MS)
     assert found.clean_bytes == log.segments[0].size_bytes
     assert found.cleanable_bytes == log.size_bytes
@@ -133,6 +133,6 @@ def test_a_clean_point_within_a_segment_lets_it_count_on_both_sides(tmp_path: Pa
 def test_truncation_takes_the_clean_point_back(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     _segments(log, 3)
-    log.clean_point = 6
+    log.positions.mark_clean(6)
     log.truncate_to(3, NOW_MS)
-    assert log.clean_point == 3
+    assert log.positions.clean_point == 3

@@ -267,7 +267,7 @@ def test_a_topic_that_is_no_longer_compacted_keeps_its_gaps_after_a_crash(tmp_pa
     for group in groups:
         assert isinstance(group, GroupCleaned)
         replace_segments(log, open_cleaned(log, group, NOW_MS), sources_of(log, group, known))
-    log.clean_point = 3
+    log.positions.mark_clean(3)
     log.update_config(make_log(_made(tmp_path / "other"), cleanup_policy=("delete",)).config)
     assert [record.offset for record in records_of(reopen(log, is_clean=False))] == [0, 2, 3]
     assert done

@@ -428,9 +428,9 @@ def test_idle_producers_are_forgotten(tmp_path: Path) -> None:
     log.append_as_leader(a_batch([b"x"], producer_id=7, producer_epoch=0, base_sequence=0), 0, START_MS)
     log.write_staged()
     managed.pass_time(600)
-    assert len(log.active_producers()) == 1
+    assert len(log.producer_state.active_producers()) == 1
     managed.pass_time(600)
-    assert log.active_producers() == []
+    assert log.producer_state.active_producers() == []
     manager.close()
 
 

@@ -413,14 +413,14 @@ def test_producers_and_transactions_are_rebuilt_after_a_crash(tmp_path: Path) ->
     append_transaction(log, 2, 2, sequence=0, commit=False)
     append_transaction(log, 1, 2, sequence=3, commit=None)
     aborted = log.aborted_transactions(0, log.log_end_offset)
-    before = {entry.producer_id: entry.snapshot() for entry in log.active_producers()}
-    assert log.first_unstable_offset == 0, "all is unstable below the high watermark 0"
+    before = {entry.producer_id: entry.snapshot() for entry in log.producer_state.active_producers()}
+    assert log.positions.first_unstable_offset == 0, "all is unstable below the high watermark 0"
     crash(log)
     opened, _ = reopen(tmp_path, is_clean=False)
-    assert {entry.producer_id: entry.snapshot() for entry in opened.active_producers()} == before
+    assert {entry.producer_id: entry.snapshot() for entry in opened.producer_state.active_producers()} == before
     assert opened.aborted_transactions(0, opened.log_end_offset) == aborted
     opened.update_high_watermark(opened.log_end_offset)
-    assert opened.first_unstable_offset == 7
+    assert opened.positions.first_unstable_offset == 7
 
 
 def test_producers_come_from_the_snapshot_and_what_follows_it(tmp_path: Path) -> None:
@@ -428,11 +428,11 @@ def test_producers_come_from_the_snapshot_and_what_follows_it(tmp_path: Path) ->
     append_transaction(log, 1, 3, sequence=0, commit=True)
     log.roll(START_MS)
     append_transaction(log, 2, 3, sequence=0, commit=True)
-    before = {entry.producer_id: entry.snapshot() for entry in log.active_producers()}
+    before = {entry.producer_id: entry.snapshot() for entry in log.producer_state.active_producers()}
     crash(log)
     opened, recovery = reopen(tmp_path, is_clean=False, recovery_point=4)
     assert recovery.segments == 1
-    assert {entry.producer_id: entry.snapshot() for entry in opened.active_producers()} == before
+    assert {entry.producer_id: entry.snapshot() for entry in opened.producer_state.active_producers()} == before
 
 
 def test_a_corrupt_snapshot_is_removed_and_the_batches_are_read_instead(tmp_path: Path) -> None:
@@ -442,13 +442,13 @@ def test_a_corrupt_snapshot_is_removed_and_the_batches_are_read_instead(tmp_path
     append_transaction(log, 2, 3, sequence=0, commit=True)
     log.flush()
     log.close()
-    before = {entry.producer_id: entry.snapshot() for entry in log.active_producers()}
+    before = {entry.producer_id: entry.snapshot() for entry in log.producer_state.active_producers()}
     snapshots = list((tmp_path / "topic-0").glob("*.snapshot"))
     assert len(snapshots) == 2
     for snapshot in snapshots:
         snapshot.write_bytes(snapshot.read_bytes()[:-1] + b"?")
     opened, _ = reopen(tmp_path, is_clean=True)
-    assert {entry.producer_id: entry.snapshot() for entry in opened.active_producers()} == before
+    assert {entry.producer_id: entry.snapshot() for entry in opened.producer_state.active_producers()} == before
 
 
 def test_snapshots_beyond_the_end_of_the_log_are_removed(tmp_path: Path) -> None:
@@ -511,7 +511,7 @@ def test_a_log_directory_of_kafka_opens_and_its_records_are_there(tmp_path: Path
     plain, recovery = load("plain-0", is_clean=True)
     assert recovery == Recovery()
     assert plain.log_end_offset == 150
-    assert len(plain.active_producers()) == 5
+    assert len(plain.producer_state.active_producers()) == 5
     assert {value.split()[0] for value in values_of(plain)} == {b"none", b"gzip", b"snappy", b"lz4", b"zstd"}
     small, _ = load("small-seg-0", is_clean=True)
     assert len(small.segments) == 4

@@ -229,7 +229,7 @@ def test_an_aborted_transaction_is_indexed_and_the_stable_offset_waits(tmp_path:
     append(log, b"a", producer_id=7, sequence=0, is_transactional=True)
     append(log, b"b", producer_id=8, sequence=0, is_transactional=True)
     log.update_high_watermark(3)
-    assert (log.last_stable_offset, log.first_unstable_offset) == (1, 1)
+    assert (log.last_stable_offset, log.positions.first_unstable_offset) == (1, 1)
     append_marker(log, 7, is_commit=False)
     append_marker(log, 8, is_commit=True)
     assert log.last_stable_offset == 1
@@ -281,11 +281,11 @@ def test_flush_messages_holds_back_what_is_not_synced(tmp_path: Path) -> None:
     log = make_log(tmp_path, flush_messages=3)
     append(log, b"a")
     append(log, b"b")
-    assert (log.is_flush_due, log.durable_end_offset) == (False, 2)
+    assert (log.flush_state.is_due, log.flush_state.durable_end_offset) == (False, 2)
     append(log, b"c")
-    assert (log.is_flush_due, log.durable_end_offset) == (True, 2)
+    assert (log.flush_state.is_due, log.flush_state.durable_end_offset) == (True, 2)
     log.flush()
-    assert (log.is_flush_due, log.durable_end_offset, log.recovery_point) == (False, 3, 3)
+    assert (log.flush_state.is_due, log.flush_state.durable_end_offset, log.recovery_point) == (False, 3, 3)
 
 
 def fetched(*offsets: int, epoch: int = 5, timestamps: list[int] | None = None) -> bytes:

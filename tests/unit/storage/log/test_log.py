@@ -356,7 +356,7 @@ def test_truncation_to_a_segment_boundary_forgets_later_producers(tmp_path: Path
     append(log, b"3", producer_id=2, sequence=0)
     assert bases(log) == [0, 2]
     log.truncate_to(2, NOW_MS)
-    assert [(entry.producer_id, entry.last_sequence) for entry in log.active_producers()] == [(1, 1)]
+    assert [(entry.producer_id, entry.last_sequence) for entry in log.producer_state.active_producers()] == [(1, 1)]
     append(log, b"2", producer_id=1, sequence=2)
 
 
@@ -365,7 +365,7 @@ def test_truncation_replays_what_the_snapshot_lacks(tmp_path: Path) -> None:
     for sequence in range(5):
         append(log, b"x", producer_id=1, sequence=sequence)
     log.truncate_to(3, NOW_MS)
-    [entry] = log.active_producers()
+    [entry] = log.producer_state.active_producers()
     assert (entry.last_sequence, entry.last_offset) == (2, 2)
     assert len(entry.batches) == 3
 
@@ -377,7 +377,7 @@ def test_truncation_reopens_a_transaction(tmp_path: Path) -> None:
     log.update_high_watermark(2)
     assert log.last_stable_offset == 2
     log.truncate_to(1, NOW_MS)
-    assert log.first_unstable_offset == 0
+    assert log.positions.first_unstable_offset == 0
     assert log.aborted_transactions(0, 10) == []
 
 
@@ -395,7 +395,7 @@ def test_a_log_can_start_anew_elsewhere(tmp_path: Path) -> None:
     append(log, b"a", producer_id=1)
     log.truncate_fully_and_start_at(500, NOW_MS)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (500, 500, 500)
-    assert (log.active_producers(), log.leader_epochs.entries(), bases(log)) == ([], (), [500])
+    assert (log.producer_state.active_producers(), log.leader_epochs.entries(), bases(log)) == ([], (), [500])
     fill(log, 1)
     assert read_records(log, 500)[0].offset == 500
 
@@ -420,7 +420,7 @@ def test_a_flush_moves_the_recovery_point(tmp_path: Path) -> None:
     job.run()
     assert log.recovery_point == 0
     log.complete_flush(job, NOW_MS + 5)
-    assert (log.recovery_point, log.last_flush_ms) == (3, NOW_MS + 5)
+    assert (log.recovery_point, log.flush_state.last_flush_ms) == (3, NOW_MS + 5)
     log.flush()
     assert (log.recovery_point, log.unflushed_messages) == (5, 0)
 
@@ -441,7 +441,7 @@ def test_what_a_flush_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     log = make_log(tmp_path, segment_bytes=BATCH * 2)
     fill(log, 3)
     synced: list[str] = []
-    monkeypatch.setattr("tidelog.storage._flush.sync_path", synced.append)
+    monkeypatch.setattr("tidelog.storage.log._flushing.sync_path", synced.append)
     log.flush()
     names = {os.path.basename(path) for path in synced}
     assert names >= {"topic-0", tmp_path.name, f"{0:020d}.index", f"{0:020d}.timeindex", f"{2:020d}.snapshot"}
@@ -459,7 +459,7 @@ def test_a_refused_sync_is_a_failed_directory(tmp_path: Path, monkeypatch: pytes
     def refuse(_fd: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("tidelog.storage._flush._sync_data", refuse)
+    monkeypatch.setattr("tidelog.storage.log._flushing._sync_data", refuse)
     job = log.prepare_flush()
     with pytest.raises(LogDirFailure, match="Input/output error"):
         job.run()
@@ -535,8 +535,8 @@ def test_a_long_topic_name_is_shortened_for_deletion(tmp_path: Path) -> None:
 def test_expired_producers_are_forgotten(tmp_path: Path) -> None:
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), NOW_MS, producer_expiration_ms=1000)
     append(log, b"a", producer_id=1)
-    assert log.remove_expired_producers(NOW_MS + 999) == 0
-    assert log.remove_expired_producers(NOW_MS + 1000) == 1
+    assert log.producer_state.remove_expired(NOW_MS + 999) == 0
+    assert log.producer_state.remove_expired(NOW_MS + 1000) == 1
     assert append(log, b"a", producer_id=1, sequence=44).first_offset == 1
 
 
@@ -551,7 +551,7 @@ def test_the_high_watermark_stays_within_the_log(tmp_path: Path) -> None:
 def test_a_roll_asks_for_a_flush_of_what_it_closed(tmp_path: Path) -> None:
     """Otherwise the recovery point would stay behind, and a crash would mean reading the whole log."""
     log = make_log(tmp_path, segment_bytes=BATCH * 2)
-    log.on_rolled = lambda rolled: rolled.flush()
+    log.on_rolled(lambda rolled: rolled.flush())
     fill(log, 5)
     assert log.recovery_point == 4
 

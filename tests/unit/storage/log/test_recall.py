@@ -63,11 +63,11 @@ def test_the_log_is_read_once_for_all_producers(tmp_path: Path, monkeypatch: pyt
         for producer_id in range(20):
             append(log, b"value", producer_id=producer_id, sequence=sequence)
     log = closed_and_opened(log)
-    from tidelog.storage import _recall
+    from tidelog.storage.log import _lookup
 
     reads = []
-    iterate_headers = _recall.iterate_headers
-    monkeypatch.setattr(_recall, "iterate_headers", lambda *args: reads.append(args) or iterate_headers(*args))
+    iterate_headers = _lookup.iterate_headers
+    monkeypatch.setattr(_lookup, "iterate_headers", lambda *args: reads.append(args) or iterate_headers(*args))
     for producer_id in range(20):
         assert append(log, b"value", producer_id=producer_id, sequence=1).first_offset == 20 + producer_id
     assert len(reads) == 1

@@ -122,7 +122,7 @@ def test_without_verification_everything_goes(log: Log) -> None:
 
 def test_guards_that_nobody_came_back_for_are_forgotten(log: Log) -> None:
     guard = guard_of(log)
-    log.remove_expired_producers(NOW + DAY_MS)
+    log.producer_state.remove_expired(NOW + DAY_MS)
     assert len(log.producer_state.verifications) == 0
     assert append(log, guard) is ErrorCode.INVALID_TXN_STATE
 

@@ -1,0 +1,69 @@
+"""Batches on their way into the active segment: those of one turn of the broker's loop leave in one write.
+
+Staged bytes always belong to the active segment: whatever needs the file itself (a roll, a flush, a truncation) writes
+them first.
+
+When the operating system refuses, the log is of no more use: everything staged is dropped, and each later attempt
+raises the same `LogDirFailure`.
+"""
+
+from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.log._flushing import FlushState
+from tidelog.storage.log._positions import Positions
+from tidelog.storage.log._segments import Segments
+
+
+class Staging:
+    """What is staged, how far the active segment's file has been written, and whether its directory has failed."""
+
+    __slots__ = ("_directory", "_flush_state", "_positions", "_segments", "buffers", "failure", "written_bytes")
+
+    def __init__(self, directory: str, segments: Segments, positions: Positions, flush_state: FlushState) -> None:
+        """`directory` is the log directory that a failure is reported for."""
+        self._directory = directory
+        self._segments = segments
+        self._positions = positions
+        self._flush_state = flush_state
+        self.buffers: list[memoryview] = []
+        """Batches behind `written_bytes`, in order; whoever adds one sets the log end offset, too."""
+        self.written_bytes = segments.active.size_bytes
+        """How much of the active segment is in its file."""
+        self.failure: LogDirFailure | None = None
+
+    def write(self) -> None:
+        """Write everything staged to the active segment."""
+        if self.failure is not None:
+            raise self.failure
+        buffers = self.buffers
+        if not buffers:
+            return
+        segment = self._segments.active
+        try:
+            segment.log_file.write(buffers, self.written_bytes)
+        except OSError as error:
+            raise self.fail(error) from error
+        self.buffers = []
+        self.written_bytes = segment.size_bytes
+        positions = self._positions
+        positions.written_end_offset = end_offset = positions.log_end_offset
+        flush_state = self._flush_state
+        if end_offset < flush_state.due_offset:
+            flush_state.durable_end_offset = end_offset
+        else:
+            flush_state.is_due = True
+
+    def follow_active_segment(self) -> None:
+        """Another segment is active, or the active one was cut off. Nothing is staged at that moment."""
+        assert not self.buffers, "staged bytes belong to the active segment"
+        self.written_bytes = self._segments.active.size_bytes
+
+    def check_usable(self) -> None:
+        """Raise LogDirFailure if the directory has failed."""
+        if self.failure is not None:
+            raise self.failure
+
+    def fail(self, cause: OSError) -> LogDirFailure:
+        """Drop what is staged and refuse everything from now on; returns what to raise."""
+        self.buffers = []
+        self.failure = LogDirFailure(self._directory, cause)
+        return self.failure
