@@ -320,6 +320,11 @@ class Partition:
             return positions.written_end_offset
         return positions.last_stable_offset if isolation_level == READ_COMMITTED else positions.high_watermark
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the high watermark has reached what a new leader's log held when its epoch began."""
+        return self.log.high_watermark >= self.replica_set.leader_epoch_start_offset
+
     def absence(self) -> ApiError:
         """What to tell who wants something of a partition that is not led here, or no more."""
         if self.is_offline:

@@ -244,8 +244,8 @@ def random_schedule(seed: int, length: int = 60) -> list[Step]:
 
 
 @pytest.mark.long
-def test_nothing_is_lost_in_a_thousand_random_schedules() -> None:
-    for seed in range(1000):
+def test_nothing_is_lost_in_hundreds_of_random_schedules() -> None:
+    for seed in range(400):
         play(random_schedule(seed, 120))
 
 

@@ -312,3 +312,15 @@ def test_a_newer_proposal_takes_the_place_of_one_under_way(three: Three) -> None
     request = queue.next_request()
     assert request is not None
     assert request.topics[0].partitions[0].new_isr == [1, 2]
+
+
+def test_a_new_leader_is_settled_once_its_high_watermark_has_caught_up(three: Three) -> None:
+    """Until then the end of the log would seem to move backwards to consumers (KIP-207)."""
+    three.one.produce(b"a")
+    three.two.follow(three.one)
+    three.two.lead(1, (2, 3), ALL)
+    assert not three.two.partition.is_settled
+    three.three.follow_in(1, 2, ALL)
+    three.three.follow(three.two)
+    three.three.follow(three.two)
+    assert three.two.partition.is_settled

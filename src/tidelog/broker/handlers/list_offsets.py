@@ -29,6 +29,7 @@ LATEST_TIERED: Final = -5
 _FIRST_VERSION: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _NEVER: Final = 1 << 15
 _CONSUMER: Final = -1
+_OFFSET_NOT_AVAILABLE_FROM: Final = 5
 _DEBUGGING_REPLICA: Final = -2
 
 Found = tuple[int, int, int]
@@ -86,6 +87,8 @@ def _answer(
         response.timestamp, response.offset, response.leader_epoch = _find(partition, timestamp, request)
     except ApiError as error:
         response.error_code = error.code
+        if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < _OFFSET_NOT_AVAILABLE_FROM:
+            response.error_code = ErrorCode.LEADER_NOT_AVAILABLE
     except LogDirFailure as failure:
         context.node.replica_manager.fail_log_dir(failure)
         response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -96,6 +99,7 @@ def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> 
     log = partition.log
     end_offset = partition.end_for_reader(request.replica_id != _CONSUMER, request.isolation_level)
     if timestamp == LATEST:
+        _check_settled(partition, request)
         return -1, end_offset, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
@@ -104,5 +108,18 @@ def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> 
         return -1, -1, -1
     found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     if found is None or found.offset >= end_offset:
+        _check_settled(partition, request)
         return -1, -1, -1
     return found.timestamp, found.offset, found.leader_epoch
+
+
+def _check_settled(partition: Partition, request: ListOffsetsRequest) -> None:
+    """Refuse a consumer as long as a new leader does not know how far the one before had committed (KIP-207).
+
+    It would see the end of the log move backwards.
+    """
+    if request.replica_id == _CONSUMER and not partition.is_settled:
+        raise ApiError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"the high watermark of {partition.topic}-{partition.index} lags behind its leader epoch",
+        )
