@@ -16,6 +16,7 @@ from tidelog.broker.control_channel import ControlChannels
 from tidelog.broker.controller_client import ControllerClient
 from tidelog.broker.controller_service import ControllerService
 from tidelog.broker.isr_changes import IsrChanges
+from tidelog.broker.remote_transactions import RemoteTransactions
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.settings import registration_of
 from tidelog.client.aio.transport import Connector
@@ -118,6 +119,7 @@ class ClusterMember:
             count=config.num_replica_fetchers,
             request_timeout_ms=config.replica_socket_timeout_ms,
         )
+        self.transactions = RemoteTransactions(self.channels, node.socket_server.wake)
         self.roles = RoleChanges(
             node.replica_manager, node.topics, self.fetchers, node.topics.leadership_listeners, node.clock
         )
@@ -166,6 +168,7 @@ class ClusterMember:
         await self.controller.stop()
         await self.fetchers.close()
         await self.isr_changes.close()
+        await self.transactions.close()
         await self.channels.close()
         await self._control_connections.close()
 

@@ -216,6 +216,8 @@ class TransactionCoordinator:
             if self._is_deleted(partition):
                 report(ErrorCode.NONE)
                 continue
+            if self._is_written_elsewhere(order, partition, report):
+                continue
             write_marker(self._node, *partition, producer, order.coordinator_epoch, order.is_commit, report)
             self.reach("marker-staged")
         following = start + _MARKERS_AT_ONCE_MAX
@@ -237,6 +239,20 @@ class TransactionCoordinator:
             )
 
         return report
+
+    def _is_written_elsewhere(
+        self, order: MarkerOrder, partition: TopicPartition, report: Callable[[ErrorCode], None]
+    ) -> bool:
+        """Hand a marker to the leader of its partition, if that is another broker; whether it is."""
+        member = self._node.member
+        if member is None:
+            return False
+        hosted = self._node.image.partition(*partition)
+        leader_id = -1 if hosted is None else hosted.leader_id
+        if leader_id < 0 or leader_id == self._node.broker_id:
+            return False  # without a leader the partition itself says that it is not led here
+        member.transactions.write_marker(leader_id, order, partition, report)
+        return True
 
     def _is_deleted(self, partition: TopicPartition) -> bool:
         """A topic that was deleted meanwhile has no readers who would wait for a marker."""

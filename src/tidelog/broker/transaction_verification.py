@@ -55,7 +55,10 @@ Verification = Mapping["TopicPartition", Verified]
 def verify_produce(
     node: Node, spans: ProduceSpans, data: bytearray | memoryview, version: int, then: Callable[[Verification], None]
 ) -> None:
-    """Verify the transactional batches of a request; `then` is called at once if the coordinator is on this broker."""
+    """Verify the transactional batches of a request.
+
+    `then` is called at once if the coordinator is on this broker or need not be asked, else later.
+    """
     producers: set[ProducerEpoch] = set()
     sequences: dict[TopicPartition, int] = {}
     for topic, index, start, end in spans.partitions:
@@ -109,7 +112,22 @@ def verify(
                 found[key] = Verified(_refusal(code, knows_abortable))
         then(found)
 
-    node.transactions.verify(transactional_id, producer, asked, on_answer)
+    coordinator_id = _coordinator_elsewhere(node, transactional_id)
+    if coordinator_id is None:
+        node.transactions.verify(transactional_id, producer, asked, on_answer)
+    else:
+        node.in_cluster.transactions.verify(coordinator_id, transactional_id, producer, asked, on_answer)
+
+
+def _coordinator_elsewhere(node: Node, transactional_id: str) -> int | None:
+    """The broker that coordinates a transactional id, if it is another one."""
+    if node.member is None:
+        return None
+    try:
+        broker_id = node.transactions.find(transactional_id)
+    except ApiError:
+        return None  # the coordinator of this broker says why
+    return None if broker_id == node.broker_id else broker_id
 
 
 def _withdraw(node: Node, key: TopicPartition, producer: ProducerEpoch) -> None:

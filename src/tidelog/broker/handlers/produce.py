@@ -60,7 +60,39 @@ def handle_bytes(
     from tidelog.broker.transaction_verification import verify_produce
 
     # A producer with a transactional id: its coordinator is asked first, where that is due.
-    verify_produce(node, spans, data, version, partial(_append_all, node, slot, data, spans, version, correlation_id))
+    append = partial(_append_all, node, slot, data, spans, version, correlation_id)
+    verifying = _Verifying(slot, append)
+    verify_produce(node, spans, data, version, verifying.on_verified)
+    verifying.wait()
+
+
+class _Verifying:
+    """A produce whose coordinator is asked. If that is another broker, the connection's next request waits."""
+
+    __slots__ = ("_append", "_is_verified", "_is_waiting", "_slot")
+
+    def __init__(self, slot: Slot, append: Callable[..., None]) -> None:
+        self._slot = slot
+        self._append = append
+        self._is_waiting = self._is_verified = False
+
+    def on_verified(self, verification: Verification) -> None:
+        self._is_verified = True
+        if not self._is_waiting:
+            self._append(verification)
+            return
+        try:
+            self._append(verification, ([], [], None))  # which lets the connection's next request begin
+        except Exception as cause:
+            # Nothing above this call knows the request.
+            self._slot.fail("Produce", cause)
+
+    def wait(self) -> None:
+        """The coordinator was asked."""
+        if not self._is_verified:
+            self._is_waiting = True
+            self._slot.connection.mute()
+            self._slot.park()
 
 
 def _append_all(
