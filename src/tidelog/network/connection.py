@@ -177,14 +177,54 @@ class Connection:
     def on_readable(self) -> None:
         """Called by the event loop whenever bytes may be there."""
         try:
-            if self._read():
-                self._parse()
-                if self._buffer is not None:
-                    self._read_on()
-                elif self.slots and self.slots[-1].abandon is not None:
-                    self.server.look_again(self)
+            if self._read_only_frame() if self._buffer is None else not self._read():
+                return
+            self._parse()
+            if self._buffer is not None:
+                self._read_on()
+            elif self.slots and self.slots[-1].abandon is not None:
+                self.server.look_again(self)
         except Exception as cause:
             self.fail("reading its requests failed", cause)
+
+    def _read_only_frame(self) -> bool:
+        """The usual case at little cost: what arrives is one small frame. False if there is more to be done."""
+        server = self.server
+        try:
+            received = self._recv_into(server.scratch)
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:
+            received = 0
+        if not received:
+            self.close()
+            return True
+        self.last_active_ms = server.now_ms
+        slots, channel = self.slots, server.channel
+        size = received - 4
+        if (
+            not 0 <= size < LARGE_BYTES
+            or _unpack_size(server.scratch)[0] != size
+            or size > server.request_bytes_max
+            or self._is_muted
+            or len(slots) >= SLOTS_MAX
+            or channel.queued_requests >= channel.requests_max
+            or channel.queued_bytes >= channel.bytes_max
+        ):
+            self._buffer = self._first_buffer(server.scratch_view[:received])
+            self._position, self._filled = 0, received
+            return False
+        slot = Slot(self, size)
+        slots.append(slot)
+        channel.queued_requests += 1
+        channel.queued_bytes += size
+        server.dispatch(self, slot, server.scratch[:received], 4, received)
+        if self._must_stop:
+            self._filled = received
+            self._stops_at(received)
+        if slot.abandon is not None and slots:
+            server.look_again(self)
+        return True
 
     def look_again(self) -> None:
         """Called by the server at the end of a turn in which a request came that has to wait."""
@@ -400,13 +440,19 @@ class Connection:
             self._read_on()
 
     def _send_only_reply(self) -> bool:
-        """The usual case at little cost: one reply, all of it in memory, and a socket with room for it."""
+        """The usual case at little cost: one reply, short or in memory, and a socket with room for it."""
         slot = self.slots[0]
         reply = slot.reply
-        if reply.__class__ is not bytes or not reply:
+        if not reply:
             return False
         try:
-            sent = self._send(reply)
+            if reply.__class__ is bytes:
+                size = len(reply)
+                sent = self._send(reply)
+            else:
+                size, sent = self._out.send_at_once(reply)  # type: ignore[arg-type]
+                if not size:
+                    return False
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
@@ -419,8 +465,8 @@ class Connection:
             channel.queued_bytes -= slot.request_bytes
         else:
             slot.abandon = _nothing  # it refers to what waited, which refers to the slot
-        if sent < len(reply):
-            self._out.put_rest(reply, sent)
+        if sent < size:
+            self._out.put_rest([reply] if isinstance(reply, bytes) else reply, sent)
             self._pause(OUTPUT_IS_STUCK)
         elif self._held_bytes:
             self._release_held()

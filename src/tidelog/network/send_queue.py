@@ -2,7 +2,8 @@
 
 A `Connection` puts chunks in and calls `send` when the socket has room. Bytes and small slices that follow one another
 leave in one call: reading a slice of up to 256 KiB into a buffer that is used again and again, and so stays in the
-processor's cache, costs both sides of the socket less than `sendfile` with the calls it needs around it. Larger slices
+processor's cache, costs both sides of the socket less than `sendfile` with the calls it needs around it. A short reply
+that finds the queue empty need not even be queued: `send_at_once` gathers it in that buffer. Larger slices
 leave by `sendfile` and never pass through this process; a few bytes that follow one are corked, so that they leave with
 the last of it instead of alone. So does what is left of a slice when the socket is full, so that a peer that is slow to
 read has nothing held in memory for it, and its slices are not read again and again.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from tidelog.network.transport import Transport
@@ -52,9 +54,30 @@ class SendQueue:
         self._sent = 0
         self._is_corked = False
 
-    def put_rest(self, chunk: bytes, sent: int) -> None:
-        """Queue a chunk whose first `sent` bytes have left already."""
-        self.chunks.append(chunk)
+    def send_at_once(self, reply: Sequence[Chunk]) -> tuple[int, int]:
+        """Send a short reply, while nothing is queued, with one call: its size, and how many bytes of it were sent.
+
+        Both are 0 for one that does not fit the scratch buffer. Raises OSError as `send` of a socket does.
+        """
+        scratch = self._scratch
+        size = 0
+        for chunk in reply:
+            start = size
+            size += len(chunk)
+            if size > len(scratch):
+                return 0, 0
+            if chunk.__class__ is bytes:
+                scratch[start:size] = chunk
+            elif _preadv(chunk.fd, (scratch[start:size],), chunk.position) != size - start:  # type: ignore[union-attr]
+                raise _file_ended()
+        return size, self._transport.send(scratch[:size])
+
+    def put_rest(self, reply: Iterable[Chunk], sent: int) -> None:
+        """Queue chunks whose first `sent` bytes have left already."""
+        chunks = self.chunks
+        chunks.extend(reply)
+        while chunks and sent >= len(chunks[0]):
+            sent -= len(chunks.popleft())
         self._sent = sent
 
     def clear(self) -> None:

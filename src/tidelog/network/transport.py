@@ -19,7 +19,7 @@ class Transport(Protocol):
 
     recv_into: Callable[[bytearray | memoryview], int]
     """Returns the count; 0 when the peer has ended the stream."""
-    send: Callable[[bytes], int]
+    send: Callable[[bytes | memoryview], int]
     sendmsg: Callable[[Iterable[bytes | memoryview], tuple[()], int], int]
     """Takes buffers and flags as a socket does; returns how many bytes of them, taken together, were sent."""
 
@@ -39,7 +39,7 @@ class PlainTransport:
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self.recv_into: Callable[[bytearray | memoryview], int] = connected.recv_into
-        self.send: Callable[[bytes], int] = connected.send
+        self.send: Callable[[bytes | memoryview], int] = connected.send
         self.sendmsg: Callable[[Iterable[bytes | memoryview], tuple[()], int], int] = connected.sendmsg
 
     def fileno(self) -> int:

@@ -321,10 +321,27 @@ class ReplicaManager:
 
         `fail` is called instead of `respond` when a fetch that waits cannot be answered, by a mistake of ours.
         """
+        replies = self.read_now(parameters, wanted)
+        if replies is None:
+            return self.wait_for_more(parameters, wanted, respond, fail)
+        respond(replies)
+        return None
+
+    def read_now(self, parameters: FetchParameters, wanted: Sequence[Wanted]) -> list[PartitionReply] | None:
+        """What `fetch` responds now; None if there is not enough to read yet, and the fetch has time to wait."""
         replies, bytes_read, has_error = read_partitions(self, parameters, wanted)
-        if parameters.max_wait_ms <= 0 or not wanted or bytes_read >= parameters.min_bytes or has_error:
-            respond(replies)
-            return None
+        if bytes_read >= parameters.min_bytes or has_error or not wanted or parameters.max_wait_ms <= 0:
+            return replies
+        return None
+
+    def wait_for_more(
+        self,
+        parameters: FetchParameters,
+        wanted: Sequence[Wanted],
+        respond: Callable[[list[PartitionReply]], None],
+        fail: Callable[[Exception], None],
+    ) -> DelayedFetch | None:
+        """The second half of `fetch`, after `read_now`."""
         now_ms = self._clock.monotonic_ms()
         delayed = DelayedFetch(self, parameters, wanted, respond, fail, now_ms + parameters.max_wait_ms)
         keys = [(entry.topic, entry.fetch.partition_index) for entry in wanted]

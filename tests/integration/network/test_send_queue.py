@@ -79,6 +79,27 @@ def test_bytes_and_slices_arrive_in_order(pair: Pair, file: OpenFile, pieces: li
     assert not pair.queue.chunks
 
 
+@given(pieces=pieces)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_reply_that_is_sent_at_once_arrives_as_one_that_is_queued(
+    pair: Pair, file: OpenFile, pieces: list[tuple[bool, int]]
+) -> None:
+    """Whole, or in part when the socket is full, or not at all when it is long; the rest is queued."""
+    reply: list[Chunk] = []
+    expected = bytearray()
+    for number, (is_slice, size) in enumerate(pieces):
+        position = number * 1000
+        reply.append(FileSlice(file, position, size) if is_slice else bytes([number]) * size)
+        expected += CONTENT[position : position + size] if is_slice else bytes([number]) * size
+    size, sent = pair.queue.send_at_once(reply)
+    assert size == (len(expected) if len(expected) <= SCRATCH_BYTES else 0)
+    assert 0 <= sent <= size
+    pair.queue.put_rest(reply, sent)
+    assert bool(pair.queue.chunks) == (sent < len(expected))
+    assert pair.transfer(len(expected)) == bytes(expected)
+    assert not pair.queue.chunks
+
+
 @pytest.mark.parametrize("size", [SCRATCH_BYTES, SCRATCH_BYTES + 1])
 def test_a_peer_that_does_not_read_has_nothing_held_for_it(pair: Pair, file: OpenFile, size: int) -> None:
     """The rest of a slice stays in its file, also of one that is small enough to be read."""

@@ -7,7 +7,7 @@ Every version takes the same steps; `wire.fetch` reads and writes requests for o
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, decod
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.network.connection import Slot
+    from tidelog.replication.fetch_session import FetchContext
     from tidelog.storage.types import FileSlice
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,28 @@ def handle_bytes(
     if context.error:
         slot.fill(encode_response(correlation_id, version, (), error_code=context.error))  # type: ignore[arg-type]
         return
+    wanted = context.wanted
+    parameters = _parameters(node, slot, spans, version)
+    replies = node.replica_manager.read_now(parameters, wanted)
+    if replies is not None and version >= _ZSTD_FROM:
+        topics, session_id = context.select(replies), context.session_id
+        slot.fill(encode_response(correlation_id, version, topics, session_id=session_id))  # type: ignore[arg-type]
+        return
+    respond, fail = _responding(node, slot, context, version, correlation_id)
+    if replies is not None:
+        respond(replies)
+        return
+    waiting = node.replica_manager.wait_for_more(parameters, wanted, respond, fail)
+    if waiting is not None:
+        slot.park(waiting.force_complete)
+        # The end of a turn sets the timer for the new deadline. A request that only waits must ask for one.
+        node.socket_server.wake()
+
+
+def _responding(
+    node: Node, slot: Slot, context: FetchContext, version: int, correlation_id: int
+) -> tuple[Callable[[list[PartitionReply]], None], Callable[[Exception], None]]:
+    """What answers a request that waits, or whose reply is converted; and what takes an error of ours."""
     session_id = context.session_id
 
     def fill(replies: list[PartitionReply]) -> None:
@@ -63,11 +86,7 @@ def handle_bytes(
         elif not node.slices.start(_converted(node, slot, context.wanted, replies, version), fill, fail):
             slot.park()
 
-    waiting = node.replica_manager.fetch(_parameters(node, slot, spans, version), context.wanted, respond, fail)
-    if waiting is not None:
-        slot.park(waiting.force_complete)
-        # The end of a turn sets the timer for the new deadline. A request that only waits must ask for one.
-        node.socket_server.wake()
+    return respond, fail
 
 
 def _parameters(node: Node, slot: Slot, spans: FetchSpans, version: int) -> FetchParameters:

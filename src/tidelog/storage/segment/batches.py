@@ -19,6 +19,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 _SMALLEST_LEGACY_LENGTH: Final = 14
 _WINDOW_BYTES: Final = 6144
+_new = tuple.__new__
 _SCAN_WINDOW_BYTES: Final = 64 * 1024
 
 
@@ -52,14 +53,15 @@ def find_batch(file: LogFile, offset: int, position: int, end: int, following: i
         start = 0
         while start <= limit:
             base_offset, length, magic, last_delta = unpack_extent(window, start)
-            last_offset = base_offset + last_delta if magic >= 2 else base_offset
             if length < _SMALLEST_LEGACY_LENGTH:
                 raise _corrupt(file, position + start, length)
+            size = length + LENGTH_PREFIX_BYTES
+            last_offset = base_offset + last_delta if magic >= 2 else base_offset
             if last_offset >= offset:
-                if position + start + length + LENGTH_PREFIX_BYTES > end:
+                if position + start + size > end:
                     return None
-                return BatchPosition(position + start, length + LENGTH_PREFIX_BYTES, base_offset, last_offset)
-            start += length + LENGTH_PREFIX_BYTES
+                return _new(BatchPosition, (position + start, size, base_offset, last_offset))
+            start += size
         position += start
         window = b""
     return None

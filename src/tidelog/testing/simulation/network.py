@@ -217,7 +217,7 @@ class ServerTransport:
     def __init__(self, end: End) -> None:
         self._end = end
         self.recv_into: Callable[[bytearray | memoryview], int] = end.recv_into
-        self.send: Callable[[bytes], int] = end.send
+        self.send: Callable[[bytes | memoryview], int] = end.send
         self.sendmsg: Callable[[Iterable[bytes | memoryview], tuple[()], int], int] = self._sendmsg
 
     def _sendmsg(self, buffers: Iterable[bytes | memoryview], _ancillary: tuple[()] = (), _flags: int = 0) -> int:
