@@ -177,10 +177,7 @@ def test_the_reference_page_needs_no_broker():
     assert "log.retention.hours" in page.out
 
 
-def test_offsets_are_found_by_end_and_by_time(tidelog, broker):
-    """The records are years old, so retention must be off: its first check is half a minute after the start."""
-    topic = "aged"
-    broker.create_topic(topic, 2, config={"retention.ms": -1})
+def test_offsets_are_found_by_end_and_by_time(tidelog, broker, topic):
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for number in range(10):
             producer.send(topic, b"x", timestamp_ms=1_700_000_000_000 + number * 1000, partition=1)

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from tests.integration.inside import Inside
 from tidelog.client import Admin, BrokerUnavailable, Consumer, DeadlinePassed, Producer, TopicPartition
 from tidelog.testing import Broker, BrokerFailed
 
@@ -178,3 +179,14 @@ def test_users(tidelog_broker, run):
         [sys.executable, "-m", "pytest", *words], capture_output=True, text=True, env=environment, cwd=tmp_path
     )
     assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_records_of_any_age_stay_unless_a_test_asks_for_retention(tmp_path):
+    """Half a minute after its start a broker deleted what a test had stamped with a time of last year."""
+
+    def rounds(settings):
+        with Inside(tmp_path, settings) as inside:
+            return {task.name for task in inside.on_loop(inside.node.scheduler.tasks)}
+
+    assert "log-retention" not in rounds({})
+    assert "log-retention" in rounds({"log.retention.check.interval.ms": 1000})

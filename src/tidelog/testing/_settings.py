@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-# Waits that help a production cluster and only slow a test down.
+# What helps a production cluster and only slows a test down, or lets it fail when it is slow.
 TEST_DEFAULTS: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
@@ -11,6 +11,8 @@ TEST_DEFAULTS: Final[Mapping[str, str]] = {
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    # Records of a test may bear any time: retention would delete those of last year, half a minute after the start.
+    "log.retention.check.interval.ms": str(2**63 - 1),
 }
 
 
