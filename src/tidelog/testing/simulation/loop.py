@@ -121,7 +121,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._collect_ready()
         before = asyncio_events._get_running_loop()
         asyncio_events._set_running_loop(self)
-        self.world.running = self.name
+        self.world.running = self.world.ran = self.name
         try:
             for _ in range(len(self._ready)):
                 handle = self._ready.popleft()
@@ -246,7 +246,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             return
         is_done = False
         if not self._is_paused:
-            self.world.running = self.name
+            self.world.running = self.world.ran = self.name
             try:
                 is_done = queue[0]()
             finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from tidelog.broker.server import Server
@@ -15,6 +15,7 @@ from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.store import Store
 from tidelog.network.limits import UNLIMITED, NetworkLimits
 from tidelog.network.listener import Listener
+from tidelog.replication.partition import Partition
 from tidelog.testing.memory_store import MemoryStore, MemoryTree
 from tidelog.testing.simulation.loop import SimulatedLoop
 from tidelog.testing.simulation.machine import Disk, Machine, SimulatedClock
@@ -170,6 +171,23 @@ class BrokerProcess(Process):
         """What the broker knows of the cluster."""
         assert self.server is not None, f"{self.name} does not run"
         return self.server.node.image
+
+    def partitions(self) -> Iterator[Partition]:
+        """The replicas that it has."""
+        assert self.server is not None, f"{self.name} does not run"
+        return self.server.node.replica_manager.partitions()
+
+    def find_partition(self, topic: str, index: int) -> Partition | None:
+        assert self.server is not None, f"{self.name} does not run"
+        return self.server.node.replica_manager.find(topic, index)
+
+    def active_controller_epoch(self) -> int | None:
+        """The epoch in which this broker acts as the controller; None if it does not."""
+        assert self.server is not None, f"{self.name} does not run"
+        member = self.server.node.member
+        if member is None or not member.controller.is_active:
+            return None
+        return member.controller.controller.epoch
 
     def keep_running(self) -> None:
         """Start it, and start it again whenever it ends."""

@@ -59,7 +59,9 @@ def run_seed(seed: int, brokers: int = 1, schedule: Sequence[Fault] | None = Non
             _live(cluster, report)
         except SimulationFailed as failure:
             report.anomalies.append(str(failure).partition("\n")[0])
-        report.anomalies += cluster.violations
+        report.anomalies += cluster.invariants.violations
+        report.counts["leader epochs"] = cluster.invariants.leader_changes
+        report.counts["controller epochs"] = cluster.invariants.controller_changes
         report.story = cluster.world.story(_STORY_LINES)
         report.virtual_seconds = cluster.world.now
         report.events = cluster.world.events_run
@@ -87,6 +89,7 @@ def _live(cluster: Simulation, report: Report) -> None:
     workload.stop()
     cluster.wait_until(lambda: workload.is_done, "every client comes to its end", _HEALTHY_SECONDS_MAX)
     cluster.run(cluster.client().run(read_everything(cluster.bootstrap_servers, history)))
+    cluster.invariants.compare_logs(from_start=True)
     report.counts.update(workload.counts)
     report.anomalies += workload.errors() + workload.violations + history.anomalies() + cluster.defects()
 

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from tidelog.testing.memory_store import MemoryStore, MemoryTree
+from tidelog.testing.simulation.invariants import Invariants
 from tidelog.testing.simulation.machine import Machine, SimulatedClock
 from tidelog.testing.simulation.network import Network
 from tidelog.testing.simulation.processes import BROKER_PORT, BrokerProcess, Process, collect
@@ -35,6 +36,7 @@ _SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "100",
 }
 _START_SECONDS_MAX: Final = 60.0
+_COMPARE_SECONDS: Final = 5.0
 
 
 class SimulationFailed(AssertionError):  # noqa: N818 - what happened
@@ -52,8 +54,7 @@ class Simulation:
         self.tree = MemoryTree(SimulatedClock(self.world).wall_ms, self._deliver)
         self.brokers: list[BrokerProcess] = []
         self.clients: list[Process] = []
-        self.violations: list[str] = []
-        """Invariants that did not hold."""
+        self.invariants = Invariants(self.brokers)
         self._broker_count = brokers
         self._settings = {**_SETTINGS, **(settings or {})}
         self.watch_seconds_max = 0.005
@@ -79,6 +80,10 @@ class Simulation:
                 is_clustered=self._broker_count > 1,
             )
             self.brokers.append(broker)
+        self.invariants = Invariants(self.brokers)
+        self.world.after_event = self.invariants.check
+        self.world.after(_COMPARE_SECONDS, self._compare_logs)
+        for broker in self.brokers:
             broker.start()
         self.wait_until(lambda: all(each.is_serving for each in self.brokers), "every broker serves")
         return self
@@ -92,6 +97,10 @@ class Simulation:
         for process in (*self.clients, *self.brokers):
             process.bury()
         collect()
+
+    def _compare_logs(self) -> None:
+        self.invariants.compare_logs()
+        self.world.after(_COMPARE_SECONDS, self._compare_logs)
 
     # --- the cast ---
 

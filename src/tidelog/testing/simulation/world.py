@@ -41,8 +41,10 @@ class World:
         self.running = ""
         """The name of the process whose code runs now; empty between them."""
         self.events_run = 0
-        self.after_event: Callable[[], None] | None = None
-        """Called after every event: invariants are checked here."""
+        self.ran = ""
+        """The process that ran in this event; empty if none did."""
+        self.after_event: Callable[[str], None] | None = None
+        """Called after every event with the process that ran: invariants are checked here."""
         self._events: list[tuple[float, int, Event]] = []
         self._sequence = 0
         self._story: deque[tuple[float, str, str]] = deque(maxlen=STORY_LINES)
@@ -70,9 +72,10 @@ class World:
                 continue
             self.now = when
             self.events_run += 1
+            self.ran = ""
             event.action()
-            if self.after_event is not None:
-                self.after_event()
+            if self.after_event is not None and self.ran:
+                self.after_event(self.ran)
             return True
         return False
 
