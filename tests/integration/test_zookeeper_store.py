@@ -25,7 +25,8 @@ from tidelog.metadata import zookeeper
 from tidelog.metadata._kazoo import MultiRead
 from tidelog.metadata.errors import RequestTooLargeError, SessionExpiredError, StoreUnavailableError
 from tidelog.metadata.store import Create, EventKind, SessionState, Store, WatchEvent
-from tidelog.metadata.zookeeper import ZooKeeperOptions, ZooKeeperStore
+from tidelog.metadata.zookeeper import ZooKeeperStore
+from tidelog.metadata.zookeeper_options import ZooKeeperOptions
 from tidelog.testing.zookeeper import ZooKeeperServer
 
 pytestmark = needs_zookeeper

@@ -33,18 +33,16 @@ def open_store(config: BrokerConfig, directories: Sequence[str]) -> Store:
 
 
 def _open_zookeeper(config: BrokerConfig) -> Store:
+    assert config.zookeeper_connect is not None, "the caller has looked"
+    from tidelog.metadata.zookeeper_options import zookeeper_options
+
+    options = zookeeper_options(config)
     try:
-        from tidelog.metadata.zookeeper import ZooKeeperOptions, ZooKeeperStore
+        from tidelog.metadata.zookeeper import ZooKeeperStore
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"zookeeper.connect needs {error.name}, which is not installed: pip install 'tidelog[zookeeper]'"
         ) from error
-    assert config.zookeeper_connect is not None, "the caller has looked"
-    options = ZooKeeperOptions(
-        session_timeout_ms=config.zookeeper_session_timeout_ms,
-        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
-        max_in_flight_requests=config.zookeeper_max_in_flight_requests,
-    )
     return ZooKeeperStore(config.zookeeper_connect, options)
 
 

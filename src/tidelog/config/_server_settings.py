@@ -8,7 +8,8 @@ from tidelog.config import _checks as checks
 from tidelog.config.declaration import MIB, Settings, setting
 from tidelog.config.kinds import CLASS, INT, LIST, LONG, PASSWORD
 
-_NO_ZOOKEEPER: Final = "connections to ZooKeeper are neither encrypted nor restricted by ACLs yet; leave it out"
+_NOT_CHOSEN: Final = "cipher suites are those of OpenSSL; leave it out"
+_NOT_REVOKED: Final = "revocation of ZooKeeper's certificate is not checked; leave it out"
 
 
 # fmt: off
@@ -61,40 +62,41 @@ class ZooKeeperSettings(Settings, area="ZooKeeper"):
         doc="Requests sent to ZooKeeper without waiting for an answer.")
 
 
-class ZooKeeperSecuritySettings(Settings, area="ZooKeeper", effect=False):
+class ZooKeeperSecuritySettings(Settings, area="ZooKeeper"):
     """How connections to the ensemble are protected."""
 
     zookeeper_set_acl: bool = setting(
-        "zookeeper.set.acl", False, importance="high", refused=_NO_ZOOKEEPER,
-        doc="Create nodes that only the brokers may change.")
+        "zookeeper.set.acl", False, importance="high",
+        doc="Create nodes that only the brokers may change. Needs TLS with a client certificate.")
     zookeeper_ssl_client_enable: bool = setting(
-        "zookeeper.ssl.client.enable", False, refused=_NO_ZOOKEEPER, doc="Connect to ZooKeeper with TLS.")
+        "zookeeper.ssl.client.enable", False, doc="Connect to ZooKeeper with TLS.")
     zookeeper_ssl_keystore_location: str | None = setting(
-        "zookeeper.ssl.keystore.location", None, doc="Key store of the client certificate shown to ZooKeeper.")
+        "zookeeper.ssl.keystore.location", None, doc="PEM file with the broker's certificate for ZooKeeper and key.")
     zookeeper_ssl_keystore_password: str | None = setting(
-        "zookeeper.ssl.keystore.password", None, type=PASSWORD, doc="Password of that key store.")
+        "zookeeper.ssl.keystore.password", None, type=PASSWORD, doc="Password of that key.")
     zookeeper_ssl_keystore_type: str | None = setting(
-        "zookeeper.ssl.keystore.type", None, doc="Type of that key store; from its file extension when not set.")
+        "zookeeper.ssl.keystore.type", None, doc="Type of that file, `PEM`; from its file extension when not set.")
     zookeeper_ssl_truststore_location: str | None = setting(
-        "zookeeper.ssl.truststore.location", None, doc="Trust store for ZooKeeper's certificates.")
+        "zookeeper.ssl.truststore.location", None, doc="PEM file with the authorities of ZooKeeper's certificate.")
     zookeeper_ssl_truststore_password: str | None = setting(
-        "zookeeper.ssl.truststore.password", None, type=PASSWORD, doc="Password of that trust store.")
+        "zookeeper.ssl.truststore.password", None, type=PASSWORD, effect=False, doc="Password of that file.")
     zookeeper_ssl_truststore_type: str | None = setting(
-        "zookeeper.ssl.truststore.type", None, doc="Type of that trust store; from its file extension when not set.")
+        "zookeeper.ssl.truststore.type", None, doc="Type of that file, `PEM`; from its file extension when not set.")
     zookeeper_ssl_protocol: str = setting(
         "zookeeper.ssl.protocol", "TLSv1.2", importance="low", doc="TLS version to negotiate with ZooKeeper.")
     zookeeper_ssl_enabled_protocols: tuple[str, ...] | None = setting(
         "zookeeper.ssl.enabled.protocols", None, type=LIST, importance="low",
         doc="TLS versions allowed; the one of `zookeeper.ssl.protocol` when not set.")
     zookeeper_ssl_cipher_suites: tuple[str, ...] | None = setting(
-        "zookeeper.ssl.cipher.suites", None, type=LIST, importance="low", doc="Cipher suites allowed.")
+        "zookeeper.ssl.cipher.suites", None, type=LIST, importance="low", refused=_NOT_CHOSEN,
+        doc="Cipher suites allowed.")
     zookeeper_ssl_endpoint_identification_algorithm: str = setting(
         "zookeeper.ssl.endpoint.identification.algorithm", "HTTPS", importance="low",
         doc="Check ZooKeeper's host name against its certificate with `https`; empty does not.")
     zookeeper_ssl_crl_enable: bool = setting(
-        "zookeeper.ssl.crl.enable", False, importance="low", doc="Check revocation lists.")
+        "zookeeper.ssl.crl.enable", False, importance="low", refused=_NOT_REVOKED, doc="Check revocation lists.")
     zookeeper_ssl_ocsp_enable: bool = setting(
-        "zookeeper.ssl.ocsp.enable", False, importance="low", doc="Check revocation with OCSP.")
+        "zookeeper.ssl.ocsp.enable", False, importance="low", refused=_NOT_REVOKED, doc="Check revocation with OCSP.")
 
 
 class TopicSettings(Settings, area="Topics and requests"):

@@ -10,6 +10,8 @@ thread of their own, so that none of kazoo's threads ever waits.
 """
 
 import logging
+import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -59,11 +61,11 @@ from tidelog.metadata.store import (
 )
 from tidelog.metadata.submission import OPERATIONS_MAX, fenced_error
 from tidelog.metadata.watches import call_watcher
+from tidelog.metadata.zookeeper_options import ZooKeeperOptions
 
-REQUEST_BYTES_MAX: Final = 0xFFFFF
-"""ZooKeeper's `jute.maxbuffer`: it closes the connection of a client that sends more at once."""
 _BATCH_BYTES_MAX: Final = 256 * 1024
 _HEADER_BYTES: Final = 64
+_CONNECT_SECONDS_MAX: Final = 5.0
 _SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token")
 """What only the brokers may read where `zookeeper.set.acl` is set, as in Kafka."""
 
@@ -80,33 +82,6 @@ _STATES: Final = {
 }
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZooKeeperTls:
-    """Certificates, as PEM files."""
-
-    ca_file: str | None = None
-    certificate_file: str | None = None
-    key_file: str | None = None
-    key_password: str | None = None
-    checks_host_name: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZooKeeperOptions:
-    """How to connect; the defaults are those of Kafka's settings `zookeeper.*`."""
-
-    session_timeout_ms: int = 18_000
-    connection_timeout_ms: int | None = None
-    """How long the first connection may take; None is the session timeout."""
-    max_in_flight_requests: int = 10
-    set_acl: bool = False
-    """Whether nodes may be changed by their creator alone, and sensitive ones be read by it alone."""
-    credentials: tuple[tuple[str, str], ...] = ()
-    """Schemes and what they take: `("digest", "user:password")`."""
-    tls: ZooKeeperTls | None = None
-    request_bytes_max: int = REQUEST_BYTES_MAX
 
 
 class ZooKeeperStore:
@@ -512,21 +487,36 @@ class _Encoded:
         return self.payload
 
 
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads, with TLS as it is asked for: kazoo's own would trust the system's certificates as well."""
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self._context = context
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, timeout: float, **_kwargs: Any
+    ) -> socket.socket:
+        # The handshake of TLS is part of it, and a server that is about to start may not reply.
+        connection = socket.create_connection(address, timeout=min(timeout, _CONNECT_SECONDS_MAX))
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is None:
+                return connection
+            return self._context.wrap_socket(connection, server_hostname=hostname)
+        except BaseException:
+            connection.close()
+            raise
+
+
 def _client(hosts: str, options: ZooKeeperOptions) -> WatchKeepingClient:
-    tls = options.tls
     return WatchKeepingClient(
         hosts=hosts,
         timeout=options.session_timeout_ms / 1000,
-        handler=SequentialThreadingHandler(),
+        handler=_Handler(None if options.tls is None else options.tls.context()),
         connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0},
         auth_data=list(options.credentials),
         logger=_logger,
-        use_ssl=tls is not None,
-        ca=tls and tls.ca_file,
-        certfile=tls and tls.certificate_file,
-        keyfile=tls and tls.key_file,
-        keyfile_password=tls and tls.key_password,
-        check_hostname=tls is not None and tls.checks_host_name,
     )
 
 

@@ -119,7 +119,8 @@ class ZooKeeperServer:
         # A test run that ends without stopping its server must not leave it behind.
         weakref.finalize(self, _end_if_alive, self._process)
         deadline = time.monotonic() + self._timeout_s
-        while "Mode:" not in self.command("srvr"):
+        # A connection made too early is accepted and never answered.
+        while "Mode:" not in self.command("srvr", timeout_s=0.5):
             if self._process.poll() is not None:
                 raise ZooKeeperFailed(self._with_log(f"ZooKeeper ended with exit code {self._process.returncode}"))
             if time.monotonic() > deadline:
@@ -155,10 +156,10 @@ class ZooKeeperServer:
             self.kill()
         return self.start()
 
-    def command(self, four_letters: str) -> str:
+    def command(self, four_letters: str, timeout_s: float = 5) -> str:
         """The reply to one of ZooKeeper's four-letter commands; empty if there is none."""
         try:
-            with socket.create_connection((HOST, self.port), timeout=5) as connection:
+            with socket.create_connection((HOST, self.port), timeout=timeout_s) as connection:
                 connection.sendall(four_letters.encode())
                 parts = []
                 while part := connection.recv(65536):

@@ -32,7 +32,8 @@ from tidelog.metadata.tree import (
     encode_topic,
 )
 from tidelog.metadata.walk import subtree
-from tidelog.metadata.zookeeper import ZooKeeperOptions, ZooKeeperStore
+from tidelog.metadata.zookeeper import ZooKeeperStore
+from tidelog.metadata.zookeeper_options import ZooKeeperOptions
 
 pytestmark = [pytest.mark.java, pytest.mark.long]
 

@@ -86,8 +86,9 @@ def test_every_setting_is_read_or_declared_without_effect(group: type[Settings],
 REFUSED = {
     "listeners": "SASL_SSL://127.0.0.1:9093",
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-    "zookeeper.set.acl": "true",
-    "zookeeper.ssl.client.enable": "true",
+    "zookeeper.ssl.crl.enable": "true",
+    "zookeeper.ssl.ocsp.enable": "true",
+    "zookeeper.ssl.cipher.suites": "TLS_AES_256_GCM_SHA384",
     "security.inter.broker.protocol": "SASL_SSL",
     "control.plane.listener.name": "CONTROLLER",
     "principal.builder.class": "org.example.Builder",
@@ -152,5 +153,5 @@ def test_a_setting_without_effect_is_named_once_and_only_if_it_was_changed() -> 
 
 def test_the_description_says_that_a_setting_has_no_effect() -> None:
     assert BrokerConfig.settings["num.io.threads"].described().startswith("**No effect.**")
-    assert BrokerConfig.settings["zookeeper.set.acl"].described().startswith("**Only the default is accepted:**")
+    assert BrokerConfig.settings["zookeeper.ssl.crl.enable"].described().startswith("**Only the default is accepted:**")
     assert not BrokerConfig.settings["num.partitions"].described().startswith("**")
