@@ -12,10 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tidelog.broker.channels import BrokerChannels
+from tidelog.broker.cluster_topics import ClusterTopics
 from tidelog.broker.control_channel import ControlChannels
 from tidelog.broker.controller_client import ControllerClient
 from tidelog.broker.controller_service import ControllerService
 from tidelog.broker.isr_changes import IsrChanges
+from tidelog.broker.metadata_waiters import MetadataWaiters
 from tidelog.broker.remote_transactions import RemoteTransactions
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.settings import registration_of
@@ -148,6 +150,8 @@ class ClusterMember:
             node.slices.pause,
             self.register,
         )
+        self.metadata_waiters = MetadataWaiters()
+        self.topics = ClusterTopics(node, self.controller, self.controller_client, self.metadata_waiters)
 
     def start(self) -> None:
         """Begin what is done from time to time."""
@@ -165,6 +169,7 @@ class ClusterMember:
 
     async def close(self) -> None:
         """Follow and ask no more; give the controllership away."""
+        await self.topics.close()
         await self.controller.stop()
         await self.fetchers.close()
         await self.isr_changes.close()
@@ -236,6 +241,7 @@ class ClusterMember:
             gone = await self._node.slices.run(apply_update(self._node.image, request))
         if gone:
             self._node.topics.on_deleted(gone)
+        self.metadata_waiters.check()
         self._node.socket_server.wake()
         return UpdateMetadataResponse()
 

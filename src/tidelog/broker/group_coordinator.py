@@ -118,7 +118,7 @@ class GroupCoordinator:
     async def create_topic(self) -> None:
         """Make the offsets topic, at its first use. Raises ApiError."""
         config = self._node.config
-        await self._node.topics.create_internal(
+        await self._node.topic_changes.create_internal(
             OFFSETS_TOPIC,
             config.offsets_topic_num_partitions,
             config.offsets_topic_replication_factor,

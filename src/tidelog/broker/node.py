@@ -15,7 +15,7 @@ from tidelog.broker.routes import Route
 from tidelog.broker.slices import TimeSlices
 from tidelog.broker.surroundings import Surroundings
 from tidelog.broker.timer_driver import TimerDriver
-from tidelog.broker.topic_service import TopicService
+from tidelog.broker.topic_service import TopicChanges, TopicService
 from tidelog.broker.transaction_coordinator import TransactionCoordinator
 from tidelog.config import BrokerConfig
 from tidelog.config.layers import ConfigLayers
@@ -127,6 +127,11 @@ class Node:
         self.topics.add_deletion_listener(self.groups.forget_topics)
         self.dynamic_config = DynamicConfig(self)
         self.member = _member_of_cluster(self) if is_clustered else None
+
+    @property
+    def topic_changes(self) -> TopicChanges:
+        """Where clients' changes of topics go: to the tree of the cluster, or to this broker alone."""
+        return self.topics if self.member is None else self.member.topics
 
     @property
     def in_cluster(self) -> ClusterMember:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -45,6 +45,44 @@ class LeadershipListener(Protocol):
 
     def resign(self, topic: str, index: int) -> None:
         """It does not lead the partition any more, if it ever did: unload what belongs to it."""
+
+
+class TopicChanges(Protocol):
+    """Topics as clients change them. Every method raises ApiError."""
+
+    async def create(
+        self,
+        name: str,
+        partition_count: int,
+        replication_factor: int,
+        assignments: Mapping[int, Sequence[int]] | None,
+        overrides: Mapping[str, str],
+        *,
+        validate_only: bool = False,
+    ) -> TopicImage:
+        """Make a topic, or only say what would be made."""
+
+    async def add_partitions(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
+    ) -> None:
+        """Let a topic grow to `count` partitions."""
+
+    async def delete(self, name: str) -> bytes:
+        """Delete a topic and return the id it had."""
+
+    async def wait_created(self, counts: Mapping[str, int], timeout_ms: int, /) -> Collection[str]:
+        """Of topics with so many partitions: those that cannot be used within the time given."""
+
+    async def wait_deleted(self, names: Collection[str], timeout_ms: int, /) -> Collection[str]:
+        """Of topics that are deleted: those that clients still see after the time given."""
+
+    async def create_automatically(self, name: str) -> TopicImage:
+        """Make a topic that a client named and that does not exist."""
+
+    async def create_internal(
+        self, name: str, partition_count: int, replication_factor: int, overrides: Mapping[str, str]
+    ) -> TopicImage:
+        """Make a topic of a coordinator's own."""
 
 
 class TopicService:
@@ -132,7 +170,7 @@ class TopicService:
             controller_epoch=node.image.controller_epoch,
         )
         plan = await self._planned(plan_topic, max(partition_count, node.config.num_partitions))
-        config = self._check_config(overrides)
+        config = self.check_config(overrides)
         topic = await self._planned(plan.image, len(plan.replicas))
         self._refuse_orphans(topic)
         if validate_only:
@@ -215,6 +253,14 @@ class TopicService:
         """Delete a topic and return the id it had; raises ApiError."""
         async with self._lock_of(name):
             return await self._delete(name)
+
+    async def wait_created(self, _counts: Mapping[str, int], _timeout_ms: int, /) -> Collection[str]:
+        """A topic of a single broker can be used when `create` returns."""
+        return ()
+
+    async def wait_deleted(self, _names: Collection[str], _timeout_ms: int, /) -> Collection[str]:
+        """A topic of a single broker is gone when `delete` returns."""
+        return ()
 
     async def _delete(self, name: str) -> bytes:
         node = self._node
@@ -306,7 +352,8 @@ class TopicService:
                 await node.slices.pause()
             applied = config
 
-    def _check_config(self, overrides: Mapping[str, str]) -> LogConfig:
+    def check_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The settings of a topic with these overrides; raises ApiError for those that cannot be used."""
         try:
             return topic_config(overrides, self._node.config)
         except ConfigError as error:

@@ -117,7 +117,7 @@ class TransactionCoordinator:
         """Make `__transaction_state`, at its first use. Raises ApiError."""
         config = self._node.config
         factor = min(config.transaction_state_log_replication_factor, len(self._node.image.broker_ids()))
-        await self._node.topics.create_internal(
+        await self._node.topic_changes.create_internal(
             TRANSACTIONS_TOPIC,
             config.transaction_state_log_num_partitions,
             factor,

@@ -38,6 +38,8 @@ __all__ = [
     "plan_partitions",
     "plan_topic",
     "topics_marked_for_deletion",
+    "write_grown_assignment",
+    "write_new_assignment",
     "write_partitions",
     "write_topic",
 ]
@@ -195,6 +197,21 @@ def write_topics(store: Store, topics: Sequence[NewTopic]) -> None:
     store.multi(operations)
 
 
+def write_new_assignment(store: Store, topic: NewTopic) -> None:
+    """Make a topic of a cluster: its settings and where its replicas are. The controller makes the rest."""
+    assignment = TopicAssignment(topic.topic_id, tuple(map(ReplicaAssignment, topic.replicas)))
+    settings = create_or_set(store, paths.config("topics", topic.name), encode_config(topic.overrides))
+    try:
+        store.multi([settings, Create(paths.topic(topic.name), encode_topic(assignment))])
+    except NodeExistsError:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.") from None
+
+
+def write_grown_assignment(store: Store, new: NewPartitions) -> None:
+    """Add partitions to a topic of a cluster: where their replicas are. The controller makes the rest."""
+    _replace_assignment(store, new, ())
+
+
 def plan_partitions(
     store: Store,
     alive: Sequence[int],
@@ -244,13 +261,12 @@ def plan_partitions(
 
 def write_partitions(store: Store, new: NewPartitions) -> None:
     """Add partitions to a topic, all or nothing."""
+    _replace_assignment(store, new, _create_states(new.name, new.first_index, new.states))
+
+
+def _replace_assignment(store: Store, new: NewPartitions, more: Sequence[Operation]) -> None:
     try:
-        store.multi(
-            [
-                Set(paths.topic(new.name), encode_topic(new.assignment), new.version),
-                *_create_states(new.name, new.first_index, new.states),
-            ]
-        )
+        store.multi([Set(paths.topic(new.name), encode_topic(new.assignment), new.version), *more])
     except (NoNodeError, BadVersionError) as error:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS, f"The topic '{new.name}' was changed meanwhile: {error.problem}."

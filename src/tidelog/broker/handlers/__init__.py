@@ -19,6 +19,9 @@ def cluster_handlers() -> Mapping[int, Route]:
             Route(ApiKey.LEADER_AND_ISR, versions(0, 7), "leader_and_isr"),
             Route(ApiKey.STOP_REPLICA, versions(0, 4), "stop_replica"),
             Route(ApiKey.UPDATE_METADATA, versions(0, 8), "update_metadata"),
+            Route(ApiKey.CONTROLLED_SHUTDOWN, versions(0, 3), "controlled_shutdown"),
+            Route(ApiKey.ALTER_PARTITION, versions(0, 3), "alter_partition"),
+            Route(ApiKey.ALLOCATE_PRODUCER_IDS, versions(0, 0), "allocate_producer_ids"),
         )
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tidelog.broker.handlers._late_topics import refuse_late
 from tidelog.broker.handlers._partition_limit import COUNTED_AT_ONCE, partition_limit_error
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_partitions import (
@@ -30,12 +31,18 @@ async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePa
         topics[topic.name] = topic
         new_partitions += max(topic.count - _count_of(topic.name, context), 0)
     too_many = partition_limit_error(new_partitions)
-    return CreatePartitionsResponse(
-        results=[
-            await _grow(topic, counts[topic.name], too_many, request.validate_only, context)
-            for topic in topics.values()
-        ]
-    )
+    results: list[CreatePartitionsTopicResult] = []
+    grown: dict[str, int] = {}
+    for topic in topics.values():
+        result = await _grow(topic, counts[topic.name], too_many, request.validate_only, context)
+        results.append(result)
+        if result.error_code == ErrorCode.NONE:
+            grown[topic.name] = topic.count
+    if grown and not request.validate_only:
+        # In a cluster the answer waits until this broker knows the leaders.
+        late = await context.node.topic_changes.wait_created(grown, request.timeout_ms)
+        await refuse_late(results, late, context)
+    return CreatePartitionsResponse(results=results)
 
 
 def _count_of(name: str, context: Context) -> int:
@@ -54,7 +61,9 @@ async def _grow(
         if count > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} stands in the request {count} times")
         assignments = None if topic.assignments is None else [list(a.broker_ids) for a in topic.assignments]
-        await context.node.topics.add_partitions(topic.name, topic.count, assignments, validate_only=validate_only)
+        await context.node.topic_changes.add_partitions(
+            topic.name, topic.count, assignments, validate_only=validate_only
+        )
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message
     return result

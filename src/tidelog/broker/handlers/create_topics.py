@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tidelog.broker.handlers._late_topics import refuse_late
 from tidelog.broker.handlers._partition_limit import COUNTED_AT_ONCE, partition_limit_error
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_topics import (
@@ -30,12 +31,18 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
         counts[topic.name] += 1
         new_partitions += max(len(topic.assignments) or topic.num_partitions, 0)
     too_many = partition_limit_error(new_partitions)
-    return CreateTopicsResponse(
-        topics=[
-            await _create(topic, counts[topic.name], too_many, request.validate_only, context)
-            for topic in request.topics
-        ]
-    )
+    results: list[CreatableTopicResult] = []
+    made: dict[str, int] = {}
+    for topic in request.topics:
+        result = await _create(topic, counts[topic.name], too_many, request.validate_only, context)
+        results.append(result)
+        if result.error_code == ErrorCode.NONE:
+            made[result.name] = result.num_partitions
+    if made and not request.validate_only:
+        # In a cluster the answer waits until this broker knows the leaders.
+        late = await context.node.topic_changes.wait_created(made, request.timeout_ms)
+        await refuse_late(results, late, context)
+    return CreateTopicsResponse(topics=results)
 
 
 async def _create(
@@ -52,7 +59,7 @@ async def _create(
         if len(assignments) != len(topic.assignments):
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {topic.name} is assigned twice")
         overrides = _overrides(topic)
-        made = await context.node.topics.create(
+        made = await context.node.topic_changes.create(
             topic.name,
             topic.num_partitions,
             topic.replication_factor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tidelog.broker.handlers._late_topics import refuse_late
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -26,7 +27,18 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
     asked: Iterable[DeleteTopicState] = request.topics
     if context.api_version < _STATES_FROM:
         asked = (DeleteTopicState(name=name) for name in request.topic_names)
-    return DeleteTopicsResponse(responses=[await _delete(topic, context) for topic in asked])
+    results: list[DeletableTopicResult] = []
+    deleted: list[str] = []
+    for topic in asked:
+        result = await _delete(topic, context)
+        results.append(result)
+        if result.error_code == ErrorCode.NONE and result.name is not None:
+            deleted.append(result.name)
+    if deleted:
+        # In a cluster the answer waits until no client of this broker sees the topics.
+        late = await context.node.topic_changes.wait_deleted(deleted, request.timeout_ms)
+        await refuse_late(results, late, context)
+    return DeleteTopicsResponse(responses=results)
 
 
 async def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicResult:
@@ -46,7 +58,7 @@ async def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicRe
             if name is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         result.name = name
-        result.topic_id = await node.topics.delete(name)
+        result.topic_id = await node.topic_changes.delete(name)
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message
     return result

@@ -1,10 +1,16 @@
-"""ElectLeaders: a replica that leads already need not be elected, and on one broker no other replica can lead."""
+"""ElectLeaders: the controller elects preferred leaders, or unclean ones; the answer waits until they are known here.
+
+On one broker no other replica can lead: the answer is who has a leader and who has none.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from tidelog.wire.errors import ErrorCode
+from tidelog.controller.events import ElectionType
+from tidelog.controller.partitions import TopicPartition
+from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -13,6 +19,7 @@ from tidelog.wire.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.broker.cluster import ClusterMember
     from tidelog.broker.context import Context
 
 # By type of election: the error where no replica that may be elected is alive.
@@ -22,6 +29,8 @@ _NO_CANDIDATE: Final = {0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, 1: ErrorCod
 async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
     """Answer each partition once. A request for all partitions is answered with those that need an election."""
     no_candidate = _NO_CANDIDATE.get(request.election_type)
+    if context.node.member is not None and no_candidate is not None:
+        return await _elect_in_cluster(request, context.node.member, context)
     response = ElectLeadersResponse(error_code=ErrorCode.NONE if no_candidate else ErrorCode.UNKNOWN_SERVER_ERROR)
     if request.topic_partitions is None:
         if no_candidate is not None:
@@ -37,6 +46,53 @@ async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeaders
     for name, found in codes.items():
         response.replica_election_results.append(await _result(name, found, context))
     return response
+
+
+async def _elect_in_cluster(
+    request: ElectLeadersRequest, member: ClusterMember, context: Context
+) -> ElectLeadersResponse:
+    asked = await _partitions_of(request, context)
+    outcomes = await member.controller.elect_leaders(tuple(asked), ElectionType(request.election_type))
+    elected = {partition: leader for partition, leader in outcomes.items() if isinstance(leader, int)}
+    await member.metadata_waiters.wait(lambda: not _unknown_leaders(elected, context), request.timeout_ms)
+    late = _unknown_leaders(elected, context)
+    topics: dict[str, ReplicaElectionResult] = {}
+    for partition, outcome in outcomes.items():
+        await context.pause()
+        error = outcome if isinstance(outcome, ApiError) else ApiError(ErrorCode.NONE)
+        if partition in late:
+            error = ApiError(ErrorCode.REQUEST_TIMED_OUT)
+        if request.topic_partitions is None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
+            continue
+        topic = topics.setdefault(partition.topic, ReplicaElectionResult(topic=partition.topic))
+        message = error.message or error.code.text or None
+        topic.partition_result.append(
+            PartitionResult(partition_id=partition.partition_index, error_code=error.code, error_message=message)
+        )
+    return ElectLeadersResponse(replica_election_results=list(topics.values()))
+
+
+async def _partitions_of(request: ElectLeadersRequest, context: Context) -> dict[TopicPartition, None]:
+    """Each once, in the order of the request; without any, all that this broker knows."""
+    partitions: dict[TopicPartition, None] = {}
+    if request.topic_partitions is None:
+        for image in list(context.node.image.topics()):
+            partitions.update(dict.fromkeys(TopicPartition(image.name, each.index) for each in image.partitions))
+            await context.pause()
+    for topic in request.topic_partitions or ():
+        partitions.update(dict.fromkeys(TopicPartition(topic.topic, index) for index in topic.partitions))
+        await context.pause()
+    return partitions
+
+
+def _unknown_leaders(elected: Mapping[TopicPartition, int], context: Context) -> set[TopicPartition]:
+    """The partitions that have, in the image, another leader than was elected."""
+    image = context.node.image
+    return {
+        partition
+        for partition, leader in elected.items()
+        if (known := image.partition(*partition)) is None or known.leader_id != leader
+    }
 
 
 async def _leaderless(no_candidate: ErrorCode, context: Context) -> list[ReplicaElectionResult]:

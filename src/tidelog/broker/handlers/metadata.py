@@ -38,7 +38,7 @@ async def handle(request: MetadataRequest, context: Context) -> MetadataResponse
     failures = {}
     for name in await _names_to_create(request, context):
         try:
-            await context.node.topics.create_automatically(name)
+            await context.node.topic_changes.create_automatically(name)
         except ApiError as error:
             failures[name] = error.code
     return await _describe_all(request, context, failures)

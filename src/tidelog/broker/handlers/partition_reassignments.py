@@ -1,6 +1,7 @@
 """AlterPartitionReassignments and ListPartitionReassignments: where replicas are to move.
 
-The replicas of a single broker have nowhere to move to. An assignment that is in place is confirmed, every other one is
+In a cluster the controller moves them: an answer says that a move has begun, and the list shows those under way. The
+replicas of a single broker have nowhere to move to: an assignment that is in place is confirmed, every other one is
 refused for what is wrong with it, and no reassignment is ever under way.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tidelog.controller.partitions import TopicPartition
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -19,16 +21,21 @@ from tidelog.wire.messages.alter_partition_reassignments import (
 from tidelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
+    from tidelog.broker.controller_service import ControllerService
 
 
 async def handle_alter(
     request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:
     """Answer each partition once; of two assignments for the same one the last counts."""
+    if context.node.member is not None:
+        return await _alter_in_cluster(request, context.node.member.controller, context)
     topics: dict[str, dict[int, ReassignablePartitionResponse]] = {}
     for topic in request.topics:
         answers = topics.setdefault(topic.name, {})
@@ -48,9 +55,50 @@ async def handle_alter(
     )
 
 
-def handle_list(_request: ListPartitionReassignmentsRequest, _context: Context) -> ListPartitionReassignmentsResponse:
-    """None."""
-    return ListPartitionReassignmentsResponse()
+async def _alter_in_cluster(
+    request: AlterPartitionReassignmentsRequest, controller: ControllerService, context: Context
+) -> AlterPartitionReassignmentsResponse:
+    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            target = None if partition.replicas is None else tuple(partition.replicas)
+            targets[TopicPartition(topic.name, partition.partition_index)] = target
+        await context.pause()
+    outcomes = await controller.alter_reassignments(targets)
+    topics: dict[str, ReassignableTopicResponse] = {}
+    for (name, index), error in outcomes.items():
+        answer = ReassignablePartitionResponse(partition_index=index, error_message=None)
+        if error is not None:
+            answer.error_code, answer.error_message = error.code, error.message or error.code.text
+        topics.setdefault(name, ReassignableTopicResponse(name=name)).partitions.append(answer)
+        await context.node.slices.pause()
+    return AlterPartitionReassignmentsResponse(error_message=None, responses=list(topics.values()))
+
+
+async def handle_list(
+    request: ListPartitionReassignmentsRequest, context: Context
+) -> ListPartitionReassignmentsResponse:
+    """Those under way: of the partitions named, or of all. A single broker has none."""
+    if context.node.member is None:
+        return ListPartitionReassignmentsResponse()
+    asked = None
+    if request.topics is not None:
+        asked = tuple(
+            TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes
+        )
+    found = await context.node.member.controller.list_reassignments(asked)
+    topics: dict[str, OngoingTopicReassignment] = {}
+    for (name, index), assignment in found.items():
+        topics.setdefault(name, OngoingTopicReassignment(name=name)).partitions.append(
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding),
+                removing_replicas=list(assignment.removing),
+            )
+        )
+        await context.pause()
+    return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
 
 
 def _check(topic: str, index: int, replicas: Sequence[int] | None, context: Context) -> None:

@@ -1,0 +1,40 @@
+"""Requests that wait until the cluster image shows something: a topic with leaders, a topic gone, a new leader.
+
+The controller decides, every broker learns it by UpdateMetadata, and only then is a client answered: what it does next
+finds the change here. Kafka's DelayedCreatePartitions, DelayedDeleteTopics and DelayedElectLeader are these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class MetadataWaiters:
+    """Conditions over the image, looked at after each change of it."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
+
+    async def wait(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
+        """Whether `condition` holds within the time given."""
+        if condition():
+            return True
+        if timeout_ms <= 0:
+            return False
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = condition
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await future
+        except TimeoutError:
+            return condition()
+        finally:
+            del self._waiting[future]
+        return True
+
+    def check(self) -> None:
+        """The image has changed."""
+        for future, condition in self._waiting.items():
+            if not future.done() and condition():
+                future.set_result(None)

@@ -1,0 +1,156 @@
+"""Three brokers with controllers of their own: topics are made, moved, led and deleted as clients ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ElectionType, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from tests.integration.servers import Servers, until
+from tidelog.metadata.tree import ReplicaAssignment
+from tidelog.wire.messages import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
+from tidelog.wire.messages.alter_partition_reassignments import ReassignablePartition, ReassignableTopic
+from tidelog.wire.schema import Message
+
+
+def run(directory: Path, play: Callable[[Servers], Awaitable[None]], **config: object) -> None:
+    """Play with three brokers that are up, and stop them whatever happens."""
+
+    async def main() -> None:
+        servers = Servers(directory, **config)
+        try:
+            async with asyncio.timeout(100):
+                await servers.start(1, 2, 3)
+                await play(servers)
+        finally:
+            await servers.stop()
+        assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    asyncio.run(main())
+
+
+def create(servers: str, *topics: NewTopic) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.create_topics(list(topics), operation_timeout=30).values():
+        future.result(40)
+
+
+def produce(servers: str, topic: str, count: int, **settings: Any) -> None:
+    failures: list[object] = []
+    producer = Producer({"bootstrap.servers": servers, "acks": "all", "message.timeout.ms": 30_000, **settings})
+    for value in range(count):
+        producer.produce(topic, str(value), on_delivery=lambda error, _: error and failures.append(error))
+    assert producer.flush(40) == 0
+    assert not failures
+
+
+def consume(servers: str, topic: str, count: int, group: str = "readers") -> list[int]:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    values = []
+    for _ in range(400):
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            values.append(int(message.value()))
+            if len(values) == count:
+                break
+    consumer.close()
+    return sorted(values)
+
+
+def test_a_topic_is_created_used_grown_and_deleted(tmp_path: Path) -> None:
+    async def play(servers: Servers) -> None:
+        addresses = servers.addresses()
+        await asyncio.to_thread(create, addresses, NewTopic("orders", 3, 3))
+        await until(lambda: all(servers.is_led("orders", {1, 2, 3}, index) for index in range(3)))
+        await asyncio.to_thread(produce, addresses, "orders", 100, **{"enable.idempotence": True})
+        assert await asyncio.to_thread(consume, addresses, "orders", 100) == list(range(100))
+
+        admin = AdminClient({"bootstrap.servers": addresses})
+        grown = admin.create_partitions([NewPartitions("orders", 5)], operation_timeout=30)
+        await asyncio.to_thread(grown["orders"].result, 40)
+        await until(lambda: servers.is_led("orders", {1, 2, 3}, 4))
+
+        with pytest.raises(KafkaException, match="already exists"):
+            await asyncio.to_thread(create, addresses, NewTopic("orders", 1, 1))
+        deleted = admin.delete_topics(["orders"], operation_timeout=30)
+        await asyncio.to_thread(deleted["orders"].result, 40)
+        await until(lambda: "/brokers/topics/orders" not in servers.tree.nodes)
+
+    run(tmp_path, play)
+    assert not [path for path in tmp_path.glob("broker-*/orders-*") if not path.name.endswith("-delete")]
+
+
+def test_topics_that_clients_name_are_made_by_the_controller(tmp_path: Path) -> None:
+    async def play(servers: Servers) -> None:
+        await asyncio.to_thread(produce, servers.addresses(), "named", 10)
+        await until(lambda: servers.is_led("named", {1, 2, 3}))
+
+    run(tmp_path, play)
+
+
+def test_a_broker_that_stops_is_replaced_and_catches_up(tmp_path: Path) -> None:
+    """Each broker in turn, the controller among them, while everything is acknowledged by all in sync."""
+
+    async def play(servers: Servers) -> None:
+        await asyncio.to_thread(create, servers.addresses(), NewTopic("orders", 3, 3))
+        epochs = []
+        for broker_id in (1, 2, 3):
+            await servers.stop(broker_id)
+            others = {1, 2, 3} - {broker_id}
+            await until(lambda others=others: all(servers.is_led("orders", others, index) for index in range(3)))  # type: ignore[misc]
+            epochs.append(servers.controller.epoch)
+            await asyncio.to_thread(produce, servers.addresses(), "orders", 50)
+            await servers.start(broker_id)
+            await until(lambda: all(servers.is_led("orders", {1, 2, 3}, index) for index in range(3)))
+        assert epochs == sorted(epochs)
+        assert epochs[-1] > 1, "the controller was stopped once"
+        assert len(await asyncio.to_thread(consume, servers.addresses(), "orders", 150)) == 150
+
+    run(tmp_path, play)
+
+
+def test_partitions_move_and_preferred_leaders_are_elected(tmp_path: Path) -> None:
+    async def play(servers: Servers) -> None:
+        addresses = servers.addresses()
+        await asyncio.to_thread(create, addresses, NewTopic("orders", 1, replica_assignment=[[1, 2]]))
+        await asyncio.to_thread(produce, addresses, "orders", 100)
+        await move(servers)
+        confluent = AdminClient({"bootstrap.servers": addresses})
+        partition = TopicPartition("orders", 0)
+        elected = confluent.elect_leaders(ElectionType.PREFERRED, [partition])
+        outcome = await asyncio.to_thread(elected.result, 40)
+        assert outcome[partition] is None
+        await until(lambda: {shown and shown.leader_id for shown in servers.shown("orders").values()} == {1})
+        described = confluent.describe_topics(TopicCollection(["orders"]))["orders"]
+        topic = await asyncio.to_thread(described.result, 40)
+        assert [node.id for node in topic.partitions[0].replicas] == [1, 3]
+        assert await asyncio.to_thread(consume, addresses, "orders", 100) == list(range(100))
+
+    async def move(servers: Servers) -> None:
+        """From brokers 1 and 2 to 3 and 1, and then to 1 and 3: broker 3 leads in between."""
+        await reassign(servers, [3, 2])
+        await until(lambda: servers.is_led("orders", {2, 3}))
+        await reassign(servers, [1, 3])
+        await until(lambda: servers.is_led("orders", {1, 3}))
+        await until(lambda: not servers.controller.context.reassigning)
+        assert servers.controller.context.topics["orders"] == [ReplicaAssignment((1, 3))]
+        listing: Any = await ask_controller(servers, ListPartitionReassignmentsRequest())
+        assert listing.topics == []
+
+    async def reassign(servers: Servers, target: list[int]) -> None:
+        topic = ReassignableTopic(name="orders", partitions=[ReassignablePartition(replicas=target)])
+        response: Any = await ask_controller(servers, AlterPartitionReassignmentsRequest(topics=[topic]))
+        assert [each.error_code for each in response.responses[0].partitions] == [0]
+
+    async def ask_controller(servers: Servers, request: Message) -> Message:
+        controller_id = servers.controller.active_id
+        channels = servers.running[controller_id].node.in_cluster.channels
+        return await channels.send(controller_id, request, purpose="test")
+
+    run(tmp_path, play, **{"auto.leader.rebalance.enable": "false"})
