@@ -1,9 +1,9 @@
-"""`python -m tidelog.spark.examples fill`, as the demo tells people to run it. No Spark is started."""
+"""`python -m tidelog.examples fill`, as the demo tells people to run it. No Spark is started."""
 
 import pytest
 
 from tidelog.client import LATEST, Admin, TopicPartition
-from tidelog.spark.examples.__main__ import EXAMPLES, main
+from tidelog.examples.__main__ import EXAMPLES, main
 from tidelog.testing import Broker
 
 

@@ -56,6 +56,14 @@ def test_with_a_compiler_the_wheel_holds_the_module_and_is_tagged_for_it(tmp_pat
 
 
 @pytest.mark.long
+def test_the_examples_are_in_the_wheel(tmp_path: Path) -> None:
+    """`tidelog demo` runs from an installed wheel, and `python -m tidelog.examples` names files that are there."""
+    with zipfile.ZipFile(build_wheel(tmp_path, TIDELOG_SPEEDUPS="off")) as archive:
+        names = set(archive.namelist())
+    assert {"tidelog/examples/enrich_orders.py", "tidelog/examples/demo/spark.py"} <= names
+
+
+@pytest.mark.long
 def test_the_module_can_be_left_out(tmp_path: Path) -> None:
     wheel = build_wheel(tmp_path, TIDELOG_SPEEDUPS="off")
     assert wheel.name.endswith("-py3-none-any.whl")

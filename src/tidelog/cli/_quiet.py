@@ -1,7 +1,7 @@
 """Nobody else writes over our output: what child processes and loggers say goes to a file, ours stays where it was.
 
-Spark's JVM and its Python workers inherit the descriptor and print warnings that tell a user nothing. `demo_spark` is
-the caller, and shows the end of the file when something went wrong.
+Spark's JVM and its Python workers inherit the descriptor and print warnings that tell a user nothing.
+The end of the file is for when something went wrong.
 """
 
 import logging

@@ -1,9 +1,9 @@
-"""`tidelog demo`: the main demonstration, and the words for the others.
+"""`tidelog demo`: the words for the demonstrations, which are in `tidelog.examples.demo`.
 
-tidelog demo                 a broker, a producer and an exactly-once Spark pipeline, with rows that fail (`demo_spark`)
-tidelog demo broker          a broker alone (`demo_broker`)
-tidelog demo exactly-once    consume, transform, produce, by clients that are killed (`demo_exactly_once`)
-tidelog demo sync, async     sending with and without waiting (`demo_sync_async`)
+tidelog demo                 a broker, a producer and an exactly-once Spark pipeline, with rows that fail (`spark`)
+tidelog demo broker          a broker alone (`broker`)
+tidelog demo exactly-once    consume, transform, produce, by clients that are killed (`exactly_once`)
+tidelog demo sync, async     sending with and without waiting (`sync_async`)
 """
 
 from typing import Annotated, Final
@@ -17,14 +17,14 @@ EXAMPLE: Final = "tidelog demo --seconds 20"
 
 def register(application: typer.Typer) -> None:
     """Add the command, which runs alone or is followed by the name of another demonstration."""
-    from tidelog.cli import demo_broker, demo_exactly_once, demo_sync_async
+    from tidelog.examples.demo import broker, exactly_once, sync_async
 
     group = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, epilog=f"Example: {EXAMPLE}")
     group.callback(invoke_without_command=True)(demo)
-    verb(group, "broker", demo_broker.broker, demo_broker.EXAMPLE)
-    verb(group, "exactly-once", demo_exactly_once.exactly_once, demo_exactly_once.EXAMPLE)
-    verb(group, "sync", demo_sync_async.sync, demo_sync_async.SYNC_EXAMPLE)
-    verb(group, "async", demo_sync_async.async_, demo_sync_async.ASYNC_EXAMPLE)
+    verb(group, "broker", broker.broker, broker.EXAMPLE)
+    verb(group, "exactly-once", exactly_once.exactly_once, exactly_once.EXAMPLE)
+    verb(group, "sync", sync_async.sync, sync_async.SYNC_EXAMPLE)
+    verb(group, "async", sync_async.async_, sync_async.ASYNC_EXAMPLE)
     application.add_typer(group, name="demo")
 
 
@@ -36,6 +36,6 @@ def demo(
 ) -> None:
     """See the whole way: a broker, a producer, an exactly-once Spark pipeline, rows that fail, a plot."""
     if context.invoked_subcommand is None:
-        from tidelog.cli import demo_spark
+        from tidelog.examples.demo import spark
 
-        demo_spark.run(seconds, rate, picture)
+        spark.run(seconds, rate, picture)

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.client.types import TopicPartition
-from tidelog.spark.examples import account_balances, customer_changes, data, enrich_orders, tide_windows
-from tidelog.spark.examples.compacted import as_table
-from tidelog.spark.examples.topics import make_topics, send_events
+from tidelog.examples import account_balances, customer_changes, data, enrich_orders, tide_windows
+from tidelog.examples.compacted import as_table
+from tidelog.examples.topics import make_topics, send_events
 from tidelog.spark.pipeline import Pipeline, RetryLadder
 from tidelog.spark.pipeline.definition.loading import load_module
 from tidelog.spark.pipeline.running import delta as delta_module
@@ -259,7 +259,7 @@ def _empty(servers: str, topic: str) -> None:
 
 
 def test_events_can_be_sent_by_the_examples_own_command(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from tidelog.spark.examples.__main__ import main
+    from tidelog.examples.__main__ import main
 
     assert main(["fill", "customer_changes", "--records", "10", "--bootstrap-server", servers]) == 0
     assert capsys.readouterr().out == "10 events sent\n"

@@ -12,7 +12,6 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from tidelog.cli._demo_instance import GROUP, transform
 from tidelog.cli._errors import CommandError
 from tidelog.cli._output import print_line
 from tidelog.cli._progress import Progress, progress
@@ -21,6 +20,7 @@ from tidelog.client.aio.admin.types import NewTopic
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.client.types import TopicPartition
+from tidelog.examples.demo.instance import GROUP, transform
 
 EXAMPLE: Final = "tidelog demo exactly-once 6 3 50000"
 
@@ -161,7 +161,7 @@ class Instance:
 
     def __init__(self, servers: str, session_timeout_ms: int, number: int) -> None:
         arguments = (servers, str(session_timeout_ms), str(number), SOURCE, TARGET)
-        self._command = [sys.executable, "-m", "tidelog.cli._demo_instance", *arguments]
+        self._command = [sys.executable, "-m", "tidelog.examples.demo.instance", *arguments]
         self._failures = 0
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the instance
         self._process = self._start()

@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from tidelog.spark.examples import data
-from tidelog.spark.examples.__main__ import EXAMPLES, main
-from tidelog.spark.examples.topics import TOPICS
+from tidelog.examples import data
+from tidelog.examples.__main__ import EXAMPLES, main
+from tidelog.examples.topics import TOPICS
 
 GENERATORS = [data.customers, data.orders, data.tide_levels, data.payments, data.customer_changes]
 

@@ -1,7 +1,7 @@
-"""`python -m tidelog.spark.examples`: where the examples are, and events for their topics.
+"""`python -m tidelog.examples`: where the examples are, and events for their topics.
 
-python -m tidelog.spark.examples                       the files, and what each one does
-python -m tidelog.spark.examples fill enrich_orders    its topics made and filled, on 127.0.0.1:9092 or elsewhere
+python -m tidelog.examples                       the files, and what each one does
+python -m tidelog.examples fill enrich_orders    its topics made and filled, on 127.0.0.1:9092 or elsewhere
 """
 
 import argparse
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidelog.client.errors import ClientError
-from tidelog.spark.examples import data
-from tidelog.spark.examples.data import Event
-from tidelog.spark.examples.topics import make_topics, send_events
+from tidelog.examples import data
+from tidelog.examples.data import Event
+from tidelog.examples.topics import make_topics, send_events
 from tidelog.wire.errors import ApiError
 
 
@@ -52,7 +52,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """List the examples, or fill the topics of one."""
-    parser = argparse.ArgumentParser(prog="python -m tidelog.spark.examples", description="Example pipelines.")
+    parser = argparse.ArgumentParser(prog="python -m tidelog.examples", description="Example pipelines.")
     verbs = parser.add_subparsers(dest="verb")
     fill = verbs.add_parser("fill", help="make and fill the topics of an example")
     fill.add_argument("example", choices=sorted(EXAMPLES))

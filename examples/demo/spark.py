@@ -23,9 +23,9 @@ from tidelog.cli._quiet import last_lines, quiet_children
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelog.cli._demo_orders import OrderStream
-    from tidelog.cli._demo_plot import Sample, Span
-    from tidelog.cli._demo_watch import OutputReader, Tally
+    from tidelog.examples.demo.orders import OrderStream
+    from tidelog.examples.demo.plot import Sample, Span
+    from tidelog.examples.demo.watch import OutputReader, Tally
     from tidelog.spark.pipeline.definition.pipeline import Pipeline
     from tidelog.spark.pipeline.running.run import Running
 
@@ -54,11 +54,11 @@ What happened
 
 What to try next
   tidelog serve                                              a broker to keep, on 127.0.0.1:9092
-  python -m tidelog.spark.examples fill enrich_orders        in another terminal: orders and customers
+  python -m tidelog.examples fill enrich_orders        in another terminal: orders and customers
   tidelog pipeline run {example}
                                                              the same pipeline, with a live view
   tidelog consume orders.enriched --from-beginning           what it writes
-  python -m tidelog.spark.examples                           the other examples
+  python -m tidelog.examples                           the other examples
   tidelog demo exactly-once                                  clients that are killed, without Spark
 docs/pipelines.md tells how to write your own, docs/examples.md walks through the examples."""
 
@@ -101,10 +101,10 @@ class _Story:
 
     def play(self, seconds: int, rate: int) -> None:
         """Run it to its end: everything came out, or is dead."""
-        from tidelog.cli._demo_orders import CUSTOMERS, OrderStream
-        from tidelog.cli._demo_watch import OutputReader, Sampler
-        from tidelog.spark.examples import data
-        from tidelog.spark.examples.topics import make_topics, send_events
+        from tidelog.examples import data
+        from tidelog.examples.demo.orders import CUSTOMERS, OrderStream
+        from tidelog.examples.demo.watch import OutputReader, Sampler
+        from tidelog.examples.topics import make_topics, send_events
         from tidelog.spark.pipeline.failing.routing import ladder_of
 
         make_topics(self._servers, ["orders", "customers", _OUTPUT], partitions=_PARTITIONS)
@@ -141,8 +141,8 @@ class _Story:
                 raise CommandError(f"no order has come out for {_STUCK_S:.0f} s")
 
     def _watch(self, orders: "OrderStream", reader: "OutputReader", elapsed: Callable[[], float]) -> None:
-        from tidelog.cli._demo_bars import two_bars
-        from tidelog.cli._demo_orders import DEAD
+        from tidelog.examples.demo.bars import two_bars
+        from tidelog.examples.demo.orders import DEAD
 
         tally, expected = reader.tally, len(orders.expected)
         moved = time.monotonic()
@@ -172,7 +172,7 @@ class _Story:
 
     def _restart(self, elapsed: Callable[[], float]) -> None:
         """Stop it, and start it again on its checkpoint."""
-        from tidelog.cli._demo_plot import Span
+        from tidelog.examples.demo.plot import Span
 
         stopped = elapsed()
         self._stop()
@@ -187,14 +187,14 @@ class _Story:
                 raise failure
 
     def _processed(self) -> int:
-        from tidelog.cli._demo_watch import records_reached
+        from tidelog.examples.demo.watch import records_reached
 
         queries = self._running.queries if self._running is not None else []
         return sum(records_reached(query.lastProgress, "orders") for query in queries)
 
 
 def _demo_pipeline(directory: str) -> "Pipeline":
-    from tidelog.spark.examples.enrich_orders import pipeline
+    from tidelog.examples.enrich_orders import pipeline
     from tidelog.spark.pipeline import RetryLadder
 
     ladder = RetryLadder(delays=_DELAYS, dead_letters=_DEAD_LETTERS)
@@ -264,7 +264,7 @@ def _check(tally: "Tally", orders: "OrderStream") -> None:
 
 
 def _report(story: _Story, picture: str, rate: int, seconds: float) -> None:
-    from tidelog.cli._demo_plot import draw_in_terminal, draw_picture
+    from tidelog.examples.demo.plot import draw_in_terminal, draw_picture
 
     tally = story.tally
     assert tally is not None, "the story was played"
@@ -298,7 +298,7 @@ def _report(story: _Story, picture: str, rate: int, seconds: float) -> None:
 
 def _example_file() -> str:
     """The pipeline's file, as it is named from here."""
-    from tidelog.spark.examples import enrich_orders
+    from tidelog.examples import enrich_orders
 
     path = str(enrich_orders.__file__)
     return min(path, os.path.relpath(path), key=len)

@@ -13,7 +13,7 @@ not one over the whole stream, which is what Spark would make of it.
 
 from typing import TYPE_CHECKING
 
-from tidelog.spark.examples.compacted import as_table
+from tidelog.examples.compacted import as_table
 from tidelog.spark.pipeline import Pipeline, each_batch, pack_json, parse_json, topic
 
 if TYPE_CHECKING:

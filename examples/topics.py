@@ -7,7 +7,7 @@ from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import NewTopic
 from tidelog.client.errors import ApiError
 from tidelog.client.producer import Producer
-from tidelog.spark.examples.data import Event
+from tidelog.examples.data import Event
 from tidelog.wire.errors import ErrorCode
 
 _BOOTSTRAP_TIMEOUT_MS: Final = 1000

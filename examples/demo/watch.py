@@ -1,4 +1,4 @@
-"""What the demo sees: how far producer and pipeline are, and what came out. `demo_spark` is the caller.
+"""What the demo sees: how far producer and pipeline are, and what came out.
 
 The output is read by an ordinary consumer of committed records, while the pipeline writes it: what the consumer has
 tallied is what any application would have got.
@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from tidelog.cli._demo_plot import Sample
 from tidelog.client.aio.consumer.types import ConsumerRecord
 from tidelog.client.consumer import Consumer
 from tidelog.client.types import TopicPartition
+from tidelog.examples.demo.plot import Sample
 from tidelog.spark.pipeline.failing.headers import ATTEMPTS, ERROR_MESSAGE
 from tidelog.spark.source.progress import partition_offsets
 

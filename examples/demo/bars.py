@@ -1,4 +1,4 @@
-"""Two bars side by side, for orders on their way in and out; lines of text where nobody watches. For `demo_spark`."""
+"""Two bars side by side, for orders on their way in and out; lines of text where nobody watches.."""
 
 import sys
 from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
 """One instance of the exactly-once demo, as a process of its own: consume, transform, produce, in transactions.
 
-`python -m tidelog.cli._demo_instance BOOTSTRAP SESSION_TIMEOUT_MS NUMBER INPUT OUTPUT`, started and killed by
+`python -m tidelog.examples.demo.instance BOOTSTRAP SESSION_TIMEOUT_MS NUMBER INPUT OUTPUT`, started and killed by
 `demo_exactly_once`. Each transaction holds what was made of one poll and the offsets after it, so that both are there
 or neither is.
 """

@@ -10,7 +10,7 @@ committed records.
 
 from typing import TYPE_CHECKING
 
-from tidelog.spark.examples.compacted import as_table
+from tidelog.examples.compacted import as_table
 from tidelog.spark.pipeline import Pipeline, RetryLadder, fail_when, pack_json, parse_json, topic
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidelog.cli import demo_spark
-from tidelog.cli._demo_bars import two_bars
-from tidelog.cli._demo_orders import DEAD, OrderStream, _made_worse
-from tidelog.cli._demo_plot import Sample, Span, draw_in_terminal, draw_picture, rates
-from tidelog.cli._demo_watch import Tally, records_reached
 from tidelog.cli._errors import CommandError
-from tidelog.spark.examples import data
+from tidelog.examples import data
+from tidelog.examples.demo import spark as demo_spark
+from tidelog.examples.demo.bars import two_bars
+from tidelog.examples.demo.orders import DEAD, OrderStream, _made_worse
+from tidelog.examples.demo.plot import Sample, Span, draw_in_terminal, draw_picture, rates
+from tidelog.examples.demo.watch import Tally, records_reached
 
 SAMPLES = [Sample(0.5 * index, 1000 * index, 800 * max(0, index - 2)) for index in range(20)]
 

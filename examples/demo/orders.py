@@ -1,4 +1,4 @@
-"""Orders for the demo, at a steady rate, with a few that make trouble. `demo_spark` is the caller.
+"""Orders for the demo, at a steady rate, with a few that make trouble.
 
 Four orders are not like the others:
 
@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from tidelog.client.aio.consumer.types import ConsumerRecord
 from tidelog.client.producer import Producer
-from tidelog.spark.examples import data
-from tidelog.spark.examples.data import Event
-from tidelog.spark.examples.topics import send_events
+from tidelog.examples import data
+from tidelog.examples.data import Event
+from tidelog.examples.topics import send_events
 
 CUSTOMERS: Final = 200
 DEAD: Final = 3
