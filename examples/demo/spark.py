@@ -54,11 +54,11 @@ What happened
 
 What to try next
   tidelog serve                                              a broker to keep, on 127.0.0.1:9092
-  python -m tidelog.examples fill enrich_orders        in another terminal: orders and customers
+  python -m tidelog.examples fill enrich_orders              in another terminal: orders and customers
   tidelog pipeline run {example}
                                                              the same pipeline, with a live view
   tidelog consume orders.enriched --from-beginning           what it writes
-  python -m tidelog.examples                           the other examples
+  python -m tidelog.examples                                 the other examples
   tidelog demo exactly-once                                  clients that are killed, without Spark
 docs/pipelines.md tells how to write your own, docs/examples.md walks through the examples."""
 

@@ -12,6 +12,17 @@ _KAFKA_PREFIX: Final = "kafka."
 _FLAGS: Final = {"true": True, "false": False}
 _NUMBER: Final = re.compile("[+-]?[0-9]{1,99}")
 _SECURE_PREFIXES: Final = ("ssl.", "sasl.")
+_UNITS_MS: Final = {
+    "us": 0.001,
+    "ms": 1,
+    "": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+_DURATION: Final = re.compile(r"([0-9]{1,18})\s*([a-z]*)")
 
 
 class OptionError(ValueError):
@@ -98,6 +109,14 @@ class Options:
         for name in names:
             if self.text(name) is not None:
                 raise OptionError(f"option {name!r} cannot be set here: {why}")
+
+
+def parse_duration_ms(option: str, text: str) -> int:
+    """The milliseconds of `text`: `15m`, `250ms`, `2h`; a bare number is milliseconds. Raises OptionError."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None or found[2] not in _UNITS_MS:
+        raise OptionError(f"option {option!r} is {text!r}: it must be a time such as 500ms, 30s, 15m or 2h")
+    return int(int(found[1]) * _UNITS_MS[found[2]])
 
 
 def refuse_security(kafka_settings: Iterable[tuple[str, str]]) -> None:

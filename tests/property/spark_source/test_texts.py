@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.property.effort import examples
 from tidelog.client.types import TopicPartition
-from tidelog.spark.options import OptionError, Options
-from tidelog.spark.source.durations import parse_duration_ms
+from tidelog.spark.options import OptionError, Options, parse_duration_ms
 from tidelog.spark.source.limits import Latest, read_limit
 from tidelog.spark.source.offsets import (
     from_json,

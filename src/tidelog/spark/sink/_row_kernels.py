@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.records.kernels._arrow_encode import murmur2
-from tidelog.records.kernels._compile import Int, kernel
+from tidelog.records.kernels.parts import Int, kernel, murmur2
 
 _KEY = np.uint64(0x9E3779B97F4A7C15)
 _VALUE = np.uint64(0xC2B2AE3D27D4EB4F)

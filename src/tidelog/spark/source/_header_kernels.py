@@ -7,9 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tidelog.records.kernels._arrow_copy import copy_bytes
-from tidelog.records.kernels._bytes import varint_at
-from tidelog.records.kernels._compile import Bytes, Numbers, kernel
+from tidelog.records.kernels.parts import Bytes, Numbers, copy_bytes, kernel, varint_at
 
 # Where the numbers of `totals` are.
 HEADERS: Final = 0

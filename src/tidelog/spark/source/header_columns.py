@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from tidelog.client.arrow.memory import arrow_memory
 from tidelog.records.compression import Buffer
-from tidelog.records.kernels import _arrow_decode as record_kernels
 from tidelog.records.kernels.arrow_decode import Columns, Wanted
 from tidelog.records.kernels.arrow_decode_compiled import CompiledDecoder, readable
+from tidelog.records.kernels.parts import WITH_HEADERS
 from tidelog.spark.source import _header_kernels as kernels
 
 
@@ -41,10 +41,10 @@ class HeaderDecoder(CompiledDecoder):
         state = self._rows.state
         if self.count == before:
             return
-        if state[record_kernels.WITH_HEADERS]:
+        if state[WITH_HEADERS]:
             positions = self._rows.header_positions[before : self.count]
             self._parts.append(header_array(readable(data), positions, self._kind))
-            state[record_kernels.WITH_HEADERS] = 0
+            state[WITH_HEADERS] = 0
         else:
             self._parts.append(pa.nulls(self.count - before, self._kind))
 

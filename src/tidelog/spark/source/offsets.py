@@ -98,11 +98,6 @@ def origin_of(shown: Mapping[str, Any]) -> Offsets | None:
     return None if origin is None else from_json(origin)
 
 
-def describe(offsets: Mapping[TopicPartition, int]) -> str:
-    """For messages."""
-    return json.dumps(to_json(offsets), separators=(",", ":"))
-
-
 def listed(partitions: Iterable[TopicPartition]) -> str:
     """Partitions for messages, sorted: `orders-0, orders-1`."""
     return ", ".join(map(str, sorted(partitions))) or "none"

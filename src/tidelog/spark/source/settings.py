@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tidelog.spark.options import OptionError, Options
+from tidelog.spark.options import OptionError, Options, parse_duration_ms
 from tidelog.spark.source.client_settings import ClientSettings, read_client_settings
-from tidelog.spark.source.durations import parse_duration_ms
 from tidelog.spark.source.limits import Earliest, Latest, Limit, check_batch_limits, read_limit
 from tidelog.spark.source.strategies import Strategy, make_strategy
 

@@ -137,7 +137,6 @@ class PackJson:
 
 
 FallibleStep = RowStep | BatchStep | FailWhen | ParseJson
-OwnStep = FallibleStep | PackJson
 
 
 def row_step(

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-PREFIX: Final = "tidelog."
 PIPELINE: Final = "tidelog.pipeline"
 ATTEMPTS: Final = "tidelog.attempts"
 ERROR_TYPE: Final = "tidelog.error.type"
