@@ -164,15 +164,19 @@ class Server:
         node.image.set_controller(controller.broker_id, controller.epoch)
 
     async def _join(self, member: ClusterMember, store: Store) -> None:
-        """Load the logs, serve clients and brokers, then register: the controller says what to lead and follow."""
+        """Load the logs, register, then serve clients and brokers: the controller says what to lead and follow.
+
+        Nothing is served before the registration: requests that are meant for the last life of this broker, which the
+        controller may still believe in, would make it lead with whatever its logs have left.
+        """
         node = self.node
         node.log_manager.load(self._config_of_topic())
         await node.metadata.run(node.dynamic_config.start)
         self._start_tasks()
+        await member.register()
         member.start()
         node.socket_server.start_accepting()
         node.timer_driver.rearm()
-        await member.register()
         member.controller.start(store)
         logger.info("broker %d joined cluster %s on %s:%d", node.broker_id, node.image.cluster_id, *self.address)
 

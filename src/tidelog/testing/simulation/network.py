@@ -60,6 +60,7 @@ class End:
         "address",
         "has_ended",
         "host",
+        "is_blocked",
         "is_reset",
         "loop",
         "number",
@@ -81,6 +82,8 @@ class End:
         """Bytes that were sent from here and did not arrive yet."""
         self.has_ended = False
         self.is_reset = False
+        self.is_blocked = False
+        """Whether not everything could be sent: the peer must read first."""
         self.on_arrival: Callable[[], None] = self.loop.wake
         self._is_closed = False
         self._last_arrival = 0.0
@@ -104,7 +107,9 @@ class End:
             count = min(len(buffer), len(self.received))
             memoryview(buffer)[:count] = self.received[:count]
             del self.received[:count]
-            self.peer.loop.wake()  # its window has grown
+            if self.peer.is_blocked:
+                self.peer.is_blocked = False
+                self.peer.loop.wake()
             return count
         if self.has_ended:
             return 0
@@ -114,6 +119,7 @@ class End:
         if self.is_reset or self._is_closed:
             raise ConnectionResetError("reset by peer")
         count = min(self.room(), len(data))
+        self.is_blocked = count < len(data)
         if count <= 0:
             raise BlockingIOError
         self._transmit(bytes(data[:count]))
@@ -225,6 +231,7 @@ class ServerTransport:
 
     def sendfile(self, fd: int, position: int, count: int) -> int:
         if self._end.room() <= 0 and not self._end.is_reset:
+            self._end.is_blocked = True
             raise BlockingIOError
         return self._end.send(os.pread(fd, min(count, max(self._end.room(), 1)), position))
 
