@@ -47,7 +47,8 @@ from tidelog.wire.messages.update_metadata import (
 
 CONTROLLER_ID = 99
 TOPIC_ID = bytes(range(1, 17))
-QUICK = {"replica.fetch.backoff.ms": 50, "replica.lag.time.max.ms": 2000}
+# The test answers no ControlledShutdown.
+QUICK = {"controlled.shutdown.enable": "false", "replica.fetch.backoff.ms": 50, "replica.lag.time.max.ms": 2000}
 
 
 class LockedStore:

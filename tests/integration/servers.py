@@ -20,6 +20,7 @@ from tidelog.testing.memory_store import MemoryTree
 QUICK = {
     "replica.fetch.backoff.ms": 50,
     "replica.lag.time.max.ms": 2000,
+    "controlled.shutdown.retry.backoff.ms": 100,
     "default.replication.factor": 3,
     "offsets.topic.replication.factor": 3,
     "offsets.topic.num.partitions": 3,

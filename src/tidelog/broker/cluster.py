@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from tidelog.broker.channels import BrokerChannels
 from tidelog.broker.cluster_topics import ClusterTopics
 from tidelog.broker.control_channel import ControlChannels
+from tidelog.broker.controlled_shutdown import hand_leaderships_over
 from tidelog.broker.controller_client import ControllerClient
 from tidelog.broker.controller_service import ControllerService
 from tidelog.broker.isr_changes import IsrChanges
@@ -166,6 +167,20 @@ class ClusterMember:
         ports = node.socket_server.ports()
         registration = registration_of(node.config, node.broker_id, ports, node.clock.wall_ms())
         self.broker_epoch = await self._registrar.register(registration)
+
+    async def hand_over(self) -> None:
+        """Before this broker stops: let other brokers lead what it leads."""
+        node, config = self._node, self._node.config
+        if config.controlled_shutdown_enable:
+            await hand_leaderships_over(
+                self.controller_client,
+                node.broker_id,
+                self.broker_epoch,
+                has_peers=lambda: any(each != node.broker_id for each in node.image.broker_ids()),
+                attempts=config.controlled_shutdown_max_retries,
+                pause_ms=config.controlled_shutdown_retry_backoff_ms,
+                timeout_ms=config.controller_socket_timeout_ms,
+            )
 
     async def close(self) -> None:
         """Follow and ask no more; give the controllership away."""

@@ -127,12 +127,12 @@ class Server:
         scan = scan_meta_properties(directories)
         cluster_id = establish_cluster_id(store, scan)
         image = load_image(store, cluster_id)
-        broker_id = establish_broker_id(store, scan, self._static, cluster_id, image)
         if self._surroundings.is_clustered:
-            # The controller fills it; only settings of topics are read from the tree.
+            # The controller fills it; only settings of topics are read from the tree. Others may have all partitions.
             loaded, image = image, ClusterImage(cluster_id)
             for topic in loaded.topics():
                 image.set_overrides(topic.name, loaded.overrides(topic.name))
+        broker_id = establish_broker_id(store, scan, self._static, cluster_id, image)
         for directory, why in scan.failed.items():
             base.log_manager.handle_log_dir_failure(directory, why)
         layers = load_dynamic_layers(store, broker_id, self._static.originals)
@@ -290,6 +290,8 @@ class Server:
     async def stop(self) -> None:
         """Controlled shutdown: answer what is under way, sync everything, leave the clean-shutdown marker."""
         node = self.node
+        if node.member is not None:
+            await node.member.hand_over()
         node.socket_server.stop_accepting()
         node.groups.stop()
         node.transactions.stop()
