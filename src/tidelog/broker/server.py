@@ -28,6 +28,7 @@ from tidelog.metadata.adoption import AdoptionState, read_adoption
 from tidelog.metadata.errors import StoreError
 from tidelog.metadata.image import BrokerImage, ClusterImage
 from tidelog.metadata.loading import load_image
+from tidelog.metadata.migration import check_not_migrating
 from tidelog.metadata.registration import elect_controller, prepare_tree, register_broker
 from tidelog.metadata.store import Store
 from tidelog.metadata.store_queue import StoreQueue
@@ -123,6 +124,7 @@ class Server:
 
         Directories that cannot say whose they are go offline.
         """
+        check_not_migrating(store)
         prepare_tree(store)
         scan = scan_meta_properties(directories)
         cluster_id = establish_cluster_id(store, scan)

@@ -3,7 +3,7 @@
 import typer
 
 from tidelog.cli._verbs import noun, verb
-from tidelog.cli.cluster import brokers, status, up
+from tidelog.cli.cluster import brokers, migrate, status, up
 
 
 def register(application: typer.Typer) -> None:
@@ -15,4 +15,5 @@ def register(application: typer.Typer) -> None:
     verb(cluster, "kill", brokers.kill, brokers.KILL_EXAMPLE)
     verb(cluster, "stop", brokers.stop, brokers.STOP_EXAMPLE)
     verb(cluster, "restart", brokers.restart, brokers.RESTART_EXAMPLE)
+    verb(cluster, "migrate", migrate.migrate, migrate.EXAMPLE)
     verb(cluster, "down", brokers.down, brokers.DOWN_EXAMPLE)

@@ -1,0 +1,77 @@
+"""`tidelog cluster migrate`: the metadata of a single broker, moved to a ZooKeeper, where it becomes a cluster's."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli._errors import CommandError
+from tidelog.cli._options import Format, OutputFormat
+from tidelog.cli._output import print_json, print_line
+from tidelog.config import BrokerConfig, ConfigError, load_broker_config, parse_properties
+from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
+from tidelog.metadata.errors import StoreError
+from tidelog.metadata.migration import Migrated, migrate_tree
+from tidelog.metadata.zookeeper_options import zookeeper_options
+
+EXAMPLE: Final = "tidelog cluster migrate --data /var/lib/tidelog --zookeeper zk1:2181,zk2:2181/kafka"
+
+
+def migrate(
+    zookeeper: Annotated[
+        str,
+        typer.Option(help="Where to move it: a chroot with nothing in it.", metavar="HOST:PORT[/CHROOT]"),
+    ],
+    data: Annotated[
+        Path, typer.Option(help="The log directory of the stopped broker that has its metadata.", metavar="DIR")
+    ],
+    config: Annotated[
+        Path | None,
+        typer.Option(help="The broker's server.properties, for zookeeper.ssl.* and timeouts.", metavar="FILE"),
+    ] = None,
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """Move the metadata of a stopped single broker to a ZooKeeper, so that other brokers can join it.
+
+    The records stay where they are. If this is interrupted, run it again.
+    """
+    path = data / METADATA_FILE_NAME
+    if not path.exists():
+        raise CommandError(f"--data {data} has no {METADATA_FILE_NAME}: name the first of the broker's log.dirs")
+    try:
+        moved = _migrate(path, zookeeper, _read_config(config))
+    except (StoreError, ConfigError) as error:
+        raise CommandError(str(error)) from error
+    if output is Format.JSON:
+        print_json(moved._asdict())
+        return
+    done = "was moved before" if moved.was_done else f"{moved.nodes} nodes are moved and read back"
+    print_line(f"The metadata of cluster {moved.cluster_id}, {moved.topics} topics: {done}.")
+    print_line(f"Start the broker with zookeeper.connect={zookeeper} from now on.")
+
+
+def _read_config(path: Path | None) -> BrokerConfig:
+    if path is None:
+        return BrokerConfig()
+    try:
+        return load_broker_config(parse_properties(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise CommandError(f"--config {path} cannot be read: {error.strerror}") from error
+
+
+def _migrate(path: Path, address: str, config: BrokerConfig) -> Migrated:
+    options = zookeeper_options(config)
+    try:
+        from tidelog.metadata.zookeeper import ZooKeeperStore
+    except ModuleNotFoundError as error:
+        raise CommandError(f"--zookeeper needs {error.name}: pip install 'tidelog[zookeeper]'") from error
+    # First, because it is refused while the broker runs.
+    source = EmbeddedStore(str(path))
+    try:
+        target = ZooKeeperStore(address, options)
+        try:
+            return migrate_tree(source, target, address)
+        finally:
+            target.close()
+    finally:
+        source.close()
