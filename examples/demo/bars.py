@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tidelog.cli._progress import progress
+from tidelog.cli.progress import progress
 
 Show = Callable[[int, int], None]
 

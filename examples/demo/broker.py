@@ -6,9 +6,9 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from tidelog.cli._errors import CommandError
-from tidelog.cli._output import print_line
-from tidelog.cli._progress import progress
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_line
+from tidelog.cli.progress import progress
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.client.types import TopicPartition

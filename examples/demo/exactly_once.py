@@ -12,9 +12,9 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from tidelog.cli._errors import CommandError
-from tidelog.cli._output import print_line
-from tidelog.cli._progress import Progress, progress
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_line
+from tidelog.cli.progress import Progress, progress
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import NewTopic
 from tidelog.client.consumer import Consumer

@@ -16,9 +16,9 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.cli._errors import CommandError
-from tidelog.cli._output import print_line, print_table
-from tidelog.cli._quiet import last_lines, quiet_children
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_line, print_table
+from tidelog.cli.quiet import last_lines, quiet_children
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

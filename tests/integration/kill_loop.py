@@ -33,8 +33,8 @@ from tidelog.records.batch import iterate_records
 from tidelog.storage.directories.log_directory import CLEAN_SHUTDOWN_FILE
 from tidelog.testing import Broker
 from tidelog.testing._process import ProcessRunner
-from tidelog.testing._runner import BrokerFailed
 from tidelog.testing._settings import broker_properties
+from tidelog.testing.runner import BrokerFailed
 
 PARTITIONS = 2
 WRITERS = 4

@@ -8,7 +8,7 @@ import sys
 def test_children_and_loggers_write_to_a_file_while_we_write_to_the_terminal(tmp_path):
     program = (
         "import logging, os, sys, warnings\n"
-        "from tidelog.cli._quiet import last_lines, quiet_children\n"
+        "from tidelog.cli.quiet import last_lines, quiet_children\n"
         "with quiet_children(sys.argv[1]):\n"
         "    os.system('echo a child >&2')\n"
         "    logging.getLogger('x').warning('a logger')\n"

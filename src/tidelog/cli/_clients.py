@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import DEFAULT_BOOTSTRAP
+from tidelog.cli.errors import CommandError
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.admin import AdminSettings
 from tidelog.client.aio.settings import CommonSettings

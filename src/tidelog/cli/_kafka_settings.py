@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from tidelog.cli._errors import CommandError
+from tidelog.cli.errors import CommandError
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import ConfigResource, ResourceType
 from tidelog.config import LogConfig

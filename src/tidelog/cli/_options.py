@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._errors import CommandError
+from tidelog.cli.errors import CommandError
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 

@@ -13,11 +13,11 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from tidelog.cli._clients import connect_admin
-from tidelog.cli._errors import CommandError
 from tidelog.cli._kafka_settings import KafkaSettings, read_from_brokers, read_from_zookeeper
 from tidelog.cli._options import Format, OutputFormat
-from tidelog.cli._output import print_json, print_line, print_table
 from tidelog.cli._verbs import verb
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_json, print_line, print_table
 from tidelog.config import ConfigError, load_broker_config, parse_properties, topic_config
 from tidelog.metadata import paths
 from tidelog.metadata.adoption import (

@@ -10,7 +10,7 @@ from typing import Final
 
 import typer
 
-from tidelog.cli._errors import explain
+from tidelog.cli.errors import explain
 
 # A command's word and the module whose `register` adds it.
 COMMANDS: Final[Mapping[str, str]] = {

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from tidelog.cli._clients import client_settings, connect_admin, partitions_or_all
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
-from tidelog.cli._output import bytes_for_json, print_json_lines
 from tidelog.cli._signals import ending_in_order
 from tidelog.cli._verbs import verb
+from tidelog.cli.errors import CommandError
 from tidelog.cli.group_consume import read_as_member
 from tidelog.cli.group_records import Formatter, write_formatted
+from tidelog.cli.output import bytes_for_json, print_json_lines
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.aio.consumer.errors import OffsetOutOfRange

@@ -5,10 +5,10 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._clients import connect_admin, partitions_or_all
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
-from tidelog.cli._output import print_json, print_table
 from tidelog.cli._verbs import verb
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_json, print_table
 from tidelog.client.aio.admin.types import HIGH_WATERMARK
 
 EXAMPLE: Final = "tidelog delete-records orders --partition 0 --before 1000"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidelog.cli._clients import client_settings, connect_admin, partitions_or_all
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
-from tidelog.cli._output import print_json
-from tidelog.cli._progress import Progress, progress
 from tidelog.cli._signals import ending_in_order
 from tidelog.cli._verbs import verb
 from tidelog.cli.consume import start_offsets
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_json
+from tidelog.cli.progress import Progress, progress
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.aio.consumer.settings import ConsumerSettings

@@ -15,7 +15,7 @@ from struct import Struct, error
 from typing import Any, Final, NamedTuple
 
 from tidelog.cli._options import Format
-from tidelog.cli._output import print_json_lines, print_line
+from tidelog.cli.output import print_json_lines, print_line
 from tidelog.client.aio.consumer.types import ConsumerRecord
 from tidelog.groups.schemas import (
     GROUP_KEY_VERSION,

@@ -15,7 +15,6 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._clients import client_settings
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import (
     BootstrapServer,
     CommandConfig,
@@ -24,9 +23,10 @@ from tidelog.cli._options import (
     TopicName,
     parse_assignments,
 )
-from tidelog.cli._output import print_json
-from tidelog.cli._progress import progress
 from tidelog.cli._verbs import verb
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_json
+from tidelog.cli.progress import progress
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.errors import DeadlinePassed
 from tidelog.client.producer import BlockingDelivery, Producer

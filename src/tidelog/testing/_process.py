@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import tidelog
-from tidelog.testing._runner import BrokerFailed
+from tidelog.testing.runner import BrokerFailed
 
 _READY: Final = "tidelog ready "
 _LOG_TAIL_LINES: Final = 20

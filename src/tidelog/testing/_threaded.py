@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from tidelog.broker.server import Server, new_event_loop
 from tidelog.config import load_broker_config
-from tidelog.testing._runner import BrokerFailed
+from tidelog.testing.runner import BrokerFailed
 
 
 class ThreadRunner:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
-from tidelog.testing._runner import BrokerFailed, Runner
 from tidelog.testing._settings import broker_properties
+from tidelog.testing.runner import BrokerFailed, Runner
 
 __all__ = ["Broker", "BrokerFailed"]
 

@@ -8,8 +8,8 @@ import pytest
 
 from tidelog import __version__
 from tidelog.__main__ import main
-from tidelog.cli._errors import CommandError, explain
 from tidelog.cli.app import COMMANDS
+from tidelog.cli.errors import CommandError, explain
 from tidelog.client.errors import BootstrapFailed, BrokerUnavailable
 from tidelog.config import ConfigError
 from tidelog.records.errors import CorruptRecordError

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from tidelog.cli._errors import CommandError
 from tidelog.cli._kafka_settings import KafkaSettings, _read_tree, read_from_zookeeper, topic_defaults
+from tidelog.cli.errors import CommandError
 
 
 class Tree:

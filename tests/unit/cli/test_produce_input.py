@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tidelog.cli._errors import CommandError
+from tidelog.cli.errors import CommandError
 from tidelog.cli.produce import Acks, Compression, LineSplitter, read_lines
 from tidelog.records.compression import Codec
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.cli._errors import CommandError
+from tidelog.cli.errors import CommandError
 from tidelog.cli.reassign._plans import _throttled_replicas, plan_document, read_plan
 from tidelog.client.types import TopicPartition
 

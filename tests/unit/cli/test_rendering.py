@@ -2,9 +2,9 @@
 
 import base64
 
-from tidelog.cli._output import bytes_for_json, print_table, uuid_text
-from tidelog.cli._progress import progress
 from tidelog.cli.consume import Shown, as_json, as_line
+from tidelog.cli.output import bytes_for_json, print_table, uuid_text
+from tidelog.cli.progress import progress
 from tidelog.client import ConsumerRecord, TimestampType
 
 RECORD = ConsumerRecord("t", 3, 5, 42, b"k", b"v", (), TimestampType.CREATE_TIME, -1)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidelog.cli._errors import CommandError
+from tidelog.cli.errors import CommandError
 from tidelog.examples import data
 from tidelog.examples.demo import spark as demo_spark
 from tidelog.examples.demo.bars import two_bars

@@ -3,9 +3,9 @@
 import time
 from typing import Final
 
-from tidelog.cli._errors import CommandError
-from tidelog.cli._output import print_line
 from tidelog.cli.cluster._options import DEFAULT_DIRECTORY, BrokerId, Directory
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_line
 from tidelog.cluster.control import send_command
 from tidelog.cluster.layout import ClusterDirectory
 

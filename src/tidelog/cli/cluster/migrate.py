@@ -5,9 +5,9 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import Format, OutputFormat
-from tidelog.cli._output import print_json, print_line
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_json, print_line
 from tidelog.config import BrokerConfig, ConfigError, load_broker_config, parse_properties
 from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.metadata.errors import StoreError

@@ -3,8 +3,8 @@
 from typing import Any, Final, NamedTuple
 
 from tidelog.cli._options import Format, OutputFormat
-from tidelog.cli._output import print_json, print_line, print_table
 from tidelog.cli.cluster._options import DEFAULT_DIRECTORY, Directory
+from tidelog.cli.output import print_json, print_line, print_table
 from tidelog.client.admin import Admin
 from tidelog.client.errors import ClientError
 from tidelog.cluster.layout import ClusterDescription, ClusterDirectory

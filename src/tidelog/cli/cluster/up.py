@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import parse_assignments
-from tidelog.cli._output import print_line
 from tidelog.cli.cluster._options import DEFAULT_DIRECTORY, Directory
 from tidelog.cli.cluster.status import HEADINGS, broker_rows
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_line
 from tidelog.cluster.layout import ClusterDescription, ClusterDirectory
 from tidelog.cluster.supervisor import Supervisor, new_description
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli._errors import CommandError
+from tidelog.cli.errors import CommandError
 from tidelog.client.aio.admin.types import ConfigResource, ResourceType
 
 OfTopic = Annotated[str | None, typer.Option("--topic", help="Settings of this topic.", metavar="NAME")]

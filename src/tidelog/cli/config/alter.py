@@ -5,10 +5,10 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._clients import connect_admin
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, parse_assignments
-from tidelog.cli._output import print_json, print_line
 from tidelog.cli.config._resource import OfAllBrokers, OfBroker, OfTopic, chosen_resource
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_json, print_line
 from tidelog.client.aio.admin.types import AlterOperation, ConfigChange
 
 EXAMPLE: Final = "tidelog config alter --topic orders --set retention.ms=3600000"

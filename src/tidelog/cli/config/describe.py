@@ -7,8 +7,8 @@ import typer
 
 from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli._output import print_json, print_line, print_table
 from tidelog.cli.config._resource import OfAllBrokers, OfBroker, OfTopic, chosen_resource
+from tidelog.cli.output import print_json, print_line, print_table
 from tidelog.client.aio.admin.types import ConfigEntry, ConfigSource
 
 EXAMPLE: Final = "tidelog config describe --topic orders --all"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from tidelog.cli._errors import CommandError
+from tidelog.cli.errors import CommandError
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.aio.consumer.offset_reset import parse_duration_ms

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from tidelog.cli._options import Format
-from tidelog.cli._output import print_json_lines, print_line, print_table
 from tidelog.cli.group._lag import Progress, describe_group, or_dash, progress_as_json, progress_of
+from tidelog.cli.output import print_json_lines, print_line, print_table
 from tidelog.client.admin import Admin
 
 HEADINGS: Final = (

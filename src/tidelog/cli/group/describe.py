@@ -6,11 +6,11 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._clients import connect_admin
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli._output import print_json, print_line, print_table
+from tidelog.cli.errors import CommandError
 from tidelog.cli.group._lag import Progress, describe_group, or_dash, progress_as_json, progress_of
 from tidelog.cli.group._watch import watch_groups
+from tidelog.cli.output import print_json, print_line, print_table
 from tidelog.client.aio.admin.types import GroupDescription
 
 EXAMPLE: Final = "tidelog group describe billing --watch"

@@ -6,9 +6,9 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._clients import connect_admin
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli._output import print_json, print_line, print_table
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_json, print_line, print_table
 
 EXAMPLE: Final = "tidelog group list --state stable"
 

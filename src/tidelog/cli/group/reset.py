@@ -9,10 +9,10 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._clients import connect_admin
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli._output import print_json, print_line, print_table
+from tidelog.cli.errors import CommandError
 from tidelog.cli.group._targets import Offsets, Wanted, find_targets
+from tidelog.cli.output import print_json, print_line, print_table
 from tidelog.client.admin import Admin
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._options import Format, OutputFormat
-from tidelog.cli._output import print_json_lines, print_line
+from tidelog.cli.output import print_json_lines, print_line
 from tidelog.storage.dump import dump_file, row_text
 
 EXAMPLE: Final = "tidelog log dump tidelog-data/orders-0/*.log --print-data-log"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tidelog.cli._options import Format
-from tidelog.cli._output import print_json, print_line
+from tidelog.cli.output import print_json, print_line
 
 
 class Latencies(NamedTuple):

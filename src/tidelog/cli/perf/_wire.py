@@ -4,7 +4,7 @@ import socket
 from struct import Struct
 from typing import Final
 
-from tidelog.cli._errors import CommandError
+from tidelog.cli.errors import CommandError
 from tidelog.client.aio.reactions import error_code_of
 from tidelog.client.errors import ApiError
 from tidelog.client.types import BrokerNode

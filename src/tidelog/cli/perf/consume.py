@@ -7,11 +7,11 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from tidelog.cli._clients import connect_admin, leader_of
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
-from tidelog.cli._progress import Progress, progress
+from tidelog.cli.errors import CommandError
 from tidelog.cli.perf._figures import Figures, report, summarize
 from tidelog.cli.perf._wire import RawSocket, check_error
+from tidelog.cli.progress import Progress, progress
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.records.header import HEADER_BYTES, read_header

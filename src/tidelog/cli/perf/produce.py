@@ -10,10 +10,10 @@ import typer
 
 from tidelog.cli._clients import client_settings, connect_admin, leader_of
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
-from tidelog.cli._progress import Progress, progress
 from tidelog.cli.perf._figures import Figures, report, summarize
 from tidelog.cli.perf._wire import RawSocket, check_error
 from tidelog.cli.produce import Acks, AcksOption, Compression, CompressionOption, check_topic
+from tidelog.cli.progress import Progress, progress
 from tidelog.client.aio.admin.types import LATEST
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.producer import Producer

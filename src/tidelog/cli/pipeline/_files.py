@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._errors import CommandError
+from tidelog.cli.errors import CommandError
 from tidelog.client.cluster import Cluster
 from tidelog.config import parse_properties
 from tidelog.spark.pipeline.checks.definition import Problem, check

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from tidelog.cli._options import Format, OutputFormat
-from tidelog.cli._output import print_json, print_line
+from tidelog.cli.output import print_json, print_line
 from tidelog.cli.pipeline._files import PipelineFile, open_pipeline
 from tidelog.spark.pipeline.definition.durations import milliseconds, spoken
 from tidelog.spark.pipeline.definition.pipeline import Pipeline

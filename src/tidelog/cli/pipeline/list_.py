@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import Format, OutputFormat
-from tidelog.cli._output import print_json, print_table
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_json, print_table
 from tidelog.spark.pipeline.definition.loading import load_pipelines
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
 

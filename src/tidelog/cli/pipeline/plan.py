@@ -3,7 +3,7 @@
 from typing import Final
 
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli._output import print_json, print_line, print_table
+from tidelog.cli.output import print_json, print_line, print_table
 from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, cluster_of, open_pipeline
 from tidelog.spark.pipeline.checks.survey import survey
 from tidelog.spark.pipeline.running.checkpoints import read_positions

@@ -5,11 +5,11 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import DEFAULT_BOOTSTRAP, BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli._output import print_json
-from tidelog.cli._progress import progress
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_json
 from tidelog.cli.pipeline._files import as_command_errors, open_pipeline, servers_of
+from tidelog.cli.progress import progress
 from tidelog.config import parse_properties
 from tidelog.spark.pipeline.failing.dead_letters import Filter, FilterError, parse_filter
 from tidelog.spark.pipeline.failing.replay import Replay, Replayed

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidelog.cli._errors import CommandError, explain
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, parse_assignments
+from tidelog.cli.errors import CommandError, explain
 from tidelog.cli.pipeline._files import PipelineFile, cluster_of, open_pipeline, refuse_mistakes, servers_of
 from tidelog.cli.pipeline._views import JsonView, LineView, LiveView, View
 from tidelog.spark.pipeline.checks.cluster import check_cluster

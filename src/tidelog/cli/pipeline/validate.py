@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli._output import print_json, print_line
+from tidelog.cli.output import print_json, print_line
 from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, cluster_of
 from tidelog.spark.pipeline.checks.cluster import check_cluster
 from tidelog.spark.pipeline.checks.definition import Problem, check

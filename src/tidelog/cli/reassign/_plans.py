@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from tidelog.cli._errors import CommandError
+from tidelog.cli.errors import CommandError
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from tidelog.client.types import TopicPartition

@@ -7,7 +7,7 @@ import typer
 
 from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig
-from tidelog.cli._output import print_json
+from tidelog.cli.output import print_json
 from tidelog.cli.reassign._plans import PlanFile, current_plan, plan_document, read_plan, set_throttle
 
 EXAMPLE: Final = "tidelog reassign execute plan.json --throttle 50000000 > before.json"

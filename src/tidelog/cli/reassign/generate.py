@@ -6,9 +6,9 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._clients import connect_admin
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import BootstrapServer, CommandConfig
-from tidelog.cli._output import print_json
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_json
 from tidelog.cli.reassign._plans import Plan, current_plan, plan_document
 from tidelog.metadata.placement import place_replicas
 

@@ -6,7 +6,7 @@ import typer
 
 from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli._output import print_json, print_line, print_table
+from tidelog.cli.output import print_json, print_line, print_table
 from tidelog.cli.reassign._plans import PlanFile, clear_throttle, current_plan, read_plan
 
 EXAMPLE: Final = "tidelog reassign verify plan.json"

@@ -1,6 +1,6 @@
 """Replica assignments as Kafka's tools write them: partitions by comma, the brokers of one partition by colon."""
 
-from tidelog.cli._errors import CommandError
+from tidelog.cli.errors import CommandError
 
 
 def parse_replica_assignment(text: str | None) -> list[list[int]]:

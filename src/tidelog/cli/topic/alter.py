@@ -5,7 +5,6 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._clients import connect_admin
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import (
     BootstrapServer,
     CommandConfig,
@@ -14,7 +13,8 @@ from tidelog.cli._options import (
     TopicName,
     parse_assignments,
 )
-from tidelog.cli._output import print_json, print_line
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_json, print_line
 from tidelog.cli.topic._replicas import parse_replica_assignment
 from tidelog.client.aio.admin.types import AlterOperation, ConfigChange, ConfigResource, NewPartitions, ResourceType
 

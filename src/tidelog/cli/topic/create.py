@@ -13,7 +13,7 @@ from tidelog.cli._options import (
     TopicName,
     parse_assignments,
 )
-from tidelog.cli._output import print_json, print_line, uuid_text
+from tidelog.cli.output import print_json, print_line, uuid_text
 from tidelog.cli.topic._replicas import parse_replica_assignment
 from tidelog.client.aio.admin.types import NewTopic
 from tidelog.client.errors import ApiError

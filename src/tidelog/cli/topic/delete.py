@@ -6,7 +6,7 @@ import typer
 
 from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli._output import print_json, print_line
+from tidelog.cli.output import print_json, print_line
 from tidelog.client.errors import ApiError
 from tidelog.wire.errors import ErrorCode
 

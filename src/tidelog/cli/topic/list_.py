@@ -6,7 +6,7 @@ import typer
 
 from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli._output import print_json, print_line, uuid_text
+from tidelog.cli.output import print_json, print_line, uuid_text
 
 EXAMPLE: Final = "tidelog topic list --format json"
 

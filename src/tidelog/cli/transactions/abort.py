@@ -5,9 +5,9 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._clients import connect_admin
-from tidelog.cli._errors import CommandError
 from tidelog.cli._options import BootstrapServer, CommandConfig
-from tidelog.cli._output import print_line
+from tidelog.cli.errors import CommandError
+from tidelog.cli.output import print_line
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import ActiveProducer
 from tidelog.client.types import TopicPartition

@@ -7,7 +7,7 @@ import typer
 
 from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli._output import print_json, print_table
+from tidelog.cli.output import print_json, print_table
 from tidelog.client.aio.admin.types import TransactionDescription
 
 EXAMPLE: Final = "tidelog transactions describe payments-0"

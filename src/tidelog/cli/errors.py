@@ -4,7 +4,7 @@ from tidelog.client.errors import BootstrapFailed, ClientError
 from tidelog.cluster.layout import ClusterError
 from tidelog.config.errors import ConfigError
 from tidelog.records.errors import CorruptRecordError
-from tidelog.testing._runner import BrokerFailed
+from tidelog.testing.runner import BrokerFailed
 from tidelog.wire.errors import ApiError
 
 
