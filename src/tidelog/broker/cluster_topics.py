@@ -164,20 +164,24 @@ class ClusterTopics:
         topic_plans.check_topic_name(name)
         if name in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
-        config = self._node.config
-        return self._ask_for(name, config.num_partitions, config.default_replication_factor, {})
-
-    async def create_internal(
-        self, name: str, partition_count: int, replication_factor: int, overrides: Mapping[str, str]
-    ) -> TopicImage:
-        """Ask the controller for the topic of a coordinator, which has as many replicas as its setting wants."""
-        return self._ask_for(name, partition_count, replication_factor, overrides)
-
-    def _ask_for(self, name: str, partition_count: int, factor: int, overrides: Mapping[str, str]) -> TopicImage:
         found = self._node.image.topic(name)
         if found is not None:
             return found
-        if name not in self._asked:
+        config = self._node.config
+        self._ask_for(name, config.num_partitions, config.default_replication_factor, {})
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} is being created")
+
+    async def create_internal(
+        self, name: str, partition_count: int, replication_factor: int, overrides: Mapping[str, str]
+    ) -> None:
+        """Ask the controller for the topic of a coordinator, which has as many replicas as its setting wants.
+
+        Clients are answered with COORDINATOR_NOT_AVAILABLE until it is there, and ask again.
+        """
+        self._ask_for(name, partition_count, replication_factor, overrides)
+
+    def _ask_for(self, name: str, partition_count: int, factor: int, overrides: Mapping[str, str]) -> None:
+        if self._node.image.topic(name) is None and name not in self._asked:
             topic = CreatableTopic(
                 name=name,
                 num_partitions=partition_count,
@@ -185,7 +189,6 @@ class ClusterTopics:
                 configs=[CreatableTopicConfig(name=key, value=value) for key, value in overrides.items()],
             )
             self._start(name, self._request(topic))
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} is being created")
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._asked[name] = asyncio.get_running_loop().create_task(work)

@@ -81,8 +81,8 @@ class TopicChanges(Protocol):
 
     async def create_internal(
         self, name: str, partition_count: int, replication_factor: int, overrides: Mapping[str, str]
-    ) -> TopicImage:
-        """Make a topic of a coordinator's own."""
+    ) -> object:
+        """Make a topic of a coordinator's own, or have it made."""
 
 
 class TopicService:
