@@ -16,9 +16,10 @@ from tidelog.broker.surroundings import Surroundings
 from tidelog.config import BrokerConfig
 from tidelog.controller import events
 from tidelog.controller.controller import Controller
-from tidelog.controller.environment import ControllerSettings, Pause
+from tidelog.controller.environment import ControllerSettings
 from tidelog.controller.events import ElectionTrigger, ElectionType, Event, EventQueue, Reply, Targets
 from tidelog.controller.partitions import TopicPartition
+from tidelog.controller.request_batch import Pause
 from tidelog.metadata.store import SessionState, Store
 from tidelog.metadata.store_queue import StoreQueue
 from tidelog.metadata.tree import ProducerIdBlock, ReplicaAssignment

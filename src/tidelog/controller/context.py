@@ -82,6 +82,13 @@ class ControllerContext:
         """In the order of the assignment."""
         return [replica for replica in self.assignment(partition).replicas if self.is_online(replica, partition)]
 
+    def offline_replicas(self, partition: TopicPartition) -> list[int]:
+        """In the order of the assignment; most often none."""
+        replicas = self.assignment(partition).replicas
+        if self.shutting_down or self.offline_directories:
+            return [replica for replica in replicas if not self.is_online(replica, partition)]
+        return [replica for replica in replicas if replica not in self.live_brokers]
+
     # --- topics and assignments ---
 
     def add_topic(self, name: str, assignment: TopicAssignment) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tidelog.controller import events
 from tidelog.controller.context import ControllerContext, LiveBroker
 from tidelog.controller.elections import ElectionCause
-from tidelog.controller.environment import ControllerSettings, Environment, Pause
+from tidelog.controller.environment import ControllerSettings, Environment
 from tidelog.controller.events import Event, EventQueue
 from tidelog.controller.isr_updates import IsrUpdates
 from tidelog.controller.leader_elections import LeaderElections
@@ -20,7 +20,7 @@ from tidelog.controller.partition_states import PartitionStateMachine
 from tidelog.controller.partitions import Leadership, PartitionReplica, TopicPartition
 from tidelog.controller.reassignments import Reassignments
 from tidelog.controller.replica_states import ReplicaStateMachine
-from tidelog.controller.request_batch import ControlPlane
+from tidelog.controller.request_batch import ControlPlane, Pause
 from tidelog.controller.states import PartitionStatus, ReplicaStatus
 from tidelog.controller.topic_deletion import TopicDeletionManager
 from tidelog.controller.tree import NO_CONTROLLER, ControllerTree
@@ -199,9 +199,9 @@ class Controller:
             await tree.remove_notices((await notices())[0])
         await self._load()
         requested = await tree.topic_deletions()
-        await self._deletions.start(requested, self._ineligible_for_deletion())
+        await self._deletions.start(requested, self._ineligible_for_deletion(requested))
         # Brokers must know each other before they are told whom to follow.
-        self._send_metadata(self.context.registered_broker_ids())
+        await self._send_metadata(self.context.registered_broker_ids())
         await self._replicas.start()
         await self._partitions.start()
         resumed = await self._reassignments.request_from_tree()
@@ -244,14 +244,19 @@ class Controller:
             await self._environment.pause()
         return added
 
-    def _ineligible_for_deletion(self) -> set[str]:
-        _, offline = self.context.online_and_offline_replicas()
-        return {replica.topic for replica in offline} | {partition.topic for partition in self.context.reassigning}
+    def _ineligible_for_deletion(self, topics: Iterable[str]) -> set[str]:
+        """Those that have replicas offline, or partitions on the move."""
+        moving = {partition.topic for partition in self.context.reassigning}
+        return {
+            name
+            for name in topics
+            if name in moving or any(map(self.context.offline_replicas, self.context.partitions_of(name)))
+        }
 
-    def _send_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()) -> None:
+    async def _send_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()) -> None:
         batch = self._environment.new_batch()
         batch.add_metadata(broker_ids, partitions)
-        batch.send()
+        await batch.send()
 
     # --- brokers ---
 
@@ -283,8 +288,8 @@ class Controller:
             context.offline_directories.pop(broker_id, None)
         existing = [each for each in context.registered_broker_ids() if each not in brokers]
         context.live_brokers.update(brokers)
-        self._send_metadata(existing)
-        self._send_metadata(brokers, context.partitions_with_leaders())
+        await self._send_metadata(existing)
+        await self._send_metadata(brokers, context.partitions_with_leaders())
         replicas = context.replicas_on(brokers.keys())
         await self._replicas.change(
             [each for each in replicas if context.replica_state(each) in _MAY_GO_ONLINE], ReplicaStatus.ONLINE
@@ -313,7 +318,7 @@ class Controller:
         await self._deletions.fail_replicas(deleted)
         if not kept and not any(isinstance(result, Leadership) for result in results.values()):
             # No request has gone out that would bring the news.
-            self._send_metadata(context.registered_broker_ids())
+            await self._send_metadata(context.registered_broker_ids())
 
     async def _on_broker_modifications(self, event: events.BrokerModifications) -> None:
         before = self.context.live_brokers.get(event.broker_id)
@@ -323,7 +328,7 @@ class Controller:
         if now.registration.endpoints != before.registration.endpoints:
             logger.info("broker %d listens on %s now", event.broker_id, now.registration.endpoints)
             self.context.live_brokers[event.broker_id] = now
-            self._send_metadata(self.context.registered_broker_ids())
+            await self._send_metadata(self.context.registered_broker_ids())
 
     async def _on_controlled_shutdown(self, event: events.ControlledShutdown) -> None:
         context = self.context
@@ -359,7 +364,7 @@ class Controller:
         batch = self._environment.new_batch()
         for partition in followed:
             batch.add_stop_replica(broker_id, partition, delete=False)
-        batch.send()
+        await batch.send()
         await self._replicas.change(
             [PartitionReplica(partition, broker_id) for partition in followed], ReplicaStatus.OFFLINE
         )
@@ -435,7 +440,7 @@ class Controller:
             known = [partition for partition in partitions if self.context.has_partition(partition)]
             self.context.leaderships.update(await self._tree.leaderships(known))
             if known:
-                self._send_metadata(self.context.registered_broker_ids(), known)
+                await self._send_metadata(self.context.registered_broker_ids(), known)
             await self._reassignments.complete_if_in_sync(known)
         finally:
             await self._tree.remove_notices(notices)
@@ -467,7 +472,10 @@ class Controller:
                     now.add(partition)
                 elif each.error_code == ErrorCode.NONE:
                     now.discard(partition)
-        self.context.offline_directories[event.broker_id] = now
+        if now:
+            self.context.offline_directories[event.broker_id] = now
+        else:
+            self.context.offline_directories.pop(event.broker_id, None)
         lost = sorted(now - before)
         if lost:
             logger.info("replicas of %s on broker %d are offline", ", ".join(map(str, lost)), event.broker_id)

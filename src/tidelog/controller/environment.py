@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from tidelog.controller.context import ControllerContext
 from tidelog.controller.events import EventQueue, LeaderAndIsrAnswered, ReplicaDeletionsAnswered
-from tidelog.controller.request_batch import ControlPlane, RequestBatch
+from tidelog.controller.request_batch import ControlPlane, Pause, RequestBatch
 from tidelog.controller.tree import ControllerTree
-
-Pause: TypeAlias = Callable[[], Awaitable[None]]
-"""Lets other work run if this one has had its slice of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,4 +42,5 @@ class Environment:
             self.control_plane,
             lambda broker_id, response: self.events.put(LeaderAndIsrAnswered(broker_id, response)),
             lambda deletions: self.events.put(ReplicaDeletionsAnswered(deletions)),
+            self.pause,
         )

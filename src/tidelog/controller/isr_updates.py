@@ -61,7 +61,7 @@ class IsrUpdates:
         results |= await self._write(accepted)
         batch = self._environment.new_batch()
         batch.add_metadata(context.live_brokers, wanted)
-        batch.send()
+        await batch.send()
         self._fill(response, results)
         return response, [partition for partition, result in results.items() if isinstance(result, Leadership)]
 

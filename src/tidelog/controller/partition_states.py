@@ -85,7 +85,7 @@ class PartitionStateMachine:
                 self._context.partition_states[partition] = PartitionStatus.ONLINE
             else:
                 logger.error("partition %s does not go online: %s", partition, result)
-        batch.send()
+        await batch.send()
         return results
 
     def _valid(self, partitions: Iterable[TopicPartition], status: PartitionStatus) -> list[TopicPartition]:

@@ -188,7 +188,7 @@ class Reassignments:
         context.reassigning.discard(partition)
         batch = self._environment.new_batch()
         batch.add_metadata(context.live_brokers, (partition,))
-        batch.send()
+        await batch.send()
         logger.info("partition %s has moved to brokers %s", partition, target.replicas)
         if not any(each.topic == partition.topic for each in context.reassigning):
             await self._deletions.resume_for((partition.topic,))
@@ -215,7 +215,7 @@ class Reassignments:
         # `is_new` lets a broker choose a log directory although another of its directories is offline.
         for brokers, is_new in ((assignment.origin, False), (assignment.adding, True)):
             batch.add_leader_and_isr(brokers, partition, leadership, assignment, is_new=is_new)
-        batch.send()
+        await batch.send()
 
     async def _raise_leader_epoch(self, partition: TopicPartition) -> Leadership:
         tree, context = self._environment.tree, self._context

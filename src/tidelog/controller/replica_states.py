@@ -71,7 +71,7 @@ class ReplicaStateMachine:
             batch = self._environment.new_batch()
             for broker_id, each in sorted(by_broker.items()):
                 await self._enter[status](broker_id, each, batch)
-            batch.send()
+            await batch.send()
 
     async def _become_new(self, broker_id: int, replicas: list[PartitionReplica], batch: RequestBatch) -> None:
         context = self._context

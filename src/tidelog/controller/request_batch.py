@@ -5,8 +5,8 @@ leaders and followers first, then the metadata for clients, then the replicas th
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from tidelog.controller.context import ControllerContext, LiveBroker
 from tidelog.controller.partitions import LEADER_DURING_DELETE, Leadership, TopicPartition
@@ -43,6 +43,9 @@ VERSIONS: Final[Mapping[type[Message], int]] = {
 """The versions that `inter.broker.protocol.version` 3.9 uses."""
 
 _PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+Pause: TypeAlias = Callable[[], Awaitable[None]]
+"""Lets other work run if this one has had its slice of time."""
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +85,7 @@ class RequestBatch:
         control_plane: ControlPlane,
         on_leader_and_isr: Callable[[int, LeaderAndIsrResponse], object],
         on_deletions: Callable[[ReplicaDeletions], object],
+        pause: Pause,
     ) -> None:
         """`listener` is the listener by which brokers reach each other."""
         self._controller_id = controller_id
@@ -90,10 +94,14 @@ class RequestBatch:
         self._control_plane = control_plane
         self._on_leader_and_isr = on_leader_and_isr
         self._on_deletions = on_deletions
+        self._pause = pause
         self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
         self._stop_replica: dict[int, dict[TopicPartition, StopReplicaPartitionState]] = {}
         self._metadata_brokers: set[int] = set()
-        self._metadata: dict[TopicPartition, UpdateMetadataPartitionState] = {}
+        self._metadata: dict[TopicPartition, None] = {}
+        self._states: dict[
+            tuple[TopicPartition, bool], tuple[Leadership, ReplicaAssignment, LeaderAndIsrPartitionState]
+        ] = {}
 
     def add_leader_and_isr(
         self,
@@ -108,21 +116,34 @@ class RequestBatch:
         for broker_id in broker_ids:
             states = self._leader_and_isr.setdefault(broker_id, {})
             before = states.get(partition)
-            states[partition] = LeaderAndIsrPartitionState(
-                topic_name=partition.topic,
-                partition_index=partition.partition_index,
-                controller_epoch=leadership.controller_epoch,
-                leader=leadership.leader,
-                leader_epoch=leadership.leader_epoch,
-                isr=list(leadership.isr),
-                partition_epoch=leadership.partition_epoch,
-                replicas=list(assignment.replicas),
-                adding_replicas=list(assignment.adding),
-                removing_replicas=list(assignment.removing),
-                is_new=is_new or (before is not None and before.is_new),
-                leader_recovery_state=leadership.recovery_state,
-            )
+            was_new = before is not None and before.is_new
+            states[partition] = self._state(partition, leadership, assignment, is_new or was_new)
         self.add_metadata(self._context.live_brokers, (partition,))
+
+    def _state(
+        self, partition: TopicPartition, leadership: Leadership, assignment: ReplicaAssignment, is_new: bool
+    ) -> LeaderAndIsrPartitionState:
+        """One for all brokers that are sent the same: there may be thousands of partitions of three replicas each."""
+        key = partition, is_new
+        made = self._states.get(key)
+        if made is not None and made[0] is leadership and made[1] is assignment:
+            return made[2]
+        state = LeaderAndIsrPartitionState(
+            topic_name=partition.topic,
+            partition_index=partition.partition_index,
+            controller_epoch=leadership.controller_epoch,
+            leader=leadership.leader,
+            leader_epoch=leadership.leader_epoch,
+            isr=list(leadership.isr),
+            partition_epoch=leadership.partition_epoch,
+            replicas=list(assignment.replicas),
+            adding_replicas=list(assignment.adding),
+            removing_replicas=list(assignment.removing),
+            is_new=is_new,
+            leader_recovery_state=leadership.recovery_state,
+        )
+        self._states[key] = leadership, assignment, state
+        return state
 
     def add_stop_replica(self, broker_id: int, partition: TopicPartition, *, delete: bool) -> None:
         """A broker stops its replica of the partition, and deletes it if so asked."""
@@ -137,10 +158,7 @@ class RequestBatch:
     def add_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()) -> None:
         """Brokers learn which brokers are alive, and who leads these partitions."""
         self._metadata_brokers.update(broker_ids)
-        for partition in partitions:
-            leadership = self._context.leaderships.get(partition)
-            if leadership is not None:
-                self._metadata[partition] = self._metadata_state(partition, leadership)
+        self._metadata.update(dict.fromkeys(partitions))
 
     def _metadata_state(self, partition: TopicPartition, leadership: Leadership) -> UpdateMetadataPartitionState:
         context = self._context
@@ -154,16 +172,16 @@ class RequestBatch:
             isr=list(leadership.isr),
             zk_version=0 if is_deleted else leadership.partition_epoch,
             replicas=list(replicas),
-            offline_replicas=[replica for replica in replicas if not context.is_online(replica, partition)],
+            offline_replicas=context.offline_replicas(partition),
         )
 
-    def send(self) -> None:
+    async def send(self) -> None:
         """Queue the requests. A broker that is gone gets none: it is sent everything when it registers again."""
-        self._send_leader_and_isr()
-        self._send_metadata()
-        self._send_stop_replica()
+        await self._send_leader_and_isr()
+        await self._send_metadata()
+        await self._send_stop_replica()
 
-    def _send_leader_and_isr(self) -> None:
+    async def _send_leader_and_isr(self) -> None:
         for broker_id, states in sorted(self._leader_and_isr.items()):
             broker = self._context.live_brokers.get(broker_id)
             if broker is None:
@@ -177,6 +195,7 @@ class RequestBatch:
                         topic_id=self._context.topic_ids.get(partition.topic, NO_UUID),
                     )
                 topic.partition_states.append(state)
+                await self._pause()
             request = LeaderAndIsrRequest(
                 controller_id=self._controller_id,
                 controller_epoch=self._context.epoch,
@@ -208,10 +227,10 @@ class RequestBatch:
 
         return on_response
 
-    def _send_metadata(self) -> None:
+    async def _send_metadata(self) -> None:
         receivers = sorted(self._metadata_brokers & self._context.live_brokers.keys())
         if receivers:
-            topics = self._metadata_topics()
+            topics = await self._metadata_topics()
             brokers = [_metadata_broker(broker) for _, broker in sorted(self._context.live_brokers.items())]
             for broker_id in receivers:
                 request = UpdateMetadataRequest(
@@ -225,18 +244,22 @@ class RequestBatch:
         self._metadata_brokers.clear()
         self._metadata.clear()
 
-    def _metadata_topics(self) -> list[UpdateMetadataTopicState]:
+    async def _metadata_topics(self) -> list[UpdateMetadataTopicState]:
         topics: dict[str, UpdateMetadataTopicState] = {}
-        for partition, state in self._metadata.items():
+        for partition in self._metadata:
+            leadership = self._context.leaderships.get(partition)
+            if leadership is None:
+                continue  # it never had a leader
             topic = topics.get(partition.topic)
             if topic is None:
                 topic = topics[partition.topic] = UpdateMetadataTopicState(
                     topic_name=partition.topic, topic_id=self._context.topic_ids.get(partition.topic, NO_UUID)
                 )
-            topic.partition_states.append(state)
+            topic.partition_states.append(self._metadata_state(partition, leadership))
+            await self._pause()
         return list(topics.values())
 
-    def _send_stop_replica(self) -> None:
+    async def _send_stop_replica(self) -> None:
         for broker_id, states in sorted(self._stop_replica.items()):
             broker = self._context.live_brokers.get(broker_id)
             if broker is None:
@@ -247,6 +270,7 @@ class RequestBatch:
                 if topic is None:
                     topic = topics[partition.topic] = StopReplicaTopicState(topic_name=partition.topic)
                 topic.partition_states.append(state)
+                await self._pause()
             request = StopReplicaRequest(
                 controller_id=self._controller_id,
                 controller_epoch=self._context.epoch,

@@ -120,7 +120,7 @@ class TopicDeletionManager:
         for topic in topics:
             batch.add_metadata(context.live_brokers, context.partitions_of(topic))
             await self._environment.pause()
-        batch.send()
+        await batch.send()
         await self._delete_replicas(topics)
 
     async def _delete_replicas(self, topics: list[str]) -> None:
