@@ -15,10 +15,9 @@ from tidelog.records.compression import Codec
 from tidelog.records.header import BatchHeader
 from tidelog.records.kernels.compaction import Compactor
 from tidelog.records.record import Record
-from tidelog.storage.cleaner._planning import CleanerConfig, job_for
 from tidelog.storage.cleaner.cleaning import clean
 from tidelog.storage.cleaner.jobs import GroupCleaned, JobDone
-from tidelog.storage.cleaner.selection import examine
+from tidelog.storage.cleaner.planning import CleanerConfig, examine, job_for
 from tidelog.storage.cleaner.swap import open_cleaned, replace_segments, sources_of
 from tidelog.storage.directories.manager import LogManager, LogManagerConfig
 from tidelog.storage.directories.meta_properties import MetaProperties, write_meta_properties

@@ -21,7 +21,7 @@ from tests.unit.storage.cleaner.support import (
     reopen,
 )
 from tidelog.records.kernels.compaction import PlainCompactor
-from tidelog.storage.cleaner.selection import examine
+from tidelog.storage.cleaner.planning import examine
 from tidelog.storage.log import Log
 
 RETENTION_MS = 100

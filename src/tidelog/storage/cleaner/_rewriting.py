@@ -25,9 +25,8 @@ from tidelog.records.kernels.batches import emptied, rebuild
 from tidelog.records.kernels.compaction import Compactor, Rules, with_horizon
 from tidelog.records.legacy import iterate_legacy_records
 from tidelog.records.record import Record
-from tidelog.storage.cleaner._walk import Ended, Pace, log_path, walk
-from tidelog.storage.cleaner._walk import checked_header as checked
-from tidelog.storage.cleaner._window import BatchWindow
+from tidelog.storage.cleaner._reading import BatchWindow, Ended, Pace, log_path, walk
+from tidelog.storage.cleaner._reading import checked_header as checked
 from tidelog.storage.cleaner._writer import CleanedSegment
 from tidelog.storage.cleaner.jobs import CleanJob, GroupCleaned
 from tidelog.storage.cleaner.transactions import AbortedTransactions, TransactionTracker

@@ -8,19 +8,18 @@ and what it has swapped in already stays, because every group is a complete step
 A log that cannot be cleaned is said, counted and left alone until the broker starts again, as in Kafka.
 """
 
+from __future__ import annotations
+
 import errno
 import logging
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
 
 from tidelog.storage._files import sync_path
 from tidelog.storage.checkpoints import TopicPartition
-from tidelog.storage.cleaner._contracts import CleanableLogs, Cleaning, Worker
-from tidelog.storage.cleaner._planning import CleanerConfig as CleanerConfig
-from tidelog.storage.cleaner._planning import job_for
-from tidelog.storage.cleaner._scan import Scan
 from tidelog.storage.cleaner.jobs import (
     IO,
+    CleanJob,
     Event,
     GroupCleaned,
     JobDone,
@@ -28,8 +27,9 @@ from tidelog.storage.cleaner.jobs import (
     Progress,
 )
 from tidelog.storage.cleaner.metrics import CleanerMetrics
+from tidelog.storage.cleaner.planning import Candidate, examine, job_for
+from tidelog.storage.cleaner.planning import CleanerConfig as CleanerConfig
 from tidelog.storage.cleaner.requests import CompactionRequests
-from tidelog.storage.cleaner.selection import Candidate, examine
 from tidelog.storage.cleaner.swap import (
     StaleGroupError,
     open_cleaned,
@@ -38,17 +38,46 @@ from tidelog.storage.cleaner.swap import (
     sources_of,
 )
 from tidelog.storage.directories.background import Background
+from tidelog.storage.directories.rounds import Rounds
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
+from tidelog.storage.segment import Segment
 from tidelog.timing import Clock, Scheduler
 
 logger = logging.getLogger(__name__)
 
+_ROUND: Final = "log-cleaner"
 _LOOK_MS: Final = 1000
 """How soon a log is found whose `max.compaction.lag.ms` does not leave the time for `log.cleaner.backoff.ms`."""
 
 _LOSSES_MAX: Final = 3
 _SHORTAGES: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE))
+
+
+class Worker(Protocol):
+    """Something that does one job at a time, elsewhere."""
+
+    def begin(self, job: CleanJob, on_event: Callable[[Event], None], on_lost: Callable[[str], None]) -> None:
+        """Do a job; `on_event` is called on this thread, last with JobDone or JobFailed, or `on_lost` with why not."""
+
+    def abandon(self, on_gone: Callable[[], None]) -> None:
+        """Stop at once: nothing of the job is reported any more. `on_gone` is called when nothing is written either."""
+
+    def close(self) -> None:
+        """End for good."""
+
+
+class CleanableLogs(Protocol):
+    """Where the logs are, and their clean points are kept."""
+
+    def all_logs(self) -> list[Log]:
+        """Every log that is online."""
+
+    def get_log(self, topic: str, partition: int) -> Log | None:
+        """One of them."""
+
+    def checkpoint_clean_points(self) -> None:
+        """Write the clean points that have changed."""
 
 
 class LogCleaner:
@@ -83,7 +112,7 @@ class LogCleaner:
         self._postponed: dict[TopicPartition, int] = {}
         self._losses: dict[TopicPartition, int] = {}
         self._next_round_ms = 0
-        self._scan = Scan(clock, scheduler)
+        self._rounds = Rounds(clock, scheduler)
         self._is_stopped = False
 
     # Life
@@ -92,7 +121,7 @@ class LogCleaner:
         """Begin to look for dirty logs, from now on."""
         if self._config.is_enabled:
             period_ms = max(min(_LOOK_MS, self._config.backoff_ms), 1)
-            self._scheduler.schedule("log-cleaner", self.look, 0, period_ms)
+            self._scheduler.schedule(_ROUND, self.look, 0, period_ms)
 
     def stop(self) -> None:
         """End everything under way; what was not swapped in is lost and will be done again."""
@@ -142,16 +171,20 @@ class LogCleaner:
 
     def look(self) -> None:
         """Look for the dirtiest logs if a worker is free: among all when a round is due, else among urgent ones."""
-        if self._is_stopped or self._scan.is_under_way or len(self._running) >= self._config.threads:
+        if self._is_stopped or self._rounds.is_under_way(_ROUND) or len(self._running) >= self._config.threads:
             return
         for key in self.requests.waiting():
             self._begin_requested(key)
         is_round = self._clock.monotonic_ms() >= self._next_round_ms
-        self._scan.begin(
-            (log for log in self._logs.all_logs() if is_round or self._is_urgent(log)),
-            lambda log: self._visit(log, is_round),
-            lambda found: self._choose(found, is_round),
-        )
+        found: list[Candidate] = []
+
+        def visit(log: Log) -> None:
+            candidate = self._visit(log, is_round)
+            if candidate is not None:
+                found.append(candidate)
+
+        logs = (log for log in self._logs.all_logs() if is_round or self._is_urgent(log))
+        self._rounds.begin(_ROUND, logs, visit, lambda: self._choose(found, is_round))
 
     def _is_urgent(self, log: Log) -> bool:
         return log.config.max_compaction_lag_ms < self._config.backoff_ms
@@ -389,6 +422,22 @@ class LogCleaner:
         now_ms = self._clock.wall_ms()
         logs = [log for key in self.uncleanable if (log := self._logs.get_log(*key)) is not None]
         return sum(examine(log, now_ms).cleanable_bytes for log in logs)
+
+
+class Cleaning:
+    """A job under way: the log as it was when the job began, and how far it is."""
+
+    __slots__ = ("candidate", "generation", "log", "progress", "sources", "worker")
+
+    def __init__(self, candidate: Candidate, worker: int) -> None:
+        self.candidate = candidate
+        self.log = candidate.log
+        self.worker = worker
+        self.generation = candidate.log.positions.generation
+        self.sources: Sequence[Segment] = [
+            segment for segment in candidate.log.segments if segment.base_offset < candidate.end_offset
+        ]
+        self.progress = Progress(0, candidate.clean_bytes + 2 * candidate.cleanable_bytes)
 
 
 def _report(candidate: Candidate, done: JobDone) -> None:

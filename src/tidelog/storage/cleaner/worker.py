@@ -31,7 +31,6 @@ from tidelog.storage.cleaner.jobs import (
     decode_job,
     encode_event,
 )
-from tidelog.storage.cleaner.throttle import Throttle
 from tidelog.storage.errors import CorruptIndexError
 
 _COMPILED: Final = "tidelog.records.kernels.compaction_compiled"
@@ -41,6 +40,7 @@ _WORTH_KERNELS_BYTES: Final = 4 * 1024 * 1024
 _KERNEL_SOURCES: Final = ("_bytes.py", "_compaction.py", "_compile.py", "_hashing.py")
 _NICENESS: Final = 5
 _PROGRESS_MS: Final = 200
+_THROTTLE_PERIOD_S: Final = 0.3
 
 
 class OrphanedError(Exception):
@@ -166,6 +166,34 @@ class _Pacer:
         while (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, _PROGRESS_MS / 1000))
             self._check()
+
+
+class Throttle:
+    """Holds work to a rate by sleeping (`log.cleaner.io.max.bytes.per.second`). Clock and sleep are given to it.
+
+    It looks every 0.3 s at what was spent and sleeps off what was too much; what was saved up is not kept.
+    """
+
+    __slots__ = ("_bytes_per_second_max", "_clock", "_period_start", "_sleep", "_spent_bytes")
+
+    def __init__(self, bytes_per_second_max: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._bytes_per_second_max = bytes_per_second_max
+        self._clock = clock
+        self._sleep = sleep
+        self._period_start = clock()
+        self._spent_bytes = 0
+
+    def spend(self, size_bytes: int) -> None:
+        """Account for I/O; returns when the next may be done."""
+        self._spent_bytes += size_bytes
+        elapsed = self._clock() - self._period_start
+        earned_s = self._spent_bytes / self._bytes_per_second_max
+        if elapsed < _THROTTLE_PERIOD_S and earned_s < _THROTTLE_PERIOD_S:
+            return
+        if earned_s > elapsed:
+            self._sleep(earned_s - elapsed)
+        self._period_start = self._clock()
+        self._spent_bytes = 0
 
 
 if __name__ == "__main__":

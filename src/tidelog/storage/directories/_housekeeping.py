@@ -1,21 +1,15 @@
-"""What is done to all logs from time to time: retention, flushing by age, forgetting producers.
-
-Ten thousand logs are more than one turn of the event loop has time for, so a round goes over them in slices of a few
-milliseconds and comes back for the rest. `LogManager` owns it and schedules the rounds.
-"""
+"""What is done to all logs from time to time: retention, flushing by age, forgetting producers."""
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
+from tidelog.storage.directories.rounds import Rounds
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
 from tidelog.timing import Clock, Scheduler
 
 logger = logging.getLogger(__name__)
-
-_SLICE_MS: Final = 3
-_PAUSE_MS: Final = 2
 
 
 class Logs(Protocol):
@@ -31,7 +25,7 @@ class Logs(Protocol):
 class Housekeeping:
     """Rounds over all logs. A round that is not done when it is due again is left to finish."""
 
-    __slots__ = ("_clock", "_flush", "_logs", "_on_failure", "_scheduler", "_under_way")
+    __slots__ = ("_clock", "_flush", "_logs", "_on_failure", "_rounds")
 
     def __init__(
         self,
@@ -43,10 +37,9 @@ class Housekeeping:
     ) -> None:
         self._logs = logs
         self._clock = clock
-        self._scheduler = scheduler
+        self._rounds = Rounds(clock, scheduler)
         self._flush = flush
         self._on_failure = on_failure
-        self._under_way: set[str] = set()
 
     def delete_old_segments(self) -> None:
         """Apply retention to every log."""
@@ -85,22 +78,12 @@ class Housekeeping:
             log.producer_state.remove_expired(self._clock.wall_ms())
 
     def _begin(self, name: str, visit: Callable[[Log], None]) -> None:
-        if name not in self._under_way:
-            self._under_way.add(name)
-            self._go_on(name, visit, iter(self._logs.all_logs()))
-
-    def _go_on(self, name: str, visit: Callable[[Log], None], logs: Iterator[Log]) -> None:
-        deadline_ms = self._clock.monotonic_ms() + _SLICE_MS
-        for log in logs:
-            # It may have been deleted, or gone offline, since the round began.
-            if self._logs.get_log(log.topic, log.partition) is log:
-                self._visit(name, visit, log)
-            if self._clock.monotonic_ms() >= deadline_ms:
-                self._scheduler.schedule(name, lambda: self._go_on(name, visit, logs), _PAUSE_MS)
-                return
-        self._under_way.discard(name)
+        self._rounds.begin(name, self._logs.all_logs(), lambda log: self._visit(name, visit, log))
 
     def _visit(self, name: str, visit: Callable[[Log], None], log: Log) -> None:
+        if self._logs.get_log(log.topic, log.partition) is not log:
+            # It has been deleted, or gone offline, since the round began.
+            return
         try:
             visit(log)
         except LogDirFailure as failure:

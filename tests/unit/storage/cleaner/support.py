@@ -12,10 +12,9 @@ from tidelog.records.compression import Codec
 from tidelog.records.header import BatchHeader
 from tidelog.records.kernels.compaction import Compactor, PlainCompactor
 from tidelog.records.record import Record
-from tidelog.storage.cleaner._planning import CleanerConfig, job_for
 from tidelog.storage.cleaner.cleaning import clean
 from tidelog.storage.cleaner.jobs import CleanJob, Event, GroupCleaned, JobDone, JobFailed
-from tidelog.storage.cleaner.selection import Candidate, examine
+from tidelog.storage.cleaner.planning import Candidate, CleanerConfig, examine, job_for
 from tidelog.storage.cleaner.swap import open_cleaned, replace_segments, sources_of
 from tidelog.storage.cleaner.worker import do
 from tidelog.storage.loading.loader import load_log

@@ -9,8 +9,8 @@ from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.header import read_header
 from tidelog.records.record import Record
-from tidelog.storage.cleaner._grouping import IndexSizes, group_segments
-from tidelog.storage.cleaner._window import BatchWindow
+from tidelog.storage.cleaner._reading import BatchWindow
+from tidelog.storage.cleaner.cleaning import IndexSizes, group_segments
 from tidelog.storage.cleaner.jobs import (
     CleanJob,
     GroupCleaned,
@@ -26,8 +26,8 @@ from tidelog.storage.cleaner.jobs import (
 )
 from tidelog.storage.cleaner.metrics import CleanerMetrics
 from tidelog.storage.cleaner.requests import CompactionRequests, RequestState
-from tidelog.storage.cleaner.throttle import Throttle
 from tidelog.storage.cleaner.transactions import AbortedTransactions, TransactionTracker
+from tidelog.storage.cleaner.worker import Throttle
 from tidelog.storage.segment.transaction_index import AbortedTransaction
 
 MIB = 1024 * 1024

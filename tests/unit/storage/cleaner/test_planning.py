@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.unit.storage.cleaner.support import NOW_MS, append, append_marker, compact, make_log
-from tidelog.storage.cleaner.selection import examine, first_dirty
+from tidelog.storage.cleaner.planning import examine, first_dirty
 from tidelog.storage.log import Log
 from tidelog.storage.types import StartOffsetReason
 

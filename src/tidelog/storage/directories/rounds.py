@@ -1,0 +1,50 @@
+"""Rounds over all logs of a broker, a few milliseconds at a time.
+
+Ten thousand logs are more than one turn of the event loop has time for: a round goes over them in slices and comes back
+for the rest.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from tidelog.storage.log import Log
+from tidelog.timing import Clock, Scheduler
+
+_SLICE_MS: Final = 3
+_PAUSE_MS: Final = 2
+
+
+class Rounds:
+    """Rounds by name. One of each name is under way at a time."""
+
+    __slots__ = ("_clock", "_scheduler", "_under_way")
+
+    def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._under_way: set[str] = set()
+
+    def is_under_way(self, name: str) -> bool:
+        """Whether the last round of that name has not ended."""
+        return name in self._under_way
+
+    def begin(
+        self, name: str, logs: Iterable[Log], visit: Callable[[Log], None], done: Callable[[], None] | None = None
+    ) -> None:
+        """Visit `logs`, then call `done`. `visit` does not raise. A round that is due again too early is left out."""
+        if name not in self._under_way:
+            self._under_way.add(name)
+            self._go_on(name, iter(logs), visit, done)
+
+    def _go_on(
+        self, name: str, logs: Iterator[Log], visit: Callable[[Log], None], done: Callable[[], None] | None
+    ) -> None:
+        deadline_ms = self._clock.monotonic_ms() + _SLICE_MS
+        for log in logs:
+            visit(log)
+            if self._clock.monotonic_ms() >= deadline_ms:
+                self._scheduler.schedule(name, lambda: self._go_on(name, logs, visit, done), _PAUSE_MS)
+                return
+        self._under_way.discard(name)
+        if done is not None:
+            done()
