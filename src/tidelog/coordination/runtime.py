@@ -186,7 +186,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         """Decide `operation(shard, now_ms)` and carry it out; `respond` gets the reply or an ApiError, once."""
         now_ms = self._clock.wall_ms()
         try:
-            active = self._find(partition)
+            active = self._active.get(partition) or self._find(partition)
             decision = operation(active.shard, now_ms)
         except ApiError as error:
             if respond is not None:

@@ -239,8 +239,9 @@ class Partition:
         """Raise unless this broker leads and, for acks=all, enough replicas are in sync."""
         if not self.is_leader:
             raise self.absence()
-        if acks == ACKS_ALL and self.is_under_min_isr:
-            replica_set = self.replica_set
+        replica_set = self.replica_set
+        # What is needed is `min.insync.replicas`, or less where there are fewer replicas.
+        if acks == ACKS_ALL and len(replica_set.isr) < self.log.config.min_insync_replicas and self.is_under_min_isr:
             needed = replica_set.needed_in_sync(self.log.config.min_insync_replicas)
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,

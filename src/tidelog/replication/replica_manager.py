@@ -304,9 +304,12 @@ class ReplicaManager:
             self._timer.report(request, error)
 
     def _complete_waiting(self, key: tuple[str, int]) -> None:
-        self.fetch_purgatory.check_and_complete(key)
-        self.produce_purgatory.check_and_complete(key)
-        self.delete_records_purgatory.check_and_complete(key)
+        if key in self.fetch_purgatory.watched_keys:
+            self.fetch_purgatory.check_and_complete(key)
+        if key in self.produce_purgatory.watched_keys:
+            self.produce_purgatory.check_and_complete(key)
+        if key in self.delete_records_purgatory.watched_keys:
+            self.delete_records_purgatory.check_and_complete(key)
 
     # --- out ---
 

@@ -80,7 +80,11 @@ class LogFile:
 
     def write(self, buffers: Sequence[Buffer], position: int) -> None:
         """Write all buffers, one after the other, at `position`."""
-        fd = self.open().fd
+        handle = self.handle
+        if handle is None:
+            handle = self.open()
+        self.recently_used = True
+        fd = handle.fd
         if len(buffers) == 1:
             write_all(fd, buffers[0], position)
             return

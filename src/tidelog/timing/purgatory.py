@@ -28,13 +28,15 @@ class Purgatory(Generic[Operation]):
     timer's `on_error` and the others of the key are still tried; without such a handler it is raised at once.
     """
 
-    __slots__ = ("_delayed", "_stale", "_timer", "_watchers", "name", "purge_interval")
+    __slots__ = ("_delayed", "_stale", "_timer", "_watchers", "name", "purge_interval", "watched_keys")
 
     def __init__(self, name: str, timer: Timer, purge_interval: int = 1000) -> None:
         self.name = name
         self.purge_interval = purge_interval
         self._timer = timer
         self._watchers: dict[Hashable, list[Operation]] = {}
+        self.watched_keys = self._watchers.keys()
+        """Keys under which operations may wait. Most keys that something happens to are not among them."""
         self._delayed = 0
         self._stale = 0
 
