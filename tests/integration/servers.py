@@ -41,6 +41,7 @@ class Servers:
         for broker_id in broker_ids:
             settings = {"broker.id": broker_id, **QUICK, **self._config}
             properties = broker_properties(settings, str(self._directory / f"broker-{broker_id}"), None)
+            properties["log.dirs"] += f",{self._directory / f'broker-{broker_id}-second'}"
             surroundings = dataclasses.replace(
                 Surroundings.of_this_machine(),
                 open_store=lambda *_: LockedStore(self.tree.connect(), self._lock),  # type: ignore[arg-type,return-value]

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.integration.servers import Servers, until
 from tidelog.metadata.tree import ReplicaAssignment
+from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.messages import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
 from tidelog.wire.messages.alter_partition_reassignments import ReassignablePartition, ReassignableTopic
 from tidelog.wire.schema import Message
@@ -154,3 +155,20 @@ def test_partitions_move_and_preferred_leaders_are_elected(tmp_path: Path) -> No
         return await channels.send(controller_id, request, purpose="test")
 
     run(tmp_path, play, **{"auto.leader.rebalance.enable": "false"})
+
+
+def test_replicas_in_a_log_directory_that_fails_are_led_elsewhere(tmp_path: Path) -> None:
+    """The broker goes on with its other directory; the controller learns what is lost from its answers."""
+
+    async def play(servers: Servers) -> None:
+        topics = [NewTopic(name, 1, replica_assignment=[[1, 2, 3]]) for name in ("one", "other")]
+        await asyncio.to_thread(create, servers.addresses(), *topics)
+        node = servers.running[1].node
+        one, other = (node.replica_manager.partition(name, 0).log.directory for name in ("one", "other"))
+        assert Path(one).parent != Path(other).parent, "a broker spreads its logs over its directories"
+        node.replica_manager.fail_log_dir(LogDirFailure(str(Path(one).parent), OSError(5, "the test says so")))
+        await until(lambda: servers.is_led("one", {2, 3}))
+        assert servers.is_led("other", {1, 2, 3})
+        await asyncio.to_thread(produce, servers.addresses(), "one", 10)
+
+    run(tmp_path, play)

@@ -23,10 +23,12 @@ from tidelog.broker.remote_transactions import RemoteTransactions
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.settings import registration_of
 from tidelog.client.aio.transport import Connector
+from tidelog.metadata import paths
 from tidelog.metadata.configs import ConfigEntity, read_overrides
+from tidelog.metadata.errors import StoreError
 from tidelog.metadata.registrar import BrokerRegistrar
 from tidelog.metadata.store import Store
-from tidelog.metadata.tree import Endpoint
+from tidelog.metadata.tree import Endpoint, encode_log_dir_event
 from tidelog.metadata.updates import apply_update
 from tidelog.replication.fetcher import FetcherSettings
 from tidelog.replication.replica_set import IsrProposal, ReplicaRules
@@ -151,6 +153,7 @@ class ClusterMember:
             node.slices.pause,
             self.register,
         )
+        self._reports: set[asyncio.Task[None]] = set()
         self.metadata_waiters = MetadataWaiters()
         self.topics = ClusterTopics(node, self.controller, self.controller_client, self.metadata_waiters)
 
@@ -181,6 +184,20 @@ class ClusterMember:
                 pause_ms=config.controlled_shutdown_retry_backoff_ms,
                 timeout_ms=config.controller_socket_timeout_ms,
             )
+
+    def report_log_dir_failure(self) -> None:
+        """Leave a notice for the controller, which then asks about every replica here."""
+        task = asyncio.get_running_loop().create_task(self._report_log_dir_failure())
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
+
+    async def _report_log_dir_failure(self) -> None:
+        notice = f"{paths.LOG_DIR_EVENTS}/{paths.LOG_DIR_EVENT_PREFIX}"
+        data = encode_log_dir_event(self._node.broker_id)
+        try:
+            await self._node.metadata.run(lambda store: store.create(notice, data, sequential=True))
+        except StoreError as error:
+            logger.error("the controller does not learn of a failed log directory: %s", error)
 
     async def close(self) -> None:
         """Follow and ask no more; give the controllership away."""

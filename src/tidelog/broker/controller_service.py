@@ -77,9 +77,12 @@ class ControllerService:
             nonlocal session_id
             if state is SessionState.EXPIRED:
                 loop.call_soon_threadsafe(self._queue.clear_and_put, events.Expire())
-            elif state is SessionState.CONNECTED and store.session_id != session_id:
-                session_id = store.session_id
-                loop.call_soon_threadsafe(self._queue.put, events.RegisterBrokerAndReelect())
+            elif state is SessionState.CONNECTED:
+                event: Event = events.ControllerChange()  # the connection was down: is it still the same?
+                if store.session_id != session_id:
+                    session_id = store.session_id
+                    event = events.RegisterBrokerAndReelect()
+                loop.call_soon_threadsafe(self._queue.put, event)
 
         store.add_session_listener(on_session)
         self._queue.put(events.Startup())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.settings import load_dynamic_layers, network_limits, registration_of, warn_of_idle_settings
 from tidelog.config import settings_without_effect, topic_config, topic_settings_without_effect
+from tidelog.controller.partition_states import UNCLEAN_ELECTION
 from tidelog.metadata.config_changes import ConfigChangeListener
 from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.errors import StoreError
@@ -67,6 +68,8 @@ class DynamicConfig:
             overrides = await self._node.metadata.run(read_overrides, ConfigEntity(kind, name))
             warn_of_idle_settings(topic_settings_without_effect(overrides), f"topic {name}")
             await self._node.topics.apply_overrides(name, overrides)
+            if self._node.member is not None and overrides.get(UNCLEAN_ELECTION, "").lower() == "true":
+                self._node.member.controller.enable_unclean_elections(name)
         elif kind == "brokers":
             await self._follow_broker()
 
@@ -78,6 +81,8 @@ class DynamicConfig:
         warn_of_idle_settings([each for each in settings_without_effect(node.config.originals) if each not in known])
         node.socket_server.update_limits(network_limits(node.config, node.surroundings.socket_descriptors_max()))
         node.cleaning.update_config(node.config)
+        if node.member is not None:
+            node.member.controller.update_config(node.config)
         if before.parsed_advertised_listeners != node.config.parsed_advertised_listeners:
             await self._register()
         if topic_config({}, before) != topic_config({}, node.config):

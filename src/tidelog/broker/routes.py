@@ -33,9 +33,12 @@ _REQUEST_BYTES_MAX: Final[Mapping[int, int]] = {
     ApiKey.PRODUCE: 2**31,
     ApiKey.JOIN_GROUP: 32 << 20,
     ApiKey.SYNC_GROUP: 32 << 20,
+    ApiKey.LEADER_AND_ISR: 64 << 20,
+    ApiKey.UPDATE_METADATA: 64 << 20,
+    ApiKey.STOP_REPLICA: 64 << 20,
 }
 """Records are limited by `socket.request.max.bytes`. What members of a group tell each other is stored in one record,
-which `message.max.bytes` limits to a megabyte unless it is raised."""
+which `message.max.bytes` limits to a megabyte unless it is raised. The controller names every partition there is."""
 
 _ELEMENTS_MAX: Final[Mapping[int, int]] = {
     ApiKey.JOIN_GROUP: 1_000,
@@ -45,9 +48,13 @@ _ELEMENTS_MAX: Final[Mapping[int, int]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: 20_000,
     ApiKey.WRITE_TXN_MARKERS: 20_000,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 20_000,
+    ApiKey.LEADER_AND_ISR: 2_000_000,
+    ApiKey.UPDATE_METADATA: 2_000_000,
+    ApiKey.STOP_REPLICA: 2_000_000,
 }
 """Where a request must be carried out at once, because half of it would be of no use: what takes some milliseconds.
-Members name a handful of protocols, groups have five states, and few groups or transactions span 20,000 partitions."""
+Members name a handful of protocols, groups have five states, and few groups or transactions span 20,000 partitions.
+The controller's requests are carried out in slices, and list a few brokers for each of 200,000 partitions."""
 
 _SMALL_REQUEST_BYTES: Final = 2048
 """A request of up to this size is short work, whatever it lists."""

@@ -270,6 +270,8 @@ class Server:
         gone = self.node.log_manager.handle_log_dir_failure(failure.directory, failure.cause)
         self.node.cleaning.abort_in(failure.directory)
         self.node.topics.show_offline(gone.partitions)
+        if self.node.member is not None:
+            self.node.member.report_log_dir_failure()
         if gone.is_last and self._failed is not None and not self._failed.done():
             logger.critical("every log directory has failed: the broker stops")
             self._failed.set_result(failure)

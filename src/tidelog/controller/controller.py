@@ -25,7 +25,7 @@ from tidelog.controller.states import PartitionStatus, ReplicaStatus
 from tidelog.controller.topic_deletion import TopicDeletionManager
 from tidelog.controller.tree import NO_CONTROLLER, ControllerTree
 from tidelog.metadata import paths
-from tidelog.metadata.errors import ControllerMovedError, SessionExpiredError
+from tidelog.metadata.errors import ControllerMovedError, SessionExpiredError, StoreUnavailableError
 from tidelog.metadata.store import EventKind, StoreRunner
 from tidelog.metadata.tree import TopicAssignment
 from tidelog.metadata.uuids import random_uuid
@@ -63,6 +63,8 @@ class Controller:
         self.events = event_queue
         self.active_id = NO_CONTROLLER
         """The broker that is controller, as far as this one knows."""
+        self._is_in_doubt = False
+        """The tree could not be reached in the middle of an event: the context may hold what the tree does not."""
         self._wall_ms = wall_ms
         self._random_bytes = random_bytes
         self._schedule_balance = schedule_balance
@@ -97,6 +99,8 @@ class Controller:
         """React to one event. What goes wrong is logged: the next event must be processed whatever happened."""
         name = type(event).__name__
         try:
+            if self._is_in_doubt:
+                await self._start_over()
             if type(event) in _ALWAYS or self.is_active:
                 await _HANDLERS[type(event)](self, event)
             else:
@@ -108,6 +112,10 @@ class Controller:
         except SessionExpiredError as expired:
             # The event that says so is on its way.
             logger.warning("%s ends, as the session is over: %s", name, expired)
+            event.fail(ErrorCode.NOT_CONTROLLER)
+        except StoreUnavailableError as error:
+            logger.warning("%s ends, as the metadata cannot be reached: %s", name, error)
+            self._is_in_doubt |= self.is_active
             event.fail(ErrorCode.NOT_CONTROLLER)
         except Exception:
             logger.exception("%s fails", name)
@@ -136,6 +144,7 @@ class Controller:
         await self._elect()
 
     async def _on_expire(self, _event: events.Expire) -> None:
+        self._is_in_doubt = False
         self.active_id = NO_CONTROLLER
         self._resign()
 
@@ -165,12 +174,19 @@ class Controller:
             await self._take_over()
         except ControllerMovedError:
             await self._resign_if_moved()
-        except SessionExpiredError:
+        except (SessionExpiredError, StoreUnavailableError):
             raise
         except Exception:
             # A controller that knows half of the cluster must not decide; perhaps another broker has more luck.
             logger.exception("broker %d fails to become controller and gives it up", broker_id)
             await self._give_up()
+
+    async def _start_over(self) -> None:
+        """Half an event was carried out. A new controller, this one perhaps, reads everything from the tree."""
+        await self._resign_if_moved()
+        if self.is_active:
+            await self._give_up()
+        self._is_in_doubt = False
 
     async def _give_up(self) -> None:
         """Resign and let another broker be elected."""

@@ -9,7 +9,7 @@ NEW → ONLINE     the first replica that is alive leads, and all that are alive
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tidelog.controller.elections import Election, ElectionCause, elect_leader
 from tidelog.controller.environment import Environment
@@ -20,6 +20,8 @@ from tidelog.controller.states import PREVIOUS_OF_PARTITION, PartitionStatus
 from tidelog.metadata.errors import StoreError
 
 logger = logging.getLogger(__name__)
+
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 ElectionResults: TypeAlias = dict[TopicPartition, Leadership | StateChangeFailedError]
 """The leadership of each partition that went online, or why it did not."""
@@ -212,7 +214,7 @@ class PartitionStateMachine:
         return {
             name
             for name, values in overrides.items()
-            if values.get("unclean.leader.election.enable", default).strip().lower() == "true"
+            if values.get(UNCLEAN_ELECTION, default).strip().lower() == "true"
         }
 
 

@@ -73,6 +73,7 @@ def context() -> Any:
         config=layers.config,
         config_layers=layers,
         image=image,
+        member=None,
         limits=limits,
         socket_server=SimpleNamespace(update_limits=limits.append),
         cleaning=SimpleNamespace(update_config=lambda _config: None),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from tests.unit.controller.cluster import Cluster, expire
+from tests.unit.controller.cluster import Cluster, expire, run
 from tidelog.controller import events
 from tidelog.controller.controller import event_of_watch
 from tidelog.controller.environment import ControllerSettings
@@ -760,3 +761,36 @@ def test_a_topic_is_deleted_once_its_partitions_have_moved(cluster: Cluster) -> 
     cluster.alter_isr("orders", (1, 2, 3), 1)
     assert cluster.admin.exists(paths.topic("orders")) is None
     assert not any(broker.logs for broker in cluster.brokers.values())
+
+
+# --- the tree cannot be reached ---
+
+
+def test_a_controller_that_lost_the_tree_in_the_middle_of_an_event_starts_over(cluster: Cluster) -> None:
+    """Half of the event may be in memory and not in the tree, so that everything is read again."""
+    cluster.create_topic("orders", (2, 3))
+    controller = cluster.candidates[0]
+    session = controller.store.store
+    reads = 0
+
+    def cut_off_later(*arguments: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        if reads == 2:
+            session.suspend()
+        return get_many(*arguments)
+
+    get_many = session.get_many
+    session.get_many = cut_off_later  # type: ignore[method-assign]
+    cluster.stop_broker(2)
+    while controller.events.pop() != events.BrokerChange():
+        continue
+    run(controller.controller.process(events.BrokerChange()))
+    session.get_many = get_many  # type: ignore[method-assign]
+    assert session.is_suspended, "the test needs an event that ends half-way"
+    assert cluster.led("orders") == (2, (2, 3))
+    session.resume()
+    controller.events.put(events.ControllerChange())  # as the edge does
+    cluster.settle()
+    assert cluster.active.epoch == 2
+    assert cluster.led("orders") == (3, (3,))
