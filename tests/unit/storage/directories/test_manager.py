@@ -450,7 +450,7 @@ def test_a_round_over_many_logs_is_made_in_slices(tmp_path: Path) -> None:
         managed.clock.advance(1)
         return original()
 
-    manager.housekeeping._clock = _Clock(managed.clock.wall_ms, monotonic_ms)
+    manager.housekeeping._rounds._clock = _Clock(managed.clock.wall_ms, monotonic_ms)
     manager.housekeeping.flush_old_logs()
     first = len(visited)
     assert 0 < first < 20
