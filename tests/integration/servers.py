@@ -15,7 +15,7 @@ from tidelog.config import load_broker_config
 from tidelog.controller.controller import Controller
 from tidelog.metadata.image import PartitionImage
 from tidelog.testing._settings import broker_properties
-from tidelog.testing.memory_store import MemoryTree
+from tidelog.testing.memory_store import MemoryStore, MemoryTree
 
 QUICK = {
     "replica.fetch.backoff.ms": 50,
@@ -36,15 +36,17 @@ class Servers:
         self._lock = threading.RLock()
         self.tree = MemoryTree()
         self.running: dict[int, Server] = {}
+        self._sessions: dict[int, MemoryStore] = {}
 
     async def start(self, *broker_ids: int) -> None:
         for broker_id in broker_ids:
             settings = {"broker.id": broker_id, **QUICK, **self._config}
             properties = broker_properties(settings, str(self._directory / f"broker-{broker_id}"), None)
             properties["log.dirs"] += f",{self._directory / f'broker-{broker_id}-second'}"
+            session = self._sessions[broker_id] = self.tree.connect()
             surroundings = dataclasses.replace(
                 Surroundings.of_this_machine(),
-                open_store=lambda *_: LockedStore(self.tree.connect(), self._lock),  # type: ignore[arg-type,return-value]
+                open_store=lambda *_, session=session: LockedStore(session, self._lock),  # type: ignore[misc]
                 is_clustered=True,
             )
             server = Server(load_broker_config(properties), surroundings)
@@ -57,6 +59,20 @@ class Servers:
     async def stop(self, *broker_ids: int) -> None:
         for broker_id in broker_ids or sorted(self.running):
             await self.running.pop(broker_id).stop()
+
+    def expire(self, broker_id: int) -> None:
+        """End a broker's session with the tree; the broker itself runs on."""
+        with self._lock:
+            self._sessions[broker_id].expire()
+
+    def suspend(self, broker_id: int) -> None:
+        """Cut a broker off from the tree, until `resume`."""
+        with self._lock:
+            self._sessions[broker_id].suspend()
+
+    def resume(self, broker_id: int) -> None:
+        with self._lock:
+            self._sessions[broker_id].resume()
 
     @property
     def controller(self) -> Controller:

@@ -172,3 +172,39 @@ def test_replicas_in_a_log_directory_that_fails_are_led_elsewhere(tmp_path: Path
         await asyncio.to_thread(produce, servers.addresses(), "one", 10)
 
     run(tmp_path, play)
+
+
+def test_brokers_whose_sessions_end_come_back_as_other_lives(tmp_path: Path) -> None:
+    """Each broker in turn, the controller among them; none of them stops serving."""
+
+    async def play(servers: Servers) -> None:
+        await asyncio.to_thread(create, servers.addresses(), NewTopic("orders", 3, 3))
+        await until(lambda: all(servers.is_led("orders", {1, 2, 3}, index) for index in range(3)))
+        for broker_id in (1, 2, 3):
+            member = servers.running[broker_id].node.in_cluster
+            epoch = member.broker_epoch
+            servers.expire(broker_id)
+            await until(lambda: member.broker_epoch > epoch)  # noqa: B023 - awaited before the next round
+            await until(lambda: all(servers.is_led("orders", {1, 2, 3}, index) for index in range(3)))
+            await asyncio.to_thread(produce, servers.addresses(), "orders", 30)
+        assert servers.controller.epoch > 1
+        assert len(await asyncio.to_thread(consume, servers.addresses(), "orders", 90)) == 90
+
+    run(tmp_path, play)
+
+
+def test_a_controller_that_is_cut_off_from_the_tree_is_replaced(tmp_path: Path) -> None:
+    async def play(servers: Servers) -> None:
+        await asyncio.to_thread(create, servers.addresses(), NewTopic("orders", 3, 3))
+        old = servers.controller.active_id
+        servers.suspend(old)
+        servers.expire(old)
+        others = [server.node.in_cluster.controller for each, server in servers.running.items() if each != old]
+        await until(lambda: any(controller.is_active for controller in others))
+        servers.resume(old)
+        await until(lambda: not servers.running[old].node.in_cluster.controller.is_active)
+        await until(lambda: all(servers.is_led("orders", {1, 2, 3}, index) for index in range(3)))
+        assert servers.controller.epoch == 2
+        await asyncio.to_thread(produce, servers.addresses(), "orders", 30)
+
+    run(tmp_path, play)
