@@ -1,0 +1,42 @@
+"""We serve what Kafka 3.9.1 serves in ZooKeeper mode, in its versions, but for what is written down here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.compat.wire.api_versions import of_kafka
+from tidelog.broker.handlers import cluster_handlers, handlers
+from tidelog.wire.api_keys import ApiKey
+
+NOT_SERVED_ALONE: Final = {
+    ApiKey.LEADER_AND_ISR,
+    ApiKey.STOP_REPLICA,
+    ApiKey.UPDATE_METADATA,
+    ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.ENVELOPE,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+}
+"""Requests between brokers, which a broker that is alone refuses, and SASL."""
+OUR_OWN: Final = {
+    # The newer group protocol with its regular expressions (KIP-848), and topics described page by page (KIP-966).
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+}
+
+
+def test_a_broker_that_is_alone_serves_kafkas_versions() -> None:
+    expected = {key: versions for key, versions in of_kafka().items() if key not in NOT_SERVED_ALONE}
+    served = {key: (route.min_version, route.max_version) for key, route in handlers().items()}
+    assert served == {**expected, **OUR_OWN}
+
+
+def test_a_broker_of_a_cluster_serves_nothing_that_kafka_does_not() -> None:
+    expected = of_kafka()
+    served = {key: (route.min_version, route.max_version) for key, route in cluster_handlers().items()}
+    assert served, "a cluster's brokers send each other requests"
+    assert served.items() <= expected.items()
