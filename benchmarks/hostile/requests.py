@@ -92,17 +92,17 @@ def _of_version(request: type[Message], version: int, size_bytes: int) -> Iterat
             ("empty", rendering.smallest(size_bytes)),
             ("claimed", rendering.claimed(_COUNT_MAX)),
         ):
-            yield case(f"{where}, {word}", lambda r, path=path, special=special: r.frame({path: special}))
+            yield case(f"{where}, {word}", _with(path, special))
         if sketch.is_flexible and isinstance(field.element, type):
             tagged = rendering.tagged_element(size_bytes // 4)
-            yield case(f"{where}, tags", lambda r, path=path, tagged=tagged: r.frame({path: tagged}))
+            yield case(f"{where}, tags", _with(path, tagged))
     for path, _, _, _ in sketch.texts():
         where = ".".join(path)
         longest = rendering.long_text(TEXT_BYTES_MAX)
-        yield case(f"{where}, long", lambda r, path=path, longest=longest: r.frame({path: longest}))
+        yield case(f"{where}, long", _with(path, longest))
         if sketch.is_flexible:
             beyond = rendering.long_text(_BEYOND_TEXT_BYTES)
-            yield case(f"{where}, beyond", lambda r, path=path, beyond=beyond: r.frame({path: beyond}))
+            yield case(f"{where}, beyond", _with(path, beyond))
     yield case("client id, long", lambda r: r.frame(client_id="c" * TEXT_BYTES_MAX))
     if sketch.is_flexible:
         yield case("header, tags", lambda r: r.frame(header_tags=rendering.tags(size_bytes // 4)))
@@ -110,6 +110,11 @@ def _of_version(request: type[Message], version: int, size_bytes: int) -> Iterat
         yield case("header, claimed tags", lambda r: r.frame(header_tags=frames.uvarint(_COUNT_MAX)))
         yield case("body, tags", lambda r: r.frame(body_tags=rendering.tags(size_bytes // 4)))
         yield case("body, claimed tags", lambda r: r.frame(body_tags=frames.uvarint(_COUNT_MAX)))
+
+
+def _with(path: rendering.Path, special: rendering.Special) -> Callable[[Renderer], bytes]:
+    """A frame whose field at `path` is replaced."""
+    return lambda renderer: renderer.frame({path: special})
 
 
 def named() -> Iterator[HostileRequest]:

@@ -8,7 +8,7 @@ sets come from the clients' builders.
 import socket
 import struct
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from tests.compat.clients.brokers import Broker
 from tidelog.wire.frames import encode_request, response_body_offset
@@ -118,7 +118,7 @@ def produce(
     return partition_answer
 
 
-def fetch_request(topic: str | bytes, offset: int, *, partition: int = 0, **settings: int) -> FetchRequest:
+def fetch_request(topic: str | bytes, offset: int, *, partition: int = 0, **settings: Any) -> FetchRequest:
     """A request for one partition of a topic, given by its name or (as bytes, version 13 on) by its id."""
     partition_max_bytes = settings.pop("partition_max_bytes", 1 << 20)
     current_leader_epoch = settings.pop("current_leader_epoch", -1)
@@ -133,7 +133,7 @@ def fetch_request(topic: str | bytes, offset: int, *, partition: int = 0, **sett
 
 
 def fetch(
-    connection: RawConnection, topic: str | bytes, offset: int, version: int = 12, **settings: int
+    connection: RawConnection, topic: str | bytes, offset: int, version: int = 12, **settings: Any
 ) -> PartitionData:
     """Fetch from one partition and return what it was answered."""
     response = connection.call(fetch_request(topic, offset, **settings), version, FetchResponse)

@@ -1,5 +1,7 @@
 """Offsets by time, first and last: ListOffsets in every version, and what clients make of it."""
 
+from typing import Any
+
 import pytest
 
 from tests.compat.clients.batches import batch, numbered
@@ -20,7 +22,7 @@ START_MS = 1_700_000_000_000
 
 
 def list_offsets(
-    broker: Broker, topic: str, timestamp: int, version: int = 9, **settings: int
+    broker: Broker, topic: str, timestamp: int, version: int = 9, **settings: Any
 ) -> ListOffsetsPartitionResponse:
     isolation_level = settings.pop("isolation_level", 0)
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, **settings)

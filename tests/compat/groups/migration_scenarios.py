@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.compat.groups.raw import Transcript, Wire
 from tests.compat.groups.scenarios import (
     RANGE,
@@ -31,7 +33,7 @@ BOTH = tuple(TopicPartition(TOPIC, index) for index in (0, 1))
 LEAVES = -1
 
 
-def consumer_request(group: str, member: str = "", epoch: int = 0, **fields: object) -> ConsumerGroupHeartbeatRequest:
+def consumer_request(group: str, member: str = "", epoch: int = 0, **fields: Any) -> ConsumerGroupHeartbeatRequest:
     """A heartbeat that says everything."""
     return ConsumerGroupHeartbeatRequest(
         **{

@@ -6,6 +6,7 @@ Each scenario takes a function that opens connections and a `Transcript` to writ
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tests.compat.groups.raw import Transcript, Wire
 from tidelog.wire.messages import (
@@ -40,7 +41,7 @@ SUBSCRIPTION = b"\0\0\0\0\0\1\0\x0e" + TOPIC.encode() + b"\xff\xff\xff\xff"
 RANGE = [("range", SUBSCRIPTION)]
 
 
-def join_request(group: str, member: str = "", **fields: object) -> JoinGroupRequest:
+def join_request(group: str, member: str = "", **fields: Any) -> JoinGroupRequest:
     protocols = fields.pop("protocols", RANGE)
     return JoinGroupRequest(
         **{
@@ -55,9 +56,7 @@ def join_request(group: str, member: str = "", **fields: object) -> JoinGroupReq
     )
 
 
-def sync_request(
-    group: str, member: str, generation: int, parts: dict[str, bytes], **fields: object
-) -> SyncGroupRequest:
+def sync_request(group: str, member: str, generation: int, parts: dict[str, bytes], **fields: Any) -> SyncGroupRequest:
     assignments = [SyncGroupRequestAssignment(member_id=name, assignment=part) for name, part in parts.items()]
     return SyncGroupRequest(
         **{
@@ -79,7 +78,7 @@ def commit_request(
     *,
     topic: str = TOPIC,
     metadata: str | None = "m",
-    **fields: object,
+    **fields: Any,
 ) -> OffsetCommitRequest:
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=42, committed_leader_epoch=0, committed_metadata=metadata
@@ -95,7 +94,7 @@ def commit_request(
     )
 
 
-def fetch_request(group: str, version: int, *, is_for_all: bool = False, **fields: object) -> OffsetFetchRequest:
+def fetch_request(group: str, version: int, *, is_for_all: bool = False, **fields: Any) -> OffsetFetchRequest:
     if version >= 8:
         topics = None if is_for_all else [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0, 1])]
         return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)], **fields)
@@ -103,7 +102,7 @@ def fetch_request(group: str, version: int, *, is_for_all: bool = False, **field
     return OffsetFetchRequest(group_id=group, topics=old, **fields)
 
 
-def join(wire: Wire, group: str, version: int, **fields: object) -> tuple[str, int]:
+def join(wire: Wire, group: str, version: int, **fields: Any) -> tuple[str, int]:
     """Join as the only member, whatever it takes; the id and the generation."""
     reply = wire.ask(join_request(group, **fields), version)
     if reply.error_code == MEMBER_ID_REQUIRED:
@@ -153,7 +152,7 @@ def lives(connect: Connect, transcript: Transcript) -> None:
         transcript.note(f"{say} deleted", wire.ask(DeleteGroupsRequest(groups_names=[group]), min(version, 2)))
 
 
-def heartbeat_request(group: str, member: str, generation: int, **fields: object) -> HeartbeatRequest:
+def heartbeat_request(group: str, member: str, generation: int, **fields: Any) -> HeartbeatRequest:
     return HeartbeatRequest(**{"group_id": group, "member_id": member, "generation_id": generation, **fields})
 
 

@@ -1,5 +1,7 @@
 """The compiled encoder makes the same batches, byte for byte, as the plain one."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -34,7 +36,7 @@ def _column(items, skipped=0):
     return column_of(ColumnBuffers(positions, data or b"", validity, array.offset), len(items))
 
 
-def _columns(records, skipped=0):
+def _columns(records: Any, skipped: int = 0) -> tuple[Any, Any, Any]:
     keys = _column([key for _, key, _, _ in records], skipped)
     values = _column([value for _, _, value, _ in records], skipped)
     return keys, values, _column(header_blocks([each for *_, each in records]), skipped)
@@ -68,7 +70,7 @@ def test_positions_that_no_column_has_are_refused():
     positions = np.array([0, 3, 2, 4], dtype=np.int32)
     for data, count in ((b"abcd", 3), (b"abc", 1), (b"", 1)):
         with pytest.raises(ValueError, match="not in order, or beyond its data"):
-            column_of(ColumnBuffers(positions[-1 - count :], data[:3], None, 0), count)
+            column_of(ColumnBuffers(positions[-1 - count :].data, data[:3], None, 0), count)
 
 
 def test_columns_of_other_lengths_than_the_partitions_are_refused():

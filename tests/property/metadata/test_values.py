@@ -1,6 +1,7 @@
 """Values as bytes: what goes in comes out, and what never went in raises `ValueError` and nothing else."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,12 +22,12 @@ values = st.recursive(
 )
 
 
-def depth(value: object) -> int:
+def depth(value: Any) -> int:
     return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
 
 
 @given(value=values.filter(lambda value: depth(value) <= 8))
-def test_what_was_encoded_is_decoded(value: object) -> None:
+def test_what_was_encoded_is_decoded(value: Any) -> None:
     decoded = decode_value(encode_value(value))
     assert decoded == value
     assert type(decoded) is type(value)
@@ -39,7 +40,7 @@ def test_bytes_from_anywhere_are_a_value_or_refused(data: bytes) -> None:
 
 
 @given(value=values, at=st.integers(0), flip=st.integers(1, 255), cut=st.integers(0))
-def test_a_damaged_value_is_another_value_or_refused(value: object, at: int, flip: int, cut: int) -> None:
+def test_a_damaged_value_is_another_value_or_refused(value: Any, at: int, flip: int, cut: int) -> None:
     data = bytearray(encode_value(value))
     data[at % len(data)] ^= flip
     with suppress(ValueError):

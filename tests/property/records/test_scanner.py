@@ -1,5 +1,7 @@
 """The C scanner returns what the Python one returns, and both accept what the decoder accepts, whatever the bytes."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,7 +77,7 @@ def test_the_c_scanner_equals_the_python_one(
     headers_max: int,
 ) -> None:
     place = (min(position, len(data)), index, count)
-    arguments = (*place, base_timestamp, *sorted(limits), needs_key, max_timestamp, headers_max)
+    arguments: tuple[Any, ...] = (*place, base_timestamp, *sorted(limits), needs_key, max_timestamp, headers_max)
     expected = scan_in_python(data, *arguments)
     for buffer in (data, bytearray(data), memoryview(data)):
         assert SCANS["c"](buffer, *arguments) == expected

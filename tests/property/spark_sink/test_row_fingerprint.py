@@ -11,8 +11,9 @@ texts = st.none() | st.binary(max_size=20)
 rows = st.lists(st.tuples(texts, texts), max_size=30)
 
 
-def columns(pairs: list[tuple[bytes | None, bytes | None]]) -> list[pa.Array]:
-    return [pa.array([pair[at] for pair in pairs], pa.binary()) for at in (0, 1)]
+def columns(pairs: list[tuple[bytes | None, bytes | None]]) -> tuple[pa.Array, pa.Array]:
+    keys, values = (pa.array([pair[at] for pair in pairs], pa.binary()) for at in (0, 1))
+    return keys, values
 
 
 @given(rows, st.randoms(), st.integers(0, 30))

@@ -55,7 +55,7 @@ def test_bytes_never_starve_a_partition(bounds, limit, size):
 @given(logs(), limits, limits)
 def test_splits_cover_every_offset_once_and_in_order(bounds, min_partitions, max_records):
     starts, ends = bounds
-    whole = [OffsetRange(*each, starts[each], ends[each]) for each in sorted(ends)]
+    whole = [OffsetRange(each[0], each[1], starts[each], ends[each]) for each in sorted(ends)]
     if sum(max(each.size, 0) for each in whole) > 10**5 and max_records is not None:
         max_records += 10**4
     split = split_ranges(whole, min_partitions, max_records)
@@ -77,7 +77,7 @@ def test_splits_cover_every_offset_once_and_in_order(bounds, min_partitions, max
 def test_enough_offsets_make_enough_tasks_nearly(bounds, min_partitions):
     """The official connector rounds shares, so it may fall short by less than one task for each partition."""
     starts, ends = bounds
-    whole = [OffsetRange(*each, starts[each], ends[each]) for each in sorted(ends)]
+    whole = [OffsetRange(each[0], each[1], starts[each], ends[each]) for each in sorted(ends)]
     available = sum(max(each.size, 0) for each in whole)
     split = split_ranges(whole, min_partitions)
     assert len(split) >= min(min_partitions, available) - len(whole)

@@ -1,6 +1,8 @@
 """The parsers of small text files: what we write is read back, and no bytes raise anything but the declared error."""
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -33,11 +35,12 @@ identifiers = st.binary(min_size=16, max_size=16).filter(any)
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
 
 
-def mutated(draw: st.DrawFn, data: bytes) -> bytes:
+def mutated(draw: Callable[[st.SearchStrategy[Any]], Any], data: bytes) -> bytes:
     """`data` with a stretch of it replaced: close enough to the format to get past its first checks."""
     start = draw(st.integers(0, len(data)))
     end = draw(st.integers(start, len(data)))
-    return data[:start] + draw(st.binary(max_size=6)) + data[end:]
+    inserted: bytes = draw(st.binary(max_size=6))
+    return data[:start] + inserted + data[end:]
 
 
 @modest

@@ -34,7 +34,7 @@ _RESTRICTED: dict[str, st.SearchStrategy[Any]] = {
 
 def kio_class(cls: type[Message], version: int) -> Any:
     """kio's class for this version, or None if kio no longer has it."""
-    entity = EntityType.request if cls.__name__.endswith("Request") else EntityType.response
+    entity: Any = EntityType.request if cls.__name__.endswith("Request") else EntityType.response
     try:
         return getattr(load_payload_module(cls.api_key, version, entity), cls.__name__)
     except (UnknownAPIKey, UnknownEntity):

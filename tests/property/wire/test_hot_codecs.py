@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from tidelog.wire.errors import WireError
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from tidelog.wire.messages.produce import (
     PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -107,7 +109,7 @@ def test_a_produce_response_is_written_as_its_message_says(
             _same_details(version, reply, partition)
 
 
-def _same_details(version: int, reply: hot_produce.PartitionReply, partition: object) -> None:
+def _same_details(version: int, reply: hot_produce.PartitionReply, partition: PartitionProduceResponse) -> None:
     if version >= 2:
         assert partition.log_append_time_ms == reply.log_append_time_ms
     if version >= 5:
@@ -392,7 +394,7 @@ def test_a_fetch_response_is_written_as_its_message_says(
         for key, replies in topics
     ]
     chunks = hot_fetch.encode_response(correlation_id, version, given_topics, session_id=7, throttle_time_ms=5)
-    frame = b"".join(chunk if isinstance(chunk, bytes) else chunk.data for chunk in chunks)
+    frame = b"".join(chunk if isinstance(chunk, bytes) else cast(_Slice, chunk).data for chunk in chunks)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     body = frame[8 + (version >= 12) :]
     response = FetchResponse.decode(body, version)
@@ -442,6 +444,8 @@ def test_the_answer_with_records_of_one_partition_is_the_general_answer(
 @pytest.mark.parametrize("decode", [hot_produce.decode_request, hot_fetch.decode_request])
 @given(data=st.binary(max_size=120), version=st.integers(0, 11))
 @settings(max_examples=examples(300), deadline=None)
-def test_hostile_bytes_raise_wire_error_and_nothing_else(decode: object, data: bytes, version: int) -> None:
+def test_hostile_bytes_raise_wire_error_and_nothing_else(
+    decode: Callable[..., object], data: bytes, version: int
+) -> None:
     with contextlib.suppress(WireError):
         decode(bytearray(data), 0, len(data), version)

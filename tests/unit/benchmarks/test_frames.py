@@ -2,6 +2,7 @@
 
 import struct
 from importlib import import_module
+from typing import Any
 
 import pytest
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
@@ -20,7 +21,7 @@ from tidelog.records.header import check_crc, read_header
 TOPIC_ID = bytes(range(16))
 
 
-def decoded(frame: bytes, message: type) -> object:
+def decoded(frame: bytes, message: Any) -> Any:
     """The body of a frame, read to its last byte by kio."""
     length, api_key, version = struct.unpack_from(">ihh", frame)
     assert length == len(frame) - 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.compat.wire.api_versions import of_kafka
+from tests.compat.wire.api_versions import Versions, of_kafka
 from tidelog.broker.handlers import cluster_handlers, handlers
 from tidelog.wire.api_keys import ApiKey
 
@@ -21,7 +21,7 @@ NOT_SERVED_ALONE: Final = {
     ApiKey.SASL_AUTHENTICATE,
 }
 """Requests between brokers, which a broker that is alone refuses, and SASL."""
-OUR_OWN: Final = {
+OUR_OWN: Final[dict[int, Versions]] = {
     # The newer group protocol with its regular expressions (KIP-848), and topics described page by page (KIP-966).
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
@@ -30,7 +30,9 @@ OUR_OWN: Final = {
 
 
 def test_a_broker_that_is_alone_serves_kafkas_versions() -> None:
-    expected = {key: versions for key, versions in of_kafka().items() if key not in NOT_SERVED_ALONE}
+    expected: dict[int, Versions] = {
+        key: versions for key, versions in of_kafka().items() if key not in NOT_SERVED_ALONE
+    }
     served = {key: (route.min_version, route.max_version) for key, route in handlers().items()}
     assert served == {**expected, **OUR_OWN}
 

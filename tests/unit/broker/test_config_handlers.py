@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -82,14 +82,14 @@ def context() -> Any:
         clock=ManualClock(),
         surroundings=SimpleNamespace(socket_descriptors_max=lambda: 1000),
     )
-    node.dynamic_config = DynamicConfig(node)
+    node.dynamic_config = DynamicConfig(cast(Any, node))
     node.dynamic_config.start(store)
     node.slices = Pauses()
     return SimpleNamespace(node=node, api_version=4, pause=node.slices.pause)
 
 
 def describe(
-    context: Any, resource_type: int, name: str, keys: list[str] | None = None, **options: bool
+    context: Any, resource_type: int, name: str, keys: list[str] | None = None, **options: Any
 ) -> DescribeConfigsResult:
     resource = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=keys)
     response = served(describe_configs.handle(DescribeConfigsRequest(resources=[resource], **options), context))

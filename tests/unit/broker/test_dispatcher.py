@@ -20,6 +20,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.frames import encode_request, response_body_offset
 from tidelog.wire.messages import ListGroupsRequest, ListGroupsResponse
 from tidelog.wire.own_messages import CompactTopicsRequest
+from tidelog.wire.schema import Message
 
 VERSION = 4
 
@@ -126,7 +127,7 @@ def test_an_error_of_an_api_of_our_own_closes_the_connection_in_order(caplog: py
     """Its answer has no place for an error of the whole request."""
 
     async def body() -> None:
-        def refuse(_request: Any, _context: Context) -> None:
+        def refuse(_request: Any, _context: Context) -> Message:
             raise ApiError(ErrorCode.INVALID_REQUEST, "not so")
 
         world = World(refuse)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tidelog.broker.handlers._parts import PARTITIONS_AT_ONCE, are_few, in_parts
@@ -21,7 +23,7 @@ def test_parts_hold_everything_in_order_and_are_short(sizes: list[int]) -> None:
 
 def test_topics_without_partitions_count_too() -> None:
     """A million empty topics would be one part otherwise."""
-    parts = list(in_parts(("t", []) for _ in range(2_000)))
+    parts: list[Any] = list(in_parts(("t", []) for _ in range(2_000)))
     assert [len(part) for part in parts] == [PARTITIONS_AT_ONCE] * 4
     assert list(in_parts([])) == []
 

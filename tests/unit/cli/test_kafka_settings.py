@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from tidelog.cli._kafka_settings import KafkaSettings, _read_tree, read_from_zookeeper, topic_defaults
+from tidelog.cli._kafka_settings import KafkaSettings, _read_tree, _Reader, read_from_zookeeper, topic_defaults
 from tidelog.cli.errors import CommandError
 
 
-class Tree:
+class Tree(_Reader):
     """What a ZooKeeper holds below /config, by kind and name."""
 
     def __init__(self, topics: set[str], configs: dict[tuple[str, str], dict[str, str]]) -> None:

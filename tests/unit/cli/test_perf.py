@@ -25,7 +25,7 @@ from tidelog.wire.messages.produce import PartitionProduceResponse, TopicProduce
 
 def test_the_produce_frame_is_a_produce_request():
     batch = produce.build_load_batch(7, 100, Compression.NONE)
-    assert [len(record.value) for record in iterate_records(batch)] == [100] * 7
+    assert [len(record.value or b"") for record in iterate_records(batch)] == [100] * 7
     frame = produce.build_frame("tøpic", 3, 1, batch)
     header = parse_request_header(frame, 4)
     request = ProduceRequest.decode(frame, header.api_version, header.body_offset)

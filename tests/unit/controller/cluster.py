@@ -11,7 +11,7 @@ import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from tidelog.controller.context import LiveBroker
 from tidelog.controller.controller import Controller
@@ -318,7 +318,7 @@ class Cluster:
         controller = Controller(
             broker_id,
             self.settings,
-            store,
+            cast(Any, store),
             plane,
             events,
             pause=no_pause,

@@ -53,6 +53,7 @@ def test_a_partition_enters_a_state_only_from_those_of_the_table(
 ) -> None:
     controller = cluster.active
     controller.context.partition_states[ORDERS] = current
+    expected: PartitionStatus
     if target is PartitionStatus.ONLINE:
         run(controller._partitions.bring_online("orders"))
         # A new partition has no state node, and this one has: it does not go online.

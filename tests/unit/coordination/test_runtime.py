@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.coordination.fakes import Numbers, World
@@ -142,9 +144,10 @@ def test_timers_are_set_moved_cancelled_and_told(world: World) -> None:
     world.ask(lambda _: Decision("set", timers=(SetTimer("a", 50), SetTimer("b", 60))))
     world.ask(lambda _: Decision("moved", timers=(SetTimer("a", 80), CancelTimer("b"), CancelTimer("c"))))
     world.advance(79)
-    assert world.runtime.shard(0).fired == []
+    shard: Any = world.runtime.shard(0)
+    assert shard.fired == []
     world.advance(21)
-    assert [key for key, _ in world.runtime.shard(0).fired] == ["a", "loaded"]
+    assert [key for key, _ in shard.fired] == ["a", "loaded"]
 
 
 def test_a_timer_answers_those_who_wait(world: World) -> None:

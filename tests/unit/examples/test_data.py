@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_some_readings_come_late_and_none_is_lost():
 def test_changes_tell_before_and_after_and_some_come_twice():
     changes = parsed(data.customer_changes(100))
     assert len(changes) == 104
-    rows = {}
+    rows: dict[str, Any] = {}
     for change in changes:
         if change["lsn"] <= rows.get("lsn", 0):
             continue

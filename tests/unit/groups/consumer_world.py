@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import count
+from typing import TYPE_CHECKING, Any
 
 from tests.unit.groups.world import GROUP, Call, Log
 from tidelog.coordination import CoordinatorRuntime
@@ -17,6 +18,9 @@ from tidelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+
+if TYPE_CHECKING:
+    from tests.unit.groups.mixed_world import MixedWorld
 
 REBALANCE_MS = 30_000
 Partitions = set[tuple[str, int]]
@@ -55,7 +59,7 @@ def topic_name(identity: bytes) -> str:
 class ConsumerWorld:
     """One shard, its clock, its log, and the topics `t` (6 partitions) and `u` (2)."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.settings = GroupSettings(**settings)
         self.clock = ManualClock()
         self.timer = Timer(0)
@@ -105,7 +109,7 @@ class Client:
 
     def __init__(
         self,
-        world: ConsumerWorld,
+        world: ConsumerWorld | MixedWorld,
         topics: Iterable[str] = ("t",),
         *,
         instance_id: str | None = None,

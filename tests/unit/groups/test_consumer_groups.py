@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.groups.consumer_world import REBALANCE_MS, Client, ConsumerWorld, settle
@@ -259,7 +261,7 @@ def test_a_static_member_that_does_not_come_back_is_put_out(world: ConsumerWorld
     ids=str,
 )
 def test_a_heartbeat_that_makes_no_sense_is_refused(world: ConsumerWorld, fields: dict[str, object]) -> None:
-    values = {
+    values: dict[str, Any] = {
         "group_id": GROUP,
         "rebalance_timeout_ms": 1000,
         "subscribed_topic_names": ["t"],

@@ -85,7 +85,7 @@ class Call:
 class World:
     """One shard behind its runtime."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.settings = GroupSettings(**{"initial_rebalance_delay_ms": 0, **settings})
         self.clock = ManualClock()
         self.timer = Timer(0)

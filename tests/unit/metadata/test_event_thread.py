@@ -1,6 +1,7 @@
 """Watchers and listeners are called in order, on one thread, whatever one of them does."""
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -14,8 +15,12 @@ def events() -> EventThread:
 
 def test_calls_are_run_in_order_on_one_other_thread(events: EventThread) -> None:
     run: list[tuple[int, str]] = []
+
+    def note(number: int) -> None:
+        run.append((number, threading.current_thread().name))
+
     for number in range(100):
-        events.post(lambda number=number: run.append((number, threading.current_thread().name)))
+        events.post(partial(note, number))
     assert events.wait_until_idle(30)
     assert run == [(number, "events-under-test") for number in range(100)]
     events.stop()

@@ -1,5 +1,6 @@
 import pytest
 
+from tests.unit.present import present
 from tidelog.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from tidelog.metadata.tree import BrokerRegistration, Endpoint, PartitionState, ReplicaAssignment
 from tidelog.wire.primitives import NO_UUID
@@ -77,23 +78,23 @@ def test_every_change_raises_the_version(image: ClusterImage) -> None:
 
 def test_replicas_are_offline_while_their_broker_is_away(image: ClusterImage) -> None:
     image.set_topic(topic("orders", replicas=(1, 2)))
-    assert image.partition("orders", 0).offline_replicas == (2,)
+    assert present(image.partition("orders", 0)).offline_replicas == (2,)
     image.set_broker(broker(2))
-    assert image.partition("orders", 0).offline_replicas == ()
+    assert present(image.partition("orders", 0)).offline_replicas == ()
     image.remove_broker(1)
-    assert image.partition("orders", 1).offline_replicas == (1,)
+    assert present(image.partition("orders", 1)).offline_replicas == (1,)
 
 
 def test_a_replica_in_a_failed_directory_is_offline_though_its_broker_lives(image: ClusterImage) -> None:
     image.set_topic(topic("orders", replicas=(1,)))
     image.set_partition("orders", PartitionImage(0, -1, 1, (1,), (1,), failed_replicas=(1,)))
-    assert image.partition("orders", 0).offline_replicas == (1,)
-    assert image.partition("orders", 1).offline_replicas == ()
+    assert present(image.partition("orders", 0)).offline_replicas == (1,)
+    assert present(image.partition("orders", 1)).offline_replicas == ()
 
 
 def test_a_removed_topic_is_gone_under_name_and_id(image: ClusterImage) -> None:
     image.set_topic(topic("orders"))
-    assert image.remove_topic("orders").name == "orders"
+    assert present(image.remove_topic("orders")).name == "orders"
     assert image.topic("orders") is image.topic_by_id(ID_A) is None
     assert image.topic_count() == 0
 
@@ -102,7 +103,7 @@ def test_a_topic_made_anew_is_not_found_under_its_old_id(image: ClusterImage) ->
     image.set_topic(topic("orders", ID_A))
     image.set_topic(topic("orders", ID_B, count=3))
     assert image.topic_by_id(ID_A) is None
-    assert len(image.topic_by_id(ID_B).partitions) == 3
+    assert len(present(image.topic_by_id(ID_B)).partitions) == 3
     assert image.topic_count() == 1
 
 

@@ -1,5 +1,7 @@
 """Operations, results, events and errors cross the socket unchanged."""
 
+from typing import Any
+
 import pytest
 
 from tidelog.metadata.errors import (
@@ -33,7 +35,7 @@ from tidelog.metadata.shared_protocol import (
 from tidelog.metadata.store import Check, Create, Delete, EventKind, Operation, Set, Stat, WatchEvent
 
 
-def carried(value: object) -> list:
+def carried(value: Any) -> list:
     """A list as the other side reads it."""
     return read_message(frame([7, value])[LENGTH.size :])[1]
 
@@ -76,11 +78,12 @@ def test_errors(error: StoreError, read_as: type[StoreError]) -> None:
     assert type(found) is read_as
     assert str(found) == str(error)
     if isinstance(error, BadVersionError):
+        assert isinstance(found, BadVersionError)
         assert (found.expected, found.found) == (1, 2)
 
 
 @pytest.mark.parametrize("result", ["/a", None, Stat(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)])
-def test_results(result: object) -> None:
+def test_results(result: Any) -> None:
     assert read_outcome(carried(outcome_value(result))) == result
 
 

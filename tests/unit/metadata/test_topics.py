@@ -1,5 +1,6 @@
 import pytest
 
+from tests.unit.present import present
 from tidelog.metadata.image import BrokerImage, ClusterImage
 from tidelog.metadata.loading import load_image
 from tidelog.metadata.registration import prepare_tree, register_broker
@@ -88,7 +89,7 @@ def test_every_topic_has_an_id_of_its_own() -> None:
     cluster = Cluster(1)
     cluster.create("a")
     cluster.create("b")
-    assert cluster.image.topic("a").topic_id != cluster.image.topic("b").topic_id
+    assert present(cluster.image.topic("a")).topic_id != present(cluster.image.topic("b")).topic_id
 
 
 def test_replicas_go_where_the_request_says() -> None:
@@ -101,7 +102,7 @@ def test_the_first_replica_alive_leads_and_the_dead_are_not_in_sync() -> None:
     """As in Kafka, a request may name brokers that are not there."""
     cluster = Cluster(1, 2)
     cluster.create("orders", assignments={0: [9, 2, 1]})
-    (partition,) = cluster.image.topic("orders").partitions
+    (partition,) = present(cluster.image.topic("orders")).partitions
     assert (partition.leader_id, partition.isr, partition.offline_replicas) == (2, (2, 1), (9,))
 
 
@@ -165,7 +166,7 @@ def test_of_two_who_create_the_same_topic_the_second_is_told() -> None:
     with refusal(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'orders' already exists."):
         write_topic(cluster.store, second)
     cluster.reload()
-    assert cluster.image.topic("orders").topic_id == first.topic_id
+    assert present(cluster.image.topic("orders")).topic_id == first.topic_id
 
 
 def test_settings_left_behind_by_a_topic_of_the_same_name_are_replaced() -> None:
@@ -194,11 +195,11 @@ def test_partitions_are_added_after_the_last() -> None:
     before = cluster.replicas("orders")
     new = plan_partitions(cluster.store, cluster.image.broker_ids(), "orders", 5, None)
     write_partitions(cluster.store, new)
-    topic_id = cluster.image.topic("orders").topic_id
+    topic_id = present(cluster.image.topic("orders")).topic_id
     cluster.reload()
     assert cluster.replicas("orders")[:2] == before
-    assert cluster.image.topic("orders").topic_id == topic_id
-    added = cluster.image.topic("orders").partitions[2:]
+    assert present(cluster.image.topic("orders")).topic_id == topic_id
+    added = present(cluster.image.topic("orders")).partitions[2:]
     assert [partition.index for partition in added] == [2, 3, 4]
     assert list(map(repr, new.images())) == list(map(repr, added))
     assert all(partition.leader_id == partition.replicas[0] for partition in added)
@@ -282,11 +283,11 @@ def test_a_deleted_topic_leaves_nothing_in_the_tree() -> None:
 def test_a_topic_made_anew_has_a_new_id() -> None:
     cluster = Cluster(1)
     cluster.create("orders")
-    old = cluster.image.topic("orders").topic_id
+    old = present(cluster.image.topic("orders")).topic_id
     delete_topic(cluster.store, "orders")
     cluster.reload()
     cluster.create("orders")
-    assert cluster.image.topic("orders").topic_id != old
+    assert present(cluster.image.topic("orders")).topic_id != old
 
 
 def test_a_broker_without_the_image_of_another_is_still_alive_for_placement() -> None:

@@ -19,7 +19,7 @@ from tidelog.records.compression import (
 from tidelog.records.errors import CorruptRecordError
 
 COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
-LEVELS = [(Codec.GZIP, -1), (Codec.GZIP, 1), (Codec.GZIP, 9)]
+LEVELS: list[tuple[Codec, int | None]] = [(Codec.GZIP, -1), (Codec.GZIP, 1), (Codec.GZIP, 9)]
 LEVELS += [
     (Codec.LZ4, 1),
     (Codec.LZ4, 9),

@@ -1,5 +1,7 @@
 """What a scan of records returns, from the Python function and from the C function where it was built."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.records.golden import GOLDEN, RECORDS
@@ -108,7 +110,8 @@ def test_a_timestamp_beyond_64_bits_is_malformed(scan: Scan) -> None:
 
 @scans
 def test_a_scan_outside_the_data_is_a_mistake_of_the_caller(scan: Scan) -> None:
-    for place in ({"position": -1}, {"position": len(DATA) + 1}, {"index": -1}, {"headers_max": -1}):
+    places: list[dict[str, Any]] = [{"position": -1}, {"position": len(DATA) + 1}, {"index": -1}, {"headers_max": -1}]
+    for place in places:
         with pytest.raises(ValueError, match="inside the data"):
             scanned(scan, DATA, **place)
 

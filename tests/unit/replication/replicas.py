@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.unit.storage.logs import batch, read_values, reopen
 from tidelog.config import LogConfig
 from tidelog.replication.fetch import FetchParameters
@@ -44,7 +42,7 @@ class Replica:
         *,
         alive: set[int] | None = None,
         bugs: PlantedBugs | None = None,
-        **config: object,
+        **config: Any,
     ) -> None:
         self.broker_id = broker_id
         self.clock = clock
@@ -61,13 +59,16 @@ class Replica:
     def _start(self, log: Log) -> None:
         self.timer = Timer(self.clock.monotonic_ms())
         self.manager = ReplicaManager(
-            self.broker_id, self.clock, self.timer, pytest.fail, self.flush, lambda: None, cluster=View(self)
+            self.broker_id, self.clock, self.timer, self.fail, self.flush, lambda: None, cluster=View(self)
         )
         self.log = log
         self.partition = self.manager.add_partition(TOPIC, 0, TOPIC_ID, log)
         self.sessions = FetchSessionCache(100, iter(range(1, 1 << 30)).__next__)
         self.fetcher: Fetcher | None = None
         self.leader_id = -1
+
+    def fail(self, cause: object) -> None:
+        raise AssertionError(f"broker {self.broker_id}: {cause}")
 
     def flush(self, log: Log, done: Any) -> None:
         log.flush(now_ms=self.clock.wall_ms())
@@ -182,7 +183,7 @@ class Replica:
             frame = b"".join(chunk if isinstance(chunk, bytes) else chunk.read() for chunk in chunks)[4:]
             responses.append(FetchResponse.decode(frame, FETCH_VERSION, response_body_offset(1, FETCH_VERSION, frame)))
 
-        self.manager.fetch(parameters, context.wanted, respond, pytest.fail)
+        self.manager.fetch(parameters, context.wanted, respond, self.fail)
         self.manager.end_turn()
         return responses
 

@@ -27,11 +27,14 @@ class Reader:
     def __init__(self, log: Log) -> None:
         self.clock = ManualClock()
         self.timer = Timer(0)
-        self.manager = ReplicaManager(1, self.clock, self.timer, pytest.fail, pytest.fail, lambda: None)
+        self.manager = ReplicaManager(1, self.clock, self.timer, self._fail, self._fail, lambda: None)
         self.log = log
         self.partition: Partition = self.manager.add_partition("topic", 0, bytes(16), log)
         self.partition.make_leader(0, (1,), (1,))
         self.replies: list[PartitionReply] = []
+
+    def _fail(self, *causes: object) -> None:
+        raise AssertionError(causes)
 
     def append(self) -> None:
         append(self.log, b"v" * 100)
@@ -42,7 +45,7 @@ class Reader:
         """Whether the fetch is answered at once; the answer goes to `replies`."""
         parameters = FetchParameters(-1, WAIT_MS, min_bytes, 50 << 20, 0, is_first_batch_whole=True)
         wanted = [Wanted("topic", "topic", FetchPartition(0, offset, max_bytes, -1, last_epoch))]
-        return self.manager.fetch(parameters, wanted, self.replies.extend, pytest.fail) is None
+        return self.manager.fetch(parameters, wanted, self.replies.extend, self._fail) is None
 
     def bytes_read(self) -> int:
         records = self.replies[-1].records

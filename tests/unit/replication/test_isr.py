@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ ALL = (1, 2, 3)
 class Three:
     """Broker 1 leads, 2 and 3 follow."""
 
-    def __init__(self, directory: Path, **config: object) -> None:
+    def __init__(self, directory: Path, **config: Any) -> None:
         self.clock = ManualClock()
         self.alive = {1, 2, 3}
         self.one, self.two, self.three = (

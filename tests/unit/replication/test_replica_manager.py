@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,10 +41,13 @@ class World:
 
         self.flushes.append(finish)
 
+    def _fail(self, cause: Exception) -> None:
+        raise AssertionError("a fetch cannot be answered") from cause
+
     def _wake(self) -> None:
         self.wakes += 1
 
-    def add(self, name: str, index: int = 0, directory: str = "data", **settings: object) -> Partition:
+    def add(self, name: str, index: int = 0, directory: str = "data", **settings: Any) -> Partition:
         """Lead a partition in epoch 0."""
         path = self.root / directory / f"{name}-{index}"
         path.parent.mkdir(exist_ok=True)
@@ -65,7 +69,7 @@ class World:
         replies: list[PartitionReply] = []
         wanted = [Wanted(topic, topic, FetchPartition(0, offset, 1 << 20)) for topic in topics]
         parameters = FetchParameters(-1, wait_ms, 1, 1 << 20, 0, is_first_batch_whole=True)
-        self.manager.fetch(parameters, wanted, replies.extend, pytest.fail)
+        self.manager.fetch(parameters, wanted, replies.extend, self._fail)
         return replies
 
     def delete(self, *offsets: tuple[str, int, int]) -> list[DeleteResult]:

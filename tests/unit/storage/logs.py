@@ -1,6 +1,7 @@
 """What the tests of logs share: batches as a producer sends them, small logs, and opening one again."""
 
 from pathlib import Path
+from typing import Any
 
 from tidelog.config import LogConfig
 from tidelog.records.batch import iterate_batches, iterate_records
@@ -55,18 +56,18 @@ def marker(producer_id: int, *, is_commit: bool, producer_epoch: int = 0, coordi
     )
 
 
-def make_log(tmp_path: Path, **settings: object) -> Log:
+def make_log(tmp_path: Path, **settings: Any) -> Log:
     return Log.create(str(tmp_path / "topic-0"), "topic", 0, LogConfig(**settings), NOW_MS)
 
 
-def append(log: Log, *values: bytes, now_ms: int = NOW_MS, **options: object) -> LogAppendInfo:
+def append(log: Log, *values: bytes, now_ms: int = NOW_MS, **options: Any) -> LogAppendInfo:
     """Append one batch and write it."""
     info = log.append_as_leader(batch(*values, **options), EPOCH, now_ms)
     log.write_staged()
     return info
 
 
-def append_marker(log: Log, producer_id: int, *, is_commit: bool, **options: int) -> LogAppendInfo:
+def append_marker(log: Log, producer_id: int, *, is_commit: bool, **options: Any) -> LogAppendInfo:
     records = marker(producer_id, is_commit=is_commit, **options)
     info = log.append_as_leader(records, EPOCH, NOW_MS, AppendOrigin.COORDINATOR)
     log.write_staged()

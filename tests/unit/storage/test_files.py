@@ -44,8 +44,8 @@ def test_a_short_write_is_continued(file: LogFile, step: int, monkeypatch: pytes
     def short_pwritev(fd: int, buffers: list[bytes], position: int) -> int:
         return whole_pwrite(fd, b"".join(buffers)[: step * 2], position)
 
-    monkeypatch.setattr(_files.os, "pwrite", short_pwrite)
-    monkeypatch.setattr(_files.os, "pwritev", short_pwritev)
+    monkeypatch.setattr(os, "pwrite", short_pwrite)
+    monkeypatch.setattr(os, "pwritev", short_pwritev)
     file.write([b"hello ", b"wide ", b"world"], 0)
     file.write([b"!!!!"], 16)
     assert Path(file.path).read_bytes() == b"hello wide world!!!!"
@@ -143,7 +143,7 @@ def test_no_descriptor_at_all_is_an_error_that_clients_retry_and_no_failed_disk(
     path = tmp_path / "0.log"
     path.write_bytes(b"data")
     exhausted = OSError(errno.EMFILE, "Too many open files")
-    monkeypatch.setattr(_pools.os, "open", Mock(side_effect=exhausted))
+    monkeypatch.setattr(os, "open", Mock(side_effect=exhausted))
     with pytest.raises(OutOfDescriptorsError, match=r"ulimit -n") as refused:
         LogFile(str(path)).read(0, 4)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR

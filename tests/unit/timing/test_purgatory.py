@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tidelog.timing import DelayedOperation, Purgatory, Timer, TimerTask
+from tidelog.timing import DelayedOperation, Purgatory, Timer
 
 
 class Wait(DelayedOperation):
@@ -194,7 +194,7 @@ def test_cancelled_operations_are_handed_back_uncompleted() -> None:
 
 
 def test_a_failing_operation_does_not_keep_the_others_waiting() -> None:
-    failed: list[tuple[TimerTask, Exception]] = []
+    failed: list[tuple[object, Exception]] = []
     timer = Timer(on_error=lambda task, error: failed.append((task, error)))
     waiting: Purgatory[Wait] = Purgatory("test", timer)
     broken, sound = Wait(then=lambda: 1 // 0), Wait()

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from tidelog.timing import CallbackTask, Timer, TimerTask, TimingWheel
@@ -16,7 +18,8 @@ class Note(TimerTask):
 
 
 def test_a_task_runs_at_its_deadline_and_not_before() -> None:
-    timer, notes = Timer(), []
+    timer = Timer()
+    notes: list[Any] = []
     assert timer.add(Note(7, "seven", notes))
     assert timer.advance(6) == 0
     assert timer.advance(7) == 1
@@ -37,7 +40,8 @@ def test_a_far_deadline_cascades_through_the_wheels_and_is_met_exactly(deadline_
 
 
 def test_tasks_run_in_the_order_of_their_deadlines_whatever_the_order_of_adding() -> None:
-    timer, notes = Timer(), []
+    timer = Timer()
+    notes: list[Any] = []
     for deadline_ms in (500, 3, 30, 9_000, 2):
         timer.add(Note(deadline_ms, str(deadline_ms), notes))
     assert timer.advance(10_000) == 5
@@ -45,7 +49,8 @@ def test_tasks_run_in_the_order_of_their_deadlines_whatever_the_order_of_adding(
 
 
 def test_equal_deadlines_filed_in_different_wheels_are_both_met() -> None:
-    timer, notes = Timer(), []
+    timer = Timer()
+    notes: list[Any] = []
     timer.add(Note(40, "from the second wheel", notes))
     timer.advance(30)
     timer.add(Note(40, "from the first", notes))
@@ -56,7 +61,8 @@ def test_equal_deadlines_filed_in_different_wheels_are_both_met() -> None:
 
 
 def test_a_cancelled_task_does_not_run() -> None:
-    timer, notes = Timer(), []
+    timer = Timer()
+    notes: list[Any] = []
     task = Note(7, "seven", notes)
     timer.add(task)
     assert task.is_pending
@@ -79,7 +85,8 @@ def test_nobody_is_woken_for_what_was_cancelled() -> None:
 
 
 def test_a_bucket_dropped_as_empty_is_used_again() -> None:
-    timer, notes = Timer(), []
+    timer = Timer()
+    notes: list[Any] = []
     timer.call_at(7, int).cancel()
     assert timer.next_expiry_ms() is None
     timer.add(Note(7, "seven", notes))
@@ -89,7 +96,8 @@ def test_a_bucket_dropped_as_empty_is_used_again() -> None:
 
 
 def test_a_task_added_too_late_runs_at_the_next_advance() -> None:
-    timer, notes = Timer(start_ms=100), []
+    timer = Timer(start_ms=100)
+    notes: list[Any] = []
     assert not timer.add(Note(100, "now", notes))
     assert not timer.add(Note(3, "long ago", notes))
     assert timer.next_expiry_ms() == 100
@@ -99,7 +107,8 @@ def test_a_task_added_too_late_runs_at_the_next_advance() -> None:
 
 
 def test_a_task_may_cancel_one_that_is_due_in_the_same_tick() -> None:
-    timer, notes = Timer(), []
+    timer = Timer()
+    notes: list[Any] = []
     victim = Note(5, "victim", notes)
     timer.call_at(5, victim.cancel)
     timer.add(victim)
@@ -108,7 +117,8 @@ def test_a_task_may_cancel_one_that_is_due_in_the_same_tick() -> None:
 
 
 def test_a_task_may_move_one_that_is_due_in_the_same_tick_to_the_next_round_of_its_bucket() -> None:
-    timer, notes = Timer(), []
+    timer = Timer()
+    notes: list[Any] = []
     moved = Note(5, "moved", notes)
 
     def move() -> None:
@@ -138,8 +148,8 @@ def test_a_task_that_adds_itself_again_runs_once_for_each_of_its_deadlines() -> 
 
 
 def test_a_task_that_is_always_due_does_not_keep_advance_from_returning() -> None:
-    timer, ran = Timer(), []
-    task = CallbackTask(0, lambda: (ran.append(1), timer.add(task)))
+    timer = Timer()
+    task = CallbackTask(0, lambda: timer.add(task))
     timer.add(task)
     assert timer.advance(0) == 1
     assert timer.advance(0) == 1
@@ -147,7 +157,8 @@ def test_a_task_that_is_always_due_does_not_keep_advance_from_returning() -> Non
 
 
 def test_adding_a_waiting_task_moves_it() -> None:
-    timer, notes = Timer(), []
+    timer = Timer()
+    notes: list[Any] = []
     task = Note(5, "moved", notes)
     timer.add(task)
     task.deadline_ms = 50
@@ -160,8 +171,9 @@ def test_adding_a_waiting_task_moves_it() -> None:
 
 
 def test_an_error_goes_to_the_handler_and_the_other_tasks_run() -> None:
-    failed: list[tuple[TimerTask, Exception]] = []
-    timer, notes = Timer(on_error=lambda task, error: failed.append((task, error))), []
+    failed: list[tuple[object, Exception]] = []
+    timer = Timer(on_error=lambda task, error: failed.append((task, error)))
+    notes: list[Any] = []
     broken = timer.call_at(5, lambda: 1 // 0)
     timer.add(Note(5, "same tick", notes))
     timer.add(Note(6, "later", notes))
@@ -171,7 +183,8 @@ def test_an_error_goes_to_the_handler_and_the_other_tasks_run() -> None:
 
 
 def test_without_a_handler_errors_are_raised_once_all_tasks_have_run() -> None:
-    timer, notes = Timer(), []
+    timer = Timer()
+    notes: list[Any] = []
     timer.call_at(5, lambda: 1 // 0)
     timer.add(Note(6, "later", notes))
     with pytest.raises(ExceptionGroup) as caught:
@@ -182,14 +195,16 @@ def test_without_a_handler_errors_are_raised_once_all_tasks_have_run() -> None:
 
 
 def test_a_clock_that_went_back_changes_nothing() -> None:
-    timer, notes = Timer(start_ms=100), []
+    timer = Timer(start_ms=100)
+    notes: list[Any] = []
     timer.add(Note(110, "x", notes))
     assert timer.advance(50) == 0
     assert timer.advance(110) == 1
 
 
 def test_a_coarse_tick_delays_a_task_but_never_runs_it_early() -> None:
-    timer, notes = Timer(tick_ms=100), []
+    timer = Timer(tick_ms=100)
+    notes: list[Any] = []
     timer.add(Note(101, "x", notes))
     timer.advance(199)
     assert notes == []
@@ -204,7 +219,8 @@ def test_the_time_of_adding_lets_an_idle_timer_file_a_near_deadline_under_the_fi
 
 
 def test_the_time_of_adding_does_not_skip_what_is_due() -> None:
-    timer, notes = Timer(), []
+    timer = Timer()
+    notes: list[Any] = []
     timer.add(Note(50, "due", notes))
     timer.add(Note(500, "later", notes), now_ms=100)
     assert timer.advance(100) == 1

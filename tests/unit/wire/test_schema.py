@@ -81,7 +81,7 @@ def test_a_constructor_takes_declared_fields_by_keyword_only() -> None:
     with pytest.raises(TypeError, match="unheard_of"):
         Sample(unheard_of=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="positional"):
-        Sample(1)  # type: ignore[misc]
+        Sample(1)  # type: ignore[misc, arg-type]
 
 
 def test_equality_is_by_value() -> None:

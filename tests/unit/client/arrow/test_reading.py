@@ -1,5 +1,7 @@
 """Fetched batches to tables: what is refused, and what is cut into several chunks."""
 
+from typing import Any, cast
+
 import pyarrow as pa
 import pytest
 
@@ -103,13 +105,13 @@ def test_headers_that_are_no_text_are_still_shown(decoder):
 
 
 def test_what_could_not_be_decoded_is_fetched_again_from_its_first_offset():
-    seeks = []
+    seeks: list[Any] = []
 
     class Engine:
         def seek(self, partition, place):
             seeks.append((tuple(partition), place.offset))
 
-    put_back(Engine(), [_fetched(b"", 5), _fetched(b"", 9), _fetched(b"", 2, partition=1)])
+    put_back(cast(Any, Engine()), [_fetched(b"", 5), _fetched(b"", 9), _fetched(b"", 2, partition=1)])
     assert dict(seeks) == {("orders", 0): 5, ("orders", 1): 2}
 
 

@@ -23,7 +23,7 @@ class FakeNetwork:
         self.settings = settings
         self.metadata = metadata
         self.answers: dict[type[Message], Callable[[Any, int], Any]] = {}
-        self.asked: list[tuple[int, Message]] = []
+        self.asked: list[tuple[int, Any]] = []
         self.refreshes = 0
         self.forgotten = 0
         self._loop = asyncio.get_running_loop()

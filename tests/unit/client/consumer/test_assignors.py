@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,7 +13,7 @@ from tidelog.client.aio.consumer.assignors import (
     choose_protocol,
     make_assignors,
 )
-from tidelog.client.aio.consumer.assignors.base import PartitionRacks, in_member_order
+from tidelog.client.aio.consumer.assignors.base import PartitionRacks, Plan, StatelessAssignor, Topics, in_member_order
 from tidelog.client.aio.consumer.protocol import Assignment, Subscription
 from tidelog.client.errors import ClientConfigError
 from tidelog.client.types import TopicPartition
@@ -185,9 +186,12 @@ class TestCooperativeSticky:
 
 
 @dataclass
-class Custom:
+class Custom(StatelessAssignor):
     name: str = "custom"
-    protocols: frozenset = field(default_factory=lambda: frozenset({RebalanceProtocol.COOPERATIVE}))
+    protocols: frozenset[RebalanceProtocol] = field(default_factory=lambda: frozenset({RebalanceProtocol.COOPERATIVE}))
+
+    def assign(self, topics: Topics, subscriptions: Mapping[str, Subscription]) -> Plan:
+        return {}
 
 
 class TestChoosing:

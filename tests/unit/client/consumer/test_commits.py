@@ -1,5 +1,7 @@
 """What a coordinator's refusals mean to who commits."""
 
+from typing import Any, cast
+
 import pytest
 
 from tests.unit import virtual_time
@@ -34,14 +36,14 @@ class World:
 
     def __init__(self, member=None, *, assigned=False):
         self.settings = ConsumerSettings(group_id="g", retry_backoff_ms=1)
-        self.network = FakeNetwork(self.settings, metadata_with({"t": [(1, 0)]}))
+        self.network = cast(Any, FakeNetwork(self.settings, metadata_with({"t": [(1, 0)]})))
         self.subscription = SubscriptionState(EARLIEST)
         if assigned:
             self.subscription.assign([T0])
         else:
             self.subscription.subscribe(["t"], None)
         self.member = member or stable()
-        self.committed = []
+        self.committed: list[Any] = []
         link = GroupLink(self.network, "g")
         self.commits = OffsetCommits(
             self.network, self.settings, self.subscription, self.member, link, self.committed.append

@@ -1,6 +1,7 @@
 """A member's way through rebalances, against a coordinator that answers by script."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -63,7 +64,7 @@ class World:
     def __init__(self, strategy="range", **settings):
         settings = {"group_id": "g", "enable_auto_commit": False, "retry_backoff_ms": 1, **settings}
         self.settings = ConsumerSettings(partition_assignment_strategy=(strategy,), **settings)
-        self.network = FakeNetwork(self.settings, metadata_with({"t": [(1, 0), (1, 0)]}))
+        self.network = cast(Any, FakeNetwork(self.settings, metadata_with({"t": [(1, 0), (1, 0)]})))
         self.subscription = SubscriptionState(EARLIEST)
         self.diary = Diary()
         self.subscription.subscribe(["t"], self.diary)

@@ -6,7 +6,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def record(partition, offset):
-    return ConsumerRecord(*partition, offset, 0, None, b"", (), TimestampType.CREATE_TIME, 5)
+    return ConsumerRecord(partition.topic, partition.partition, offset, 0, None, b"", (), TimestampType.CREATE_TIME, 5)
 
 
 def walk():

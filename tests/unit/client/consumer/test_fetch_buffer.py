@@ -1,6 +1,7 @@
 import pytest
 
 from tests.unit.client.consumer.batches import batch
+from tests.unit.present import present
 from tidelog.client.aio.consumer.completed_fetch import CompletedFetch, Decoding
 from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
 from tidelog.client.aio.consumer.offset_reset import EARLIEST
@@ -48,7 +49,7 @@ def test_records_are_returned_in_order_of_arrival_and_positions_follow():
 def test_what_to_commit_after_processing_is_told_with_the_records():
     reader = Reader()
     reader.add(T0, 0)
-    assert reader.buffer.take(2).next_offsets == {T0: OffsetAndMetadata(2, "", 0)}
+    assert present(reader.buffer.take(2)).next_offsets == {T0: OffsetAndMetadata(2, "", 0)}
 
 
 def test_two_fetches_are_kept_ahead_and_no_more():

@@ -1,4 +1,7 @@
+from typing import Any
+
 from tests.unit.client.consumer.clusters import topic_id
+from tests.unit.present import present
 from tidelog.client.aio.consumer.fetch_session import FetchSession, FetchTarget
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode
@@ -27,7 +30,7 @@ def forgotten(request):
 
 
 def reply(*partitions, session_id=7, error=ErrorCode.NONE):
-    topics = {}
+    topics: dict[Any, Any] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(PartitionData(partition_index=partition.partition))
     return FetchResponse(
@@ -90,7 +93,7 @@ class TestReplies:
     def test_partitions_are_told_by_name(self):
         session = FetchSession()
         send(session, {T0: at(T0), U0: at(U0)})
-        assert [partition for partition, _ in session.accept(reply(T0, U0))] == [T0, U0]
+        assert [partition for partition, _ in present(session.accept(reply(T0, U0)))] == [T0, U0]
 
     def test_an_incremental_reply_may_leave_out_what_has_no_news(self):
         session = established(T0, T1)

@@ -1,6 +1,7 @@
 """What the fetcher makes of replies, and when it asks again."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -36,7 +37,7 @@ class World:
 
     def __init__(self, *replies, policy=EARLIEST, **settings):
         self.settings = ConsumerSettings(retry_backoff_ms=5, **settings)
-        self.network = FakeNetwork(self.settings, metadata_with({"t": [(1, 4)]}))
+        self.network = cast(Any, FakeNetwork(self.settings, metadata_with({"t": [(1, 4)]})))
         self.subscription = SubscriptionState(policy)
         self.subscription.assign([T0])
         self.subscription.follow_leaders(self.network.metadata)

@@ -1,5 +1,7 @@
 """Resets, and positions that a new leader must confirm."""
 
+from typing import Any, cast
+
 import pytest
 
 from tests.unit.client.consumer.clusters import metadata_with
@@ -32,7 +34,7 @@ class World:
 
     def __init__(self, policy=EARLIEST):
         self.settings = ConsumerSettings(retry_backoff_ms=1)
-        self.network = FakeNetwork(self.settings, metadata_with({"t": [(1, 4)]}))
+        self.network = cast(Any, FakeNetwork(self.settings, metadata_with({"t": [(1, 4)]})))
         self.subscription = SubscriptionState(policy)
         self.subscription.assign([T0])
         self.subscription.follow_leaders(self.network.metadata)

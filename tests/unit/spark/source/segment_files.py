@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 from struct import pack
+from typing import Any
 
 from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.record import Record
@@ -14,7 +15,7 @@ from tidelog.spark.source.files_plan import plan
 START_MS = 1_700_000_000_000
 
 
-def batch(base_offset: int, count: int, **options: object) -> bytes:
+def batch(base_offset: int, count: int, **options: Any) -> bytes:
     """A batch whose records say where they are; each is a second later than the one before."""
     records = [
         Record(offset, START_MS + 1000 * offset, b"k%d" % (offset % 3), b"value-%d" % offset)
@@ -55,7 +56,7 @@ def write_segment(directory: Path, base_offset: int, batches: Iterable[bytes], *
     return path
 
 
-def read_rows(path: object, schema: object = None, **options: object) -> list[tuple[object, ...]]:
+def read_rows(path: object, schema: Any = None, **options: Any) -> list[tuple[Any, ...]]:
     """Everything that the reader gives, as tuples; the splits one after another."""
     given = {"path": str(path), **{name.lower().replace("__", "."): str(value) for name, value in options.items()}}
     reader = SegmentFileReader(schema or full_schema(given), given)
@@ -64,12 +65,12 @@ def read_rows(path: object, schema: object = None, **options: object) -> list[tu
     ]
 
 
-def read_offsets(path: object, **options: object) -> list[int]:
+def read_offsets(path: object, **options: Any) -> list[int]:
     """The offsets alone."""
     return [row[4] for row in read_rows(path, **options)]
 
 
-def splits_of(path: object, **options: object):
+def splits_of(path: object, **options: Any):
     """What the driver plans."""
     given = {"path": str(path), **{name.lower(): str(value) for name, value in options.items()}}
     return plan(read_file_options(given))

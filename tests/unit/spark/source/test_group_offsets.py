@@ -1,6 +1,7 @@
 """Offsets shown to tools that watch groups."""
 
 from concurrent.futures import Future
+from typing import Any, cast
 
 from tests.unit.spark.source.fakes import offsets
 from tidelog.client.errors import ApiError
@@ -12,7 +13,7 @@ class FakeCluster:
     """Commits that end when the test says so."""
 
     def __init__(self):
-        self.commits = []
+        self.commits: list[Any] = []
 
     def begin_group_commit(self, group_id, committed):
         assert group_id == "g"
@@ -33,7 +34,7 @@ class FakeCluster:
 
 def test_offsets_are_committed_one_after_the_other():
     cluster = FakeCluster()
-    group = GroupOffsets(lambda: cluster, "g")
+    group = GroupOffsets(lambda: cast(Any, cluster), "g")
     group.commit(offsets(t_0=5, u_1=7))
     cluster.end(0)
     group.commit(offsets(t_0=6))
@@ -43,7 +44,7 @@ def test_offsets_are_committed_one_after_the_other():
 
 def test_a_query_does_not_wait_and_only_the_newest_offsets_follow():
     cluster = FakeCluster()
-    group = GroupOffsets(lambda: cluster, "g")
+    group = GroupOffsets(lambda: cast(Any, cluster), "g")
     for offset in (5, 6, 7):
         group.commit(offsets(t_0=offset))
     assert cluster.committed == [offsets(t_0=5)]
@@ -56,7 +57,7 @@ def test_a_query_does_not_wait_and_only_the_newest_offsets_follow():
 
 def test_failures_are_said_and_change_nothing(caplog):
     cluster = FakeCluster()
-    group = GroupOffsets(lambda: cluster, "g")
+    group = GroupOffsets(lambda: cast(Any, cluster), "g")
     group.commit(offsets(t_0=5))
     cluster.end(0, ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     assert "offsets were not committed for group 'g' (commitGroupId)" in caplog.text

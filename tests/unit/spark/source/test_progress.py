@@ -2,9 +2,11 @@
 
 import json
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from tests.unit.present import present
 from tidelog.spark.source.progress import ProgressListener, lag_of, partition_offsets, read_progress
 
 
@@ -84,7 +86,7 @@ def test_where_a_query_began_is_no_topic():
 
 
 def test_queries_are_found_by_name_and_by_id():
-    seen = []
+    seen: list[Any] = []
     listener = ProgressListener(seen.append)
     assert listener.latest("enrich") is None
     listener.onQueryProgress(event(report(1)))
@@ -96,9 +98,9 @@ def test_queries_are_found_by_name_and_by_id():
 def test_a_name_stands_for_the_query_that_started_last():
     listener = ProgressListener()
     listener.onQueryProgress(event(report(1)))
-    listener.onQueryStarted(SimpleNamespace(id="id-2", name="enrich"))
+    listener.onQueryStarted(cast(Any, SimpleNamespace(id="id-2", name="enrich")))
     assert listener.latest("enrich") is None
-    assert listener.latest("id-1").batch_id == 1
+    assert present(listener.latest("id-1")).batch_id == 1
 
 
 def test_history_is_bounded():
@@ -110,8 +112,8 @@ def test_history_is_bounded():
 
 def test_an_error_is_kept_until_the_query_starts_again():
     listener = ProgressListener()
-    listener.onQueryStarted(SimpleNamespace(id="id-1", name="enrich"))
-    listener.onQueryTerminated(SimpleNamespace(id="id-1", exception="boom"))
+    listener.onQueryStarted(cast(Any, SimpleNamespace(id="id-1", name="enrich")))
+    listener.onQueryTerminated(cast(Any, SimpleNamespace(id="id-1", exception="boom")))
     assert listener.error("enrich") == "boom"
-    listener.onQueryStarted(SimpleNamespace(id="id-1", name="enrich"))
+    listener.onQueryStarted(cast(Any, SimpleNamespace(id="id-1", name="enrich")))
     assert listener.error("enrich") is None

@@ -1,6 +1,7 @@
 """What a task yields."""
 
 import pickle
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,7 +25,7 @@ EVERYTHING = make_projection(full_schema({"includeHeaders": "true"}))
 
 def _keeping(cluster):
     """Clients of which there is one already."""
-    kept = Kept()
+    kept: Kept[Any] = Kept()
     return kept, lambda settings: kept.get(settings, lambda: cluster)
 
 
@@ -138,13 +139,13 @@ def test_markers_are_hidden_from_everybody():
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_of_old_formats_keep_offsets_and_times(magic):
+def test_messages_of_old_formats_keep_offsets_and_times(magic, monkeypatch):
     log = FakeLog()
     log.append(b"a", b"b")
     modern, log.end = log.batches.pop(), 0
     log.append(b"a", b"b")
     log.batches = [convert_down(modern, magic)]
-    log.read = lambda offset, size: log.batches[0]
+    monkeypatch.setattr(log, "read", lambda offset, size: log.batches[0])
     table = _read(log, 0, 2)
     assert table["value"].to_pylist() == [b"a", b"b"]
     assert table["offset"].to_pylist() == [0, 1]
@@ -179,7 +180,7 @@ def test_a_task_that_ends_early_leaves_no_answer_for_the_next():
     kept, keep = _keeping(cluster)
     settings = task_settings(fetch_bytes=200)
     keep(settings)
-    rows = read_range(OffsetRange("t", 0, 0, 10), settings, EVERYTHING, kept)
+    rows: Any = read_range(OffsetRange("t", 0, 0, 10), settings, EVERYTHING, kept)
     next(rows)
     assert len(cluster.fetches) == 2
     rows.close()

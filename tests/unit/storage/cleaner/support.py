@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.config import LogConfig
 from tidelog.records.batch import iterate_batches, iterate_records
@@ -42,7 +42,7 @@ def plain() -> Compactor:
     return PlainCompactor(1 << 20, 0.9)
 
 
-def make_log(tmp_path: Path, **settings: object) -> Log:
+def make_log(tmp_path: Path, **settings: Any) -> Log:
     """An empty compacted log; indexes are dense, so that small logs have entries."""
     defaults: dict[str, object] = {
         "cleanup_policy": ("compact",),

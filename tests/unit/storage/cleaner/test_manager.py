@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ class FakeLogs:
 class Bench:
     """A cleaner whose clock and workers the test turns by hand."""
 
-    def __init__(self, tmp_path: Path, **settings: object) -> None:
+    def __init__(self, tmp_path: Path, **settings: Any) -> None:
         self.tmp_path = tmp_path
         self.clock = ManualClock(NOW_MS)
         self.timer = Timer(start_ms=0)
@@ -85,7 +86,7 @@ class Bench:
         for work, done in held:
             run_inline(work, done)
 
-    def add(self, name: str = "topic", *, batches: int = 4, **settings: object) -> Log:
+    def add(self, name: str = "topic", *, batches: int = 4, **settings: Any) -> Log:
         directory = self.tmp_path / name
         directory.mkdir()
         log = make_log(directory, **settings)

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,6 @@ from tests.unit.storage._logs import (
     values_of,
 )
 from tidelog.config import BrokerConfig, LogConfig
-from tidelog.storage import _files
 from tidelog.storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
@@ -106,9 +106,14 @@ def test_closing_many_logs_takes_a_handful_of_syncs(tmp_path: Path, monkeypatch:
     for partition in range(20):
         fill(manager.get_or_create_log("topic", partition, TOPIC_ID, CONFIG), 1)
     syncs: list[str] = []
-    monkeypatch.setattr(_files.os, "fsync", lambda _fd: syncs.append("fsync"))
-    monkeypatch.setattr(_files.os, "fdatasync", lambda _fd: syncs.append("fdatasync"))
-    monkeypatch.setattr(LogDirectory, "sync_file_system", lambda _self: syncs.append("syncfs") or True)
+    monkeypatch.setattr(os, "fsync", lambda _fd: syncs.append("fsync"))
+    monkeypatch.setattr(os, "fdatasync", lambda _fd: syncs.append("fdatasync"))
+
+    def sync_file_system(_directory: LogDirectory) -> bool:
+        syncs.append("syncfs")
+        return True
+
+    monkeypatch.setattr(LogDirectory, "sync_file_system", sync_file_system)
     assert manager.close()
     assert syncs.count("syncfs") == 3
     assert len(syncs) <= 5, "but for the marker, every file is synced with the others"
@@ -273,7 +278,7 @@ def test_the_files_of_many_deleted_logs_are_let_go_of_in_parts(tmp_path: Path) -
     assert len(managed.scheduler.tasks()) == 1
     managed.pass_time(59_999)
     assert not jobs
-    remaining = []
+    remaining: list[Any] = []
     while len(jobs) < 3:
         managed.pass_time(10)
         for job in jobs[len(remaining) :]:
@@ -491,7 +496,11 @@ def test_checkpoints_written_in_the_background_never_go_back(tmp_path: Path) -> 
     waiting: list[Callable[[], None]] = []
 
     def background(work: Callable[[], object], done: Callable[[BaseException | None], None]) -> None:
-        waiting.append(lambda: (work(), done(None))[1])
+        def run() -> None:
+            work()
+            done(None)
+
+        waiting.append(run)
 
     manager = ManagedLogs(tmp_path, background=background).start()
     log = manager.get_or_create_log("topic", 0, None, CONFIG)

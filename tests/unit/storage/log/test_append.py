@@ -1,6 +1,8 @@
 """Appending to a log: offsets, refusals, duplicates, staging."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,6 @@ from tidelog.records.compression import Codec
 from tidelog.records.errors import InvalidRecordError, InvalidTimestampError
 from tidelog.records.header import read_header
 from tidelog.records.record import Record
-from tidelog.storage import _files
 from tidelog.storage.errors import AppendOffsetError, LogDirFailure
 from tidelog.storage.leader_epochs import EpochEntry
 from tidelog.storage.log import Log
@@ -33,7 +34,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 KEY = b"k"
 
 
-def refused(log: Log, records: bytearray, **options: object) -> ErrorCode:
+def refused(log: Log, records: bytearray, **options: Any) -> ErrorCode:
     before = (log.log_end_offset, log.size_bytes)
     with pytest.raises(ApiError) as raised:
         log.append_as_leader(records, EPOCH, NOW_MS, **options)
@@ -251,7 +252,7 @@ def test_a_failed_write_is_final_and_nothing_staged_counts(tmp_path: Path, monke
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_files.os, "pwrite", no_space)
+        patch.setattr(os, "pwrite", no_space)
         with pytest.raises(LogDirFailure, match="No space left") as raised:
             log.write_staged()
     assert raised.value.directory == str(tmp_path)

@@ -11,7 +11,6 @@ from tests.unit.storage.logs import NOW_MS, append, append_marker, batch, make_l
 from tidelog.config import LogConfig
 from tidelog.records.builder import build_batch
 from tidelog.records.record import Record
-from tidelog.storage import _pools
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.leader_epochs import EpochEntry
 from tidelog.storage.log import Log
@@ -581,7 +580,7 @@ def test_a_roll_without_descriptors_changes_nothing_and_succeeds_later(
         return real_open(path, flags, mode)
 
     with monkeypatch.context() as patched:
-        patched.setattr(_pools.os, "open", scarce)
+        patched.setattr(os, "open", scarce)
         with contextlib.suppress(OutOfDescriptorsError):
             log.roll(NOW_MS)
     append(log, b"c")

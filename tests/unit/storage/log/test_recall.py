@@ -1,11 +1,13 @@
 """Retries of batches from before the last snapshot, which keeps one batch of each producer."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.storage.logs import append, make_log, reopen
 from tidelog.storage.log import Log
+from tidelog.storage.segment.batches import iterate_headers
 from tidelog.wire.errors import ApiError, ErrorCode
 
 PRODUCER = 7
@@ -65,9 +67,13 @@ def test_the_log_is_read_once_for_all_producers(tmp_path: Path, monkeypatch: pyt
     log = closed_and_opened(log)
     from tidelog.storage.log import _lookup
 
-    reads = []
-    iterate_headers = _lookup.iterate_headers
-    monkeypatch.setattr(_lookup, "iterate_headers", lambda *args: reads.append(args) or iterate_headers(*args))
+    reads: list[Any] = []
+
+    def reading(*arguments: Any) -> Any:
+        reads.append(arguments)
+        return iterate_headers(*arguments)
+
+    monkeypatch.setattr(_lookup, "iterate_headers", reading)
     for producer_id in range(20):
         assert append(log, b"value", producer_id=producer_id, sequence=1).first_offset == 20 + producer_id
     assert len(reads) == 1

@@ -1,6 +1,7 @@
 """One segment: its files, what is indexed, and finding batches again."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tidelog.storage.types import TimestampOffset
 from tidelog.wire.errors import ApiError, ErrorCode
 
 
-def make_segment(tmp_path: Path, base_offset: int = 100, **settings: object) -> Segment:
+def make_segment(tmp_path: Path, base_offset: int = 100, **settings: Any) -> Segment:
     return Segment.create(str(tmp_path), base_offset, LogConfig(**{"index_interval_bytes": 0, **settings}), NOW_MS)
 
 

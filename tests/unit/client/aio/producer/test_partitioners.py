@@ -1,4 +1,5 @@
 import zlib
+from functools import partial
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_long_queues_are_chosen_less_often() -> None:
         bench.add(bytes(30), partition=0)
     # Weights are 1 for the long queue and 5 for the empty one.
     chosen = [
-        choose_sticky(bench.lane, is_adaptive=True, random_unit=lambda mark=n / 60: mark).partition for n in range(60)
+        choose_sticky(bench.lane, is_adaptive=True, random_unit=partial(float, n / 60)).partition for n in range(60)
     ]
     assert chosen.count(0) == 10
     assert chosen.count(1) == 50

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from tests.unit.client.aio.producer.parts import Bench
@@ -11,7 +13,7 @@ from tidelog.records.bulk import assemble_batch
 class Desk:
     """A sink over an accumulator."""
 
-    def __init__(self, *leaders: int, **settings: object) -> None:
+    def __init__(self, *leaders: int, **settings: Any) -> None:
         self.bench = Bench(*leaders, **settings)  # type: ignore[arg-type]
         self.woken = 0
         self.sink = RecordSink(self.bench.settings, self.bench.accumulator, self.bench.pool, on_work=self._wake)
@@ -19,9 +21,7 @@ class Desk:
     def _wake(self) -> None:
         self.woken += 1
 
-    def place(
-        self, value: object = b"value", key: object = None, partition: int | None = None, **rest: object
-    ) -> object:
+    def place(self, value: Any = b"value", key: Any = None, partition: int | None = None, **rest: Any) -> object:
         headers, timestamp, callback = rest.get("headers"), rest.get("timestamp_ms"), rest.get("on_delivery")
         return self.sink.place(
             self.bench.lane,
@@ -35,7 +35,7 @@ class Desk:
             had_turn=bool(rest.get("had_turn", True)),  # type: ignore[arg-type]
         )
 
-    def append(self, value: object = b"value", key: object = None, **rest: object) -> object:
+    def append(self, value: Any = b"value", key: Any = None, **rest: Any) -> object:
         return self.sink.append(
             "topic",
             value,
@@ -118,7 +118,7 @@ def test_what_can_never_be_sent_is_refused() -> None:
 
 def test_records_without_key_stick_for_a_batch_and_then_move() -> None:
     desk = Desk(1, 1, 1, 1, batch_size=200)
-    visited = []
+    visited: list[Any] = []
     for _ in range(200):
         desk.place(bytes(50))
         sticky = desk.bench.lane.sticky
@@ -183,7 +183,7 @@ def test_views_and_byte_arrays_are_copied() -> None:
 
 
 @pytest.mark.parametrize("timestamp_ms", [-1, 1.5, "now", 1 << 63])
-def test_a_timestamp_that_is_none_is_refused_on_either_way(timestamp_ms: object) -> None:
+def test_a_timestamp_that_is_none_is_refused_on_either_way(timestamp_ms: Any) -> None:
     """One bad record in a batch would fail all others when the batch is encoded."""
     desk = Desk(1)
     desk.open_gate()
@@ -195,20 +195,20 @@ def test_a_timestamp_that_is_none_is_refused_on_either_way(timestamp_ms: object)
 
 
 @pytest.mark.parametrize("headers", [[("\ud800", b"")], [(b"a", b"")], [("a",)], [("a", "b")], 5])
-def test_headers_that_cannot_be_encoded_are_refused(headers: object) -> None:
+def test_headers_that_cannot_be_encoded_are_refused(headers: Any) -> None:
     with pytest.raises(SerializationFailed, match="text and bytes"):
         read_only_headers(headers)  # type: ignore[arg-type]
     assert read_only_headers([("\udcff", b"")]) == (("\udcff", b""),), "a byte that is no UTF-8, as consumers return it"
 
 
 @pytest.mark.parametrize("partition", [-1, "0", 1.0])
-def test_a_partition_is_a_number(partition: object) -> None:
+def test_a_partition_is_a_number(partition: Any) -> None:
     with pytest.raises(ValueError, match="is not a number from 0 on"):
         Desk(1).place(partition=partition)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("topic", [None, 5, b"t", "\udcff"])
-def test_a_topic_that_no_request_can_carry_is_refused(topic: object) -> None:
+def test_a_topic_that_no_request_can_carry_is_refused(topic: Any) -> None:
     with pytest.raises(ValueError, match="is not the name of a topic"):
         check_topic(topic)  # type: ignore[arg-type]
 

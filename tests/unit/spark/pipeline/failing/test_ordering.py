@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.present import present
 from tidelog.spark.pipeline.failing.ordering import (
     Seen,
     Settled,
@@ -165,9 +166,9 @@ class _World:
         elif settled.verdict is Verdict.DEAD:
             self.dead.append(row[:2])
         elif settled.verdict is Verdict.RETRY:
-            self.retry.append((row[0], row[1], attempts + 1, settled.sequence))
+            self.retry.append((row[0], row[1], attempts + 1, present(settled.sequence)))
         elif settled.verdict is Verdict.PARK:
-            self.parked.append((row[0], row[1], attempts, settled.sequence))
+            self.parked.append((row[0], row[1], attempts, present(settled.sequence)))
 
     @property
     def is_empty(self) -> bool:
