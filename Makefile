@@ -39,7 +39,7 @@ unit: setup ## the tests that need no socket and no process (under a minute)
 simulate: setup ## simulated clusters under faults: SEEDS=100, MINUTES=5 instead, or SEED=7 alone
 	$(BIN)/python -m tidelog.testing.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BROKERS),--brokers $(BROKERS))
 
-lint: setup ## ruff, mypy --strict, import contracts
+lint: setup ## ruff, mypy (strict for the sources), import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

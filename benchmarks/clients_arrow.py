@@ -15,6 +15,7 @@ import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -116,7 +117,7 @@ def write_arrow(table: pa.Table, codec: str) -> Run:
 
     def run(servers: str, topic: str, count: int) -> float:
         rows = table.slice(0, count)
-        with Producer(bootstrap_servers=servers, compression_type=codec) as producer:
+        with Producer(bootstrap_servers=servers, compression_type=cast(Any, codec)) as producer:
             producer.partitions_for(topic)
             started = time.perf_counter()
             producer.send_arrow(rows, topic=topic).result()

@@ -44,7 +44,7 @@ Count = Callable[[int], bool]
 """Told how many more records came; whether there are more to come."""
 
 
-def _tidelog(job: Job) -> dict[str, object]:
+def _tidelog(job: Job) -> dict[str, Any]:
     return {"bootstrap_servers": job.servers, "auto_offset_reset": "earliest"}
 
 

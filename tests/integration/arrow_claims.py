@@ -1,6 +1,7 @@
 """Arrow in, Arrow out: what holds of tables through our clients, whoever's broker it is that `servers` names."""
 
 import datetime as dt
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -29,7 +30,7 @@ def _read_table(servers, topic, count, partitions=1, columns=None, **settings):
     consumer = Consumer(bootstrap_servers=servers, auto_offset_reset="earliest", **settings)
     with consumer:
         consumer.assign([TopicPartition(topic, index) for index in range(partitions)])
-        tables = []
+        tables: list[Any] = []
         while sum(table.num_rows for table in tables) < count:
             tables.append(consumer.poll_arrow(SECONDS, columns))
             assert tables[-1].num_rows, f"{sum(table.num_rows for table in tables)} of {count} came"
@@ -145,7 +146,7 @@ def test_the_asyncio_clients_do_the_same(servers):
             sent = await (await producer.send_arrow(table.to_batches()[0], topic, partition=1))
         async with AsyncConsumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
             await consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
-            tables = []
+            tables: list[Any] = []
             while sum(each.num_rows for each in tables) < 3_000:
                 tables.append(await consumer.poll_arrow(SECONDS))
                 assert tables[-1].num_rows

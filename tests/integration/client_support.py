@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from tests.unit.present import present
 from tidelog.client import Admin, NewTopic
 
 Result = TypeVar("Result")
@@ -80,7 +81,7 @@ def read_all(
             if error is None:
                 found.append(message)
             elif error.name() == "_PARTITION_EOF":
-                ended.add(message.partition())
+                ended.add(present(message.partition()))
             else:
                 raise KafkaException(error)
     finally:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.unit.present import present
 from tidelog.client import Admin, AsyncConsumer, ConsumerRecord, NewTopic, Producer, RebalanceListener, TopicPartition
 from tidelog.records.compression import Codec
 
@@ -83,7 +84,7 @@ def at(topic: str, partition: int = 0) -> TopicPartition:
 
 def values(records: Iterable[ConsumerRecord]) -> list[str]:
     """The values of records as text."""
-    return [record.value.decode() for record in records]
+    return [present(record.value).decode() for record in records]
 
 
 async def read(consumer: AsyncConsumer, count: int, patience_s: float = PATIENCE_S) -> list[ConsumerRecord]:

@@ -3,11 +3,12 @@ against Apache Kafka: both import these tests and provide `servers`."""
 
 import asyncio
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.integration.client_support import SECONDS, make_topic, read_all, run, unique, values
+from tests.unit.present import present
 from tidelog.client import AsyncProducer, Producer, ProducerRecord, RecordMetadata
 from tidelog.client.errors import ClientClosed, DeadlinePassed, RecordTooLarge, SerializationFailed
 from tidelog.client.partitioner import partition_for_key
@@ -66,7 +67,9 @@ def test_every_codec_is_read_by_others(servers: str, codec: str) -> None:
     sent = [b"compressible " * 10 + str(number).encode() for number in range(500)]
 
     async def work() -> None:
-        async with AsyncProducer(bootstrap_servers=servers, compression_type=codec, linger_ms=20) as producer:
+        async with AsyncProducer(
+            bootstrap_servers=servers, compression_type=cast(Any, codec), linger_ms=20
+        ) as producer:
             for value in sent:
                 await producer.send(topic, value, b"k")
 
@@ -79,7 +82,7 @@ def test_records_are_stored_whatever_the_acks(servers: str, acks: str) -> None:
     topic = make_topic(servers)
 
     async def work() -> RecordMetadata:
-        async with AsyncProducer(bootstrap_servers=servers, acks=acks) as producer:
+        async with AsyncProducer(bootstrap_servers=servers, acks=cast(Any, acks)) as producer:
             await producer.send(topic, b"first")
             return await producer.send_and_wait(topic, b"second")
 
@@ -125,7 +128,9 @@ def test_callbacks_come_in_the_order_of_the_sends(servers: str) -> None:
     async def work() -> None:
         async with AsyncProducer(bootstrap_servers=servers, batch_size=300) as producer:
             for _ in range(300):
-                await producer.send(topic, b"value", on_delivery=lambda found, error: told.append(found.offset))
+                await producer.send(
+                    topic, b"value", on_delivery=lambda found, error: told.append(present(found).offset)
+                )
 
     run(work())
     assert told == list(range(300))
@@ -152,7 +157,7 @@ class Witness:
         self.seen: list[object] = []
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        return record._replace(value=record.value.upper())
+        return record._replace(value=present(record.value).upper())
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
         self.seen.append(type(error) if error is not None else metadata and metadata.offset)
@@ -370,7 +375,7 @@ def test_the_blocking_producer_is_shared_by_threads(servers: str) -> None:
     assert len(found) == 4001
     assert told == RecordMetadata(topic, 0, told.offset, told.timestamp)
     for start in range(4):
-        mine = [int(m.value()) for m in found if m.key() == str(start).encode()]
+        mine = [int(present(m.value())) for m in found if m.key() == str(start).encode()]
         assert mine == list(range(start, 4000, 4)), "the records of one thread and key keep their order"
 
 

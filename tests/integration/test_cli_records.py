@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.integration.cli_support import SOURCE, run, run_here
+from tests.unit.present import present
 from tidelog.testing import Broker
 
 
@@ -119,10 +120,10 @@ def test_a_consumer_that_waits_gets_what_is_produced_meanwhile_and_ends_on_an_in
         signal.signal(signal.SIGINT, was)
     with process as consumer:
         run("produce", topic, server=broker.bootstrap_servers, stdin=b"hello\n")
-        assert consumer.stdout.readline() == b"hello\n"
+        assert present(consumer.stdout).readline() == b"hello\n"
         consumer.send_signal(signal.SIGINT)
         assert consumer.wait(10) == 130
-        assert b"Traceback" not in consumer.stderr.read()
+        assert b"Traceback" not in present(consumer.stderr).read()
 
 
 def test_input_that_pauses_is_sent_at_once(broker, topic):
@@ -130,11 +131,11 @@ def test_input_that_pauses_is_sent_at_once(broker, topic):
     environment = {**os.environ, "PYTHONPATH": SOURCE, "TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
     words = [sys.executable, "-m", "tidelog", "produce", topic]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as producer:
-        producer.stdin.write(b"early\n")
-        producer.stdin.flush()
-        words = ("consume", topic, "--from-beginning", "--max-messages", "1", "--timeout", "30")
-        assert run(*words, server=broker.bootstrap_servers).out == "early\n"
-        producer.stdin.close()
+        present(producer.stdin).write(b"early\n")
+        present(producer.stdin).flush()
+        reading = ("consume", topic, "--from-beginning", "--max-messages", "1", "--timeout", "30")
+        assert run(*reading, server=broker.bootstrap_servers).out == "early\n"
+        present(producer.stdin).close()
         assert producer.wait(10) == 0
 
 
@@ -144,10 +145,10 @@ def test_a_reader_that_goes_away_ends_it_without_a_word(broker, topic, tidelog):
     environment = {**os.environ, "PYTHONPATH": SOURCE, "TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
     words = [sys.executable, "-m", "tidelog", "consume", topic, "--from-beginning", "--until-end"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as consumer:
-        assert consumer.stdout.readline() == b"x\n"
-        consumer.stdout.close()
+        assert present(consumer.stdout).readline() == b"x\n"
+        present(consumer.stdout).close()
         consumer.wait(30)
-        assert consumer.stderr.read() == b""
+        assert present(consumer.stderr).read() == b""
 
 
 def test_perf_measures_both_ways(tidelog):

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.integration.cli_support import SOURCE, run
+from tests.unit.present import present
 from tidelog.client import Admin
 
 SERVE = [sys.executable, "-m", "tidelog", "serve"]
@@ -30,7 +31,7 @@ def settings(tmp_path, listeners="PLAINTEXT://127.0.0.1:0"):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_it_announces_its_address_and_stops_in_order(tmp_path, number):
     with serve(*settings(tmp_path)) as process:
-        word, ready, address = process.stdout.readline().decode().split()
+        word, ready, address = present(process.stdout).readline().decode().split()
         assert (word, ready) == ("tidelog", "ready")
         with Admin(bootstrap_servers=address) as admin:
             assert admin.list_topics() == []
@@ -80,7 +81,7 @@ def test_a_file_of_settings_is_read(tmp_path):
         f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path / 'data'}\nbroker.id=42\n", encoding="utf-8"
     )
     with serve("--config", str(file)) as process:
-        assert process.stdout.readline().startswith(b"tidelog ready 127.0.0.1:")
+        assert present(process.stdout).readline().startswith(b"tidelog ready 127.0.0.1:")
         process.terminate()
         process.communicate(timeout=20)
     assert process.returncode == 0
@@ -91,7 +92,7 @@ def test_a_setting_without_effect_is_named_once(tmp_path):
     """Fails on 4724f6e, which named settings twice, in two wordings, and most of them not at all."""
     idle = ["num.io.threads=16", "telemetry.max.bytes=5", "num.network.threads=3"]
     with serve(*settings(tmp_path), *(word for each in idle for word in ("--set", each))) as process:
-        process.stdout.readline()
+        present(process.stdout).readline()
         process.terminate()
         _, err = process.communicate(timeout=20)
     (warning,) = [line for line in err.decode().splitlines() if "WARNING" in line]
@@ -129,7 +130,7 @@ def test_a_port_in_use_is_exit_code_1_and_names_the_address(tmp_path):
 
 def test_a_directory_that_another_broker_holds_is_refused(tmp_path):
     with serve(*settings(tmp_path)) as process:
-        process.stdout.readline()
+        present(process.stdout).readline()
         refused = run("serve", *settings(tmp_path))
         process.terminate()
         process.communicate(timeout=20)
@@ -145,7 +146,7 @@ def test_a_broker_that_serves_has_imported_neither_framework_nor_numeric_stack(t
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": SOURCE},
     ) as process:
-        process.stdout.readline()
+        present(process.stdout).readline()
         process.terminate()
         _, err = process.communicate(timeout=20)
     loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in err.decode().splitlines()}

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.storage._logs import ManagedLogs, values_of
-from tidelog.storage.directories.log_directory import LOCK_FILE, LogDirectory
-from tidelog.storage.errors import DirectoryLockedError
+from tidelog.storage.directories.log_directory import LOCK_FILE, DirectoryLockedError, LogDirectory
 
 
 def test_a_full_disk_takes_the_directory_offline(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.effort import usually
 from tests.integration.client_support import SECONDS, read_all, run
+from tests.unit.present import present
 from tidelog.client import AsyncProducer, Producer
 from tidelog.client.errors import DeadlinePassed, TransactionFailed
 from tidelog.testing import Broker
@@ -57,7 +58,7 @@ def test_every_record_is_stored_once_and_in_order(mishap: Callable[[Broker], Non
         run(work())
         found = read_all(broker.bootstrap_servers, "topic", 3)
         for partition in range(3):
-            stored = [int(message.value()) for message in found if message.partition() == partition]
+            stored = [int(present(message.value())) for message in found if message.partition() == partition]
             assert stored == list(range(partition, COUNT, 3))
 
 
@@ -73,7 +74,7 @@ def test_the_blocking_producer_survives_a_crash_as_well() -> None:
                     crashing.start()
             crashing.join()
             offsets = [delivery.result(SECONDS).offset for delivery in deliveries]
-        stored = [int(message.value()) for message in read_all(broker.bootstrap_servers, "topic")]
+        stored = [int(present(message.value())) for message in read_all(broker.bootstrap_servers, "topic")]
         assert stored == list(range(COUNT))
         # A batch that was stored before the crash and sent again may be told its offset or, if it is too long ago, not.
         assert all(offset in (number, -1) for number, offset in enumerate(offsets))
@@ -149,7 +150,9 @@ def test_transactions_stay_whole_while_the_broker_dies(mishap: Callable[[Broker]
                 await mishaps
 
         run(work())
-        found = [int(m.value()) for m in read_all(broker.bootstrap_servers, "topic", 2, isolation="read_committed")]
+        found = [
+            int(present(m.value())) for m in read_all(broker.bootstrap_servers, "topic", 2, isolation="read_committed")
+        ]
         counts = {number: found.count(number) for number in range(60)}
         assert all(counts[number] == 10 for number in committed)
         assert all(counts[number] in (0, 10) for number in uncertain)

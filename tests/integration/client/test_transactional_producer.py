@@ -281,7 +281,7 @@ def test_offsets_go_to_the_groups_coordinator() -> None:
         async with producer.transaction():
             await producer.send_offsets_to_transaction({}, "group")
             await producer.send_offsets_to_transaction({where: OffsetAndMetadata(5, "note", 3)}, "group")
-            await producer.send_offsets_to_transaction({("topic", 0): 6}, "group")
+            await producer.send_offsets_to_transaction({TopicPartition("topic", 0): 6}, "group")
         added, _ = coordination.asked(ApiKey.ADD_OFFSETS_TO_TXN)
         assert added.group_id == "group"
         _, commit, plain = coordination.asked(ApiKey.TXN_OFFSET_COMMIT)
