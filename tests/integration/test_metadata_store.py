@@ -2,11 +2,17 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tidelog.metadata.embedded import EmbeddedStore
 from tidelog.metadata.errors import StoreLockedError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "tidelog-metadata.sqlite")
 
 
 def test_a_second_opener_is_refused_while_the_first_lives(path: str) -> None:

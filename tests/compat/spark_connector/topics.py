@@ -45,7 +45,7 @@ class Transactions:
     def __init__(self, servers: str, topic: str) -> None:
         self._topic = topic
         # An open transaction must stay open while a test looks at it.
-        settings = {"transactional.id": f"id-of-{topic}", "transaction.timeout.ms": 60_000, "log_level": 0}
+        settings = {"transactional.id": f"id-of-{topic}", "transaction.timeout.ms": 600_000, "log_level": 0}
         self._producer = Producer({"bootstrap.servers": servers, **settings})
         self._producer.init_transactions(DEADLINE_S)
 

@@ -55,6 +55,6 @@ def test_a_partition_that_is_named_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_old_replicas_are_throttled_as_leaders_and_new_ones_as_followers() -> None:
-    current = {TopicPartition("t", 0): (1, 2)}
-    target = {TopicPartition("t", 0): (2, 3)}
+    current: dict[TopicPartition, tuple[int, ...]] = {TopicPartition("t", 0): (1, 2)}
+    target: dict[TopicPartition, tuple[int, ...]] = {TopicPartition("t", 0): (2, 3)}
     assert _throttled_replicas("t", current, target) == (["0:1", "0:2"], ["0:3"])

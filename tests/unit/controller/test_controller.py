@@ -781,7 +781,7 @@ def test_a_controller_that_lost_the_tree_in_the_middle_of_an_event_starts_over(c
         return get_many(*arguments)
 
     get_many = session.get_many
-    session.get_many = cut_off_later  # type: ignore[method-assign]
+    session.get_many = cut_off_later  # type: ignore[method-assign, assignment]
     cluster.stop_broker(2)
     while controller.events.pop() != events.BrokerChange():
         continue

@@ -103,7 +103,7 @@ def test_interrupted_anywhere_it_is_completed_by_the_next_call(source: MemorySto
         interrupted = InterruptedStore(new if side == "target" else old, changes, is_done=is_done)
         used = (old.connect(), interrupted) if side == "target" else (interrupted, new.connect())
         try:
-            migrate_tree(*used, ADDRESS)
+            migrate_tree(used[0], used[1], ADDRESS)
         except StoreUnavailableError:
             check_only_a_complete_tree_is_used(new.connect(), wanted)
             assert migrate_tree(old.connect(), new.connect(), ADDRESS).cluster_id == "cluster-1"
