@@ -17,13 +17,15 @@ from tidelog.broker.surroundings import Surroundings
 from tidelog.client.aio.transport import PlainConnector
 from tidelog.config import load_broker_config
 from tidelog.metadata import paths
-from tidelog.metadata.tree import Endpoint, encode_controller, encode_controller_epoch
+from tidelog.metadata.tree import Endpoint, decode_log_dir_event, encode_controller, encode_controller_epoch
 from tidelog.metadata.walk import ensure_paths
 from tidelog.testing._settings import broker_properties
 from tidelog.testing.memory_store import MemoryTree
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
     FetchRequest,
@@ -85,6 +87,8 @@ class Hand:
         self.servers: dict[int, Server] = {}
         self._fake = FakeBroker(CONTROLLER_ID)
         self._fake.answers[ApiKey.ALTER_PARTITION] = self._alter_partition
+        self._fake.answers[ApiKey.ALLOCATE_PRODUCER_IDS] = self._allocate_producer_ids
+        self._next_producer_id = 0
         for api_key in (ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID):
             self._fake.answers[api_key] = lambda _: CLOSE  # clients turn to the others
         self.altered: list[tuple[int, ...]] = []
@@ -128,6 +132,15 @@ class Hand:
 
     def partition(self, broker_id: int, topic: str = "t", index: int = 0) -> Any:
         return self.servers[broker_id].node.replica_manager.partition(topic, index)
+
+    def notices(self) -> list[int]:
+        """The brokers that reported a failed log directory."""
+        found = []
+        with self._lock:
+            for name in self._session.children(paths.LOG_DIR_EVENTS):
+                path = f"{paths.LOG_DIR_EVENTS}/{name}"
+                found.append(decode_log_dir_event(path, self._session.get(path)[0]))
+        return found
 
     # --- what a controller does ---
 
@@ -232,6 +245,11 @@ class Hand:
                 for broker_id, (host, port) in addresses.items()
             ],
         )
+
+    def _allocate_producer_ids(self, _request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        start = self._next_producer_id
+        self._next_producer_id += 1000
+        return AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=1000)
 
     def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Agree with every leader."""

@@ -12,6 +12,7 @@ from typing import Any
 from tests.integration.hand_controller import Hand
 from tests.unit.storage.logs import read_values
 from tidelog.client import AsyncProducer
+from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.errors import ErrorCode
 
 SECONDS = 30
@@ -159,5 +160,26 @@ def test_a_stopped_replica_is_deleted_only_if_asked_to(tmp_path: Path) -> None:
             assert manager.get_log("t", 0) is not None
             await hand.stop_replica(2, "t", 0, -2, is_deleted=True)
             assert manager.get_log("t", 0) is None
+
+    run(main())
+
+
+def test_a_failed_log_directory_is_reported_to_the_controller(tmp_path: Path) -> None:
+    """It finds the notice, asks the broker with LeaderAndIsr what is left, and has others lead."""
+
+    async def main() -> None:
+        async with cluster(tmp_path) as hand:
+            hand.decide(1, 0, (1, 2, 3), is_new=True)
+            await hand.tell()
+            await produce(hand, "a")
+            directory = hand.partition(1).log.parent_directory
+            hand.servers[1].node.replica_manager.fail_log_dir(LogDirFailure(directory, OSError("the disk is gone")))
+            await until(lambda: hand.notices() == [1], "the controller is notified")
+            response = await hand.lead_and_follow(1)
+            assert [each.error_code for each in response.topics[0].partition_errors] == [ErrorCode.KAFKA_STORAGE_ERROR]
+            hand.decide(2, 1, (2, 3))
+            await hand.tell(2, 3)
+            await produce(hand, "b")
+            assert content(hand, 2) == content(hand, 3) == ["a", "b"]
 
     run(main())

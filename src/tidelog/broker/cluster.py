@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from tidelog.broker.channels import BrokerChannels
 from tidelog.broker.cluster_topics import ClusterTopics
 from tidelog.broker.control_channel import ControlChannels
 from tidelog.broker.controlled_shutdown import hand_leaderships_over
-from tidelog.broker.controller_client import ControllerClient
+from tidelog.broker.controller_client import ControllerClient, ControllerUnavailable
 from tidelog.broker.controller_service import ControllerService
 from tidelog.broker.isr_changes import IsrChanges
 from tidelog.broker.metadata_waiters import MetadataWaiters
@@ -23,17 +23,19 @@ from tidelog.broker.remote_transactions import RemoteTransactions
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.settings import registration_of
 from tidelog.client.aio.transport import Connector
+from tidelog.config import BrokerConfig
 from tidelog.metadata import paths
 from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.errors import StoreError
 from tidelog.metadata.registrar import BrokerRegistrar
 from tidelog.metadata.store import Store
-from tidelog.metadata.tree import Endpoint, encode_log_dir_event
+from tidelog.metadata.tree import Endpoint, ProducerIdBlock, encode_log_dir_event
 from tidelog.metadata.updates import apply_update
 from tidelog.replication.fetcher import FetcherSettings
 from tidelog.replication.replica_set import IsrProposal, ReplicaRules
 from tidelog.replication.role_changes import Errors, RoleChanges, StopReplicaOrder
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NO_BROKER_EPOCH: Final = -1
+_NOTICE_PAUSE_S: Final = 1.0
+"""Between two attempts to leave a notice in the tree."""
 _REGISTRATION_PATIENCE: Final = 1.5
 """For how many session timeouts a broker waits at most until its last life is forgotten. One is not always enough: the
 ensemble looks at sessions from tick to tick."""
@@ -129,6 +133,7 @@ class ClusterMember:
             node.replica_manager, node.topics, self.fetchers, node.topics.leadership_listeners, node.clock
         )
         self._live_leaders: dict[int, Endpoint] = {}
+        self._notices: set[asyncio.Task[None]] = set()
         self._control_connections = BrokerChannels(
             self._endpoint_for_controller,
             connector,
@@ -153,7 +158,6 @@ class ClusterMember:
             node.slices.pause,
             self.register,
         )
-        self._reports: set[asyncio.Task[None]] = set()
         self.metadata_waiters = MetadataWaiters()
         self.topics = ClusterTopics(node, self.controller, self.controller_client, self.metadata_waiters)
 
@@ -170,6 +174,50 @@ class ClusterMember:
         ports = node.socket_server.ports()
         registration = registration_of(node.config, node.broker_id, ports, node.clock.wall_ms())
         self.broker_epoch = await self._registrar.register(registration)
+        # A session that ended has taken the watch of changed settings with it.
+        node.dynamic_config.look()
+
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
+        """A block of producer ids of this broker's own. Raises ApiError, after which the producer tries again."""
+        request = AllocateProducerIdsRequest(broker_id=self._node.broker_id, broker_epoch=self.broker_epoch)
+        try:
+            answer = await self.controller_client.send(request, timeout_ms=self._node.config.request_timeout_ms)
+        except ControllerUnavailable as error:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+        response = cast(AllocateProducerIdsResponse, answer)
+        if response.error_code:
+            code = ErrorCode(response.error_code)
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the controller allocates no ids: {code.name}")
+        first = response.producer_id_start
+        return ProducerIdBlock(self._node.broker_id, first, first + response.producer_id_len - 1)
+
+    def report_offline(self, keys: Collection[tuple[str, int]]) -> None:
+        """A log directory failed with these partitions: the controller has others lead them."""
+        self.fetchers.unfollow(keys)
+        loop = asyncio.get_running_loop()
+        for key in keys:
+            # Not now: it may be a coordinator's own write that has failed, and it is in the middle of it.
+            loop.call_soon(self._node.topics.resign, *key)
+        task = loop.create_task(self._notify_of_failed_directory())
+        self._notices.add(task)
+        task.add_done_callback(self._notices.discard)
+
+    async def _notify_of_failed_directory(self) -> None:
+        """Leave a notice in the tree. The controller reads it and asks this broker what is left."""
+        prefix = f"{paths.LOG_DIR_EVENTS}/{paths.LOG_DIR_EVENT_PREFIX}"
+        data = encode_log_dir_event(self._node.broker_id)
+        while True:
+            try:
+                await self._node.metadata.run(_leave_notice, prefix, data)
+                return
+            except StoreError as error:
+                logger.warning("the controller cannot be notified of a failed log directory yet: %s", error)
+                await asyncio.sleep(_NOTICE_PAUSE_S)
+
+    def update_config(self, config: BrokerConfig) -> None:
+        """Settings of the broker were changed while it runs."""
+        self.fetchers.set_count(config.num_replica_fetchers)
+        self.controller.update_config(config)
 
     async def hand_over(self) -> None:
         """Before this broker stops: let other brokers lead what it leads."""
@@ -185,22 +233,10 @@ class ClusterMember:
                 timeout_ms=config.controller_socket_timeout_ms,
             )
 
-    def report_log_dir_failure(self) -> None:
-        """Leave a notice for the controller, which then asks about every replica here."""
-        task = asyncio.get_running_loop().create_task(self._report_log_dir_failure())
-        self._reports.add(task)
-        task.add_done_callback(self._reports.discard)
-
-    async def _report_log_dir_failure(self) -> None:
-        notice = f"{paths.LOG_DIR_EVENTS}/{paths.LOG_DIR_EVENT_PREFIX}"
-        data = encode_log_dir_event(self._node.broker_id)
-        try:
-            await self._node.metadata.run(lambda store: store.create(notice, data, sequential=True))
-        except StoreError as error:
-            logger.error("the controller does not learn of a failed log directory: %s", error)
-
     async def close(self) -> None:
         """Follow and ask no more; give the controllership away."""
+        for task in list(self._notices):
+            task.cancel()
         await self.topics.close()
         await self.controller.stop()
         await self.fetchers.close()
@@ -294,6 +330,10 @@ class ClusterMember:
 
 def _read_all_overrides(store: Store, topics: list[str]) -> list[dict[str, str]]:
     return [read_overrides(store, ConfigEntity("topics", name)) for name in topics]
+
+
+def _leave_notice(store: Store, prefix: str, data: bytes) -> None:
+    store.create(prefix, data, sequential=True)
 
 
 def _states(request: LeaderAndIsrRequest) -> list[tuple[str, bytes, LeaderAndIsrPartitionState]]:

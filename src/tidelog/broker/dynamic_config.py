@@ -50,6 +50,10 @@ class DynamicConfig:
                     logger.exception("the changed settings of %s could not be taken over", entity_path)
 
     def _on_notice(self, _event: WatchEvent) -> None:
+        self.look()
+
+    def look(self) -> None:
+        """Follow what has changed, soon, and watch for more."""
         task = asyncio.get_running_loop().create_task(self._take_noticed())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -82,7 +86,7 @@ class DynamicConfig:
         node.socket_server.update_limits(network_limits(node.config, node.surroundings.socket_descriptors_max()))
         node.cleaning.update_config(node.config)
         if node.member is not None:
-            node.member.controller.update_config(node.config)
+            node.member.update_config(node.config)
         if before.parsed_advertised_listeners != node.config.parsed_advertised_listeners:
             await self._register()
         if topic_config({}, before) != topic_config({}, node.config):
@@ -91,6 +95,9 @@ class DynamicConfig:
     async def _register(self) -> None:
         """Tell clients other addresses, from their next Metadata request on."""
         node = self._node
+        if node.member is not None:
+            await node.member.register()
+            return
         ports = node.socket_server.ports()
         registration = registration_of(node.config, node.broker_id, ports, node.clock.wall_ms())
         broker_epoch = await node.metadata.run(register_broker, registration)

@@ -22,6 +22,7 @@ from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.producer_ids import ProducerIdAllocator, take_block
 from tidelog.metadata.store_queue import StoreQueue
+from tidelog.metadata.tree import ProducerIdBlock
 from tidelog.network.socket_server import SocketServer
 from tidelog.replication.fetch_session import FetchSessionCache
 from tidelog.replication.replica_manager import PurgeIntervals, ReplicaManager
@@ -97,7 +98,7 @@ class Node:
         self.flusher = base.flusher
         self.log_manager = base.log_manager
         self.cleaning = base.cleaning
-        self.producer_ids = ProducerIdAllocator(lambda: metadata.run(take_block, broker_id))
+        self.producer_ids = ProducerIdAllocator(self._take_producer_ids)
         self.fetch_sessions = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, lambda: base.surroundings.random.randrange(1, 2**31)
         )
@@ -132,6 +133,12 @@ class Node:
     def topic_changes(self) -> TopicChanges:
         """Where clients' changes of topics go: to the tree of the cluster, or to this broker alone."""
         return self.topics if self.member is None else self.member.topics
+
+    async def _take_producer_ids(self) -> ProducerIdBlock:
+        """The next block: from the controller, or from the tree if this broker is alone."""
+        if self.member is not None:
+            return await self.member.allocate_producer_ids()
+        return await self.metadata.run(take_block, self.broker_id)
 
     @property
     def in_cluster(self) -> ClusterMember:

@@ -269,9 +269,10 @@ class Server:
     def _on_directory_gone(self, failure: LogDirFailure) -> None:
         gone = self.node.log_manager.handle_log_dir_failure(failure.directory, failure.cause)
         self.node.cleaning.abort_in(failure.directory)
-        self.node.topics.show_offline(gone.partitions)
-        if self.node.member is not None:
-            self.node.member.report_log_dir_failure()
+        if self.node.member is None:
+            self.node.topics.show_offline(gone.partitions)
+        else:
+            self.node.member.report_offline(gone.partitions)
         if gone.is_last and self._failed is not None and not self._failed.done():
             logger.critical("every log directory has failed: the broker stops")
             self._failed.set_result(failure)

@@ -306,7 +306,7 @@ class TopicService:
         node.image.remove_topic(topic.name)
         for partition in topic.partitions:
             node.replica_manager.remove_partition(topic.name, partition.index)
-            self._resign(topic.name, partition.index)
+            self.resign(topic.name, partition.index)
             try:
                 node.log_manager.delete_log(topic.name, partition.index)
             except LogDirFailure as failure:
@@ -471,9 +471,10 @@ class TopicService:
                 )
                 image.set_partition(name, failed)
                 # Not now: it may be a coordinator's own write that has failed, and it is in the middle of it.
-                asyncio.get_running_loop().call_soon(self._resign, name, index)
+                asyncio.get_running_loop().call_soon(self.resign, name, index)
 
-    def _resign(self, name: str, index: int) -> None:
+    def resign(self, name: str, index: int) -> None:
+        """This broker does not lead a partition any more: coordinators unload what belongs to it."""
         for listener in self.leadership_listeners:
             listener.resign(name, index)
 
