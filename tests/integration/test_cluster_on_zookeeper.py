@@ -1,0 +1,155 @@
+"""Three brokers on a real ZooKeeper that is killed, hangs and comes back: nothing acknowledged is lost."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.integration.zookeeper_support import needs_zookeeper
+from tidelog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.metadata.zookeeper import ZooKeeperStore
+from tidelog.metadata.zookeeper_options import ZooKeeperOptions
+from tidelog.testing import Cluster
+from tidelog.testing.zookeeper import ZooKeeperServer
+
+pytestmark = [needs_zookeeper, pytest.mark.long]
+
+SESSION_TIMEOUT_S = 4
+PARTITIONS = 6
+
+
+@pytest.fixture
+def zookeeper() -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer() as server:
+        yield server
+
+
+@pytest.fixture
+def cluster(zookeeper: ZooKeeperServer) -> Iterator[Cluster]:
+    settings = {"zookeeper.session.timeout.ms": SESSION_TIMEOUT_S * 1000}
+    with Cluster(3, settings, zookeeper=f"{zookeeper.connect_string}/kafka") as cluster:
+        create_topic(cluster, "t")
+        yield cluster
+
+
+class Writer:
+    """One producer for all of a test, so that it needs nothing of ZooKeeper, and what it was acknowledged."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._producer = Producer(bootstrap_servers=cluster.bootstrap_servers, acks="all")
+        self.count = 0
+
+    def write(self, count: int = 60) -> None:
+        numbers = range(self.count, self.count + count)
+        for delivery in [self._producer.send("t", b"%d" % n, partition=n % PARTITIONS) for n in numbers]:
+            delivery.result(60)
+        self.count += count
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+@pytest.fixture
+def writer(cluster: Cluster) -> Iterator[Writer]:
+    writer = Writer(cluster)
+    yield writer
+    writer.close()
+
+
+def create_topic(cluster: Cluster, name: str) -> None:
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, PARTITIONS, 3)])
+
+
+def read_all(cluster: Cluster, count: int) -> list[int]:
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("t", index) for index in range(PARTITIONS)])
+        found: list[int] = []
+        deadline = time.monotonic() + 60
+        while len(found) < count and time.monotonic() < deadline:
+            found += [int(record.value) for record in consumer.poll(5)]
+    return sorted(found)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def owners(store: ZooKeeperStore) -> dict[int, int]:
+    """The sessions of the registered brokers."""
+    found = {}
+    for name in store.children("/brokers/ids"):
+        stat = store.exists(f"/brokers/ids/{name}")
+        if stat is not None:
+            found[int(name)] = stat.ephemeral_owner
+    return found
+
+
+@pytest.fixture
+def tree(zookeeper: ZooKeeperServer, cluster: Cluster) -> Iterator[ZooKeeperStore]:
+    store = ZooKeeperStore(f"{zookeeper.connect_string}/kafka", ZooKeeperOptions(session_timeout_ms=60_000))
+    yield store
+    store.close()
+
+
+def test_a_killed_zookeeper_stops_no_writer_and_no_session_if_it_is_back_in_time(
+    zookeeper: ZooKeeperServer, cluster: Cluster, writer: Writer, tree: ZooKeeperStore
+) -> None:
+    writer.write()
+    zookeeper.kill()
+    writer.write()
+    zookeeper.start()
+    writer.write()
+    create_topic(cluster, "made-afterwards")
+    wait_until(lambda: sorted(owners(tree)) == [1, 2, 3])
+    assert read_all(cluster, writer.count) == list(range(writer.count))
+
+
+def test_brokers_whose_sessions_expired_register_again_and_elect_a_controller(
+    zookeeper: ZooKeeperServer, cluster: Cluster, writer: Writer, tree: ZooKeeperStore
+) -> None:
+    writer.write()
+    before = owners(tree)
+    for broker_id in before:
+        cluster.pause(broker_id)
+    wait_until(lambda: owners(tree) == {})
+    for broker_id in before:
+        cluster.resume(broker_id)
+    wait_until(lambda: sorted(owners(tree)) == [1, 2, 3])
+    assert not set(owners(tree).values()) & set(before.values())
+    wait_until(lambda: tree.exists("/controller") is not None)
+    assert int(tree.get("/controller_epoch")[0]) >= 2
+    writer.write()
+    create_topic(cluster, "made-afterwards")
+    assert read_all(cluster, writer.count) == list(range(writer.count))
+
+
+def test_a_killed_broker_that_is_started_at_once_waits_for_its_old_session_to_end(
+    cluster: Cluster, writer: Writer, tree: ZooKeeperStore
+) -> None:
+    writer.write()
+    before = owners(tree)
+    cluster.kill(2)
+    cluster.restart(2)
+    assert owners(tree)[2] != before[2]
+    assert "is still registered by session" in cluster.logs_of(2)
+    writer.write()
+    assert read_all(cluster, writer.count) == list(range(writer.count))
+
+
+def test_a_zookeeper_that_hangs_for_longer_than_the_timeout_costs_nothing_acknowledged(
+    zookeeper: ZooKeeperServer, cluster: Cluster, writer: Writer, tree: ZooKeeperStore
+) -> None:
+    writer.write()
+    zookeeper.pause()
+    writer.write()
+    # Four attempts take longer than a session may be silent. Whether it survives is ZooKeeper's to decide.
+    wait_until(lambda: all(cluster.logs_of(broker).count("Connection time-out") >= 4 for broker in (1, 2, 3)))
+    zookeeper.resume()
+    writer.write()
+    create_topic(cluster, "made-afterwards")
+    wait_until(lambda: sorted(owners(tree)) == [1, 2, 3])
+    assert read_all(cluster, writer.count) == list(range(writer.count))
