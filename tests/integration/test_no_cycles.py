@@ -22,12 +22,14 @@ from tests.integration.raw_client import (
     produce_request,
 )
 from tests.integration.writers import wait_until
+from tidelog.replication.wide_fetch import PARTITIONS_AT_ONCE
 from tidelog.wire import messages
 from tidelog.wire.messages.create_topics import CreatableTopic
 from tidelog.wire.messages.delete_topics import DeleteTopicState
 from tidelog.wire.messages.join_group import JoinGroupRequestProtocol
 from tidelog.wire.messages.metadata import MetadataRequestTopic
 
+WIDE_TOPIC = "wide"
 ROOMS = (
     "tidelog.broker",
     "tidelog.network",
@@ -57,8 +59,7 @@ def garbage_of_the_broker() -> Iterator[Counter[str]]:
 
 def use_everything(port: int, topic: str) -> None:
     with RawClient(port) as client:
-        created = CreatableTopic(name=topic, num_partitions=5, replication_factor=1)
-        client.call(messages.CreateTopicsRequest(topics=[created], timeout_ms=10_000))
+        create(client, topic, 5)
         produce(client, topic, 0, batch_of([b"value"]))
         fetch_records(client, topic, 0, 0)
         client.call(messages.MetadataRequest(topics=[MetadataRequestTopic(name=f"{topic}-{n}") for n in range(3_000)]))
@@ -66,8 +67,18 @@ def use_everything(port: int, topic: str) -> None:
         # A refusal, and a fetch that waits while its client leaves.
         client.call(produce_request("nowhere", {0: batch_of([b"value"])}), 8)
         client.send(fetch_request(topic, {0: 1}, min_bytes=1_000_000, max_wait_ms=60_000), 11)
+    wide = dict.fromkeys(range(PARTITIONS_AT_ONCE + 1), 0)
+    with RawClient(port) as client:
+        client.call(fetch_request(WIDE_TOPIC, wide, max_wait_ms=0), 11)
+        client.call(fetch_request(WIDE_TOPIC, wide, max_wait_ms=1), 11)
+        client.send(fetch_request(WIDE_TOPIC, wide, max_wait_ms=60_000), 11)
     with RawClient(port) as client:
         client.call(messages.DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000), 6)
+
+
+def create(client: RawClient, topic: str, partitions: int) -> None:
+    created = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+    client.call(messages.CreateTopicsRequest(topics=[created], timeout_ms=30_000))
 
 
 def join(client: RawClient, group_id: str) -> None:
@@ -84,6 +95,8 @@ def join(client: RawClient, group_id: str) -> None:
 def test_connections_requests_topics_and_members_leave_no_cycles(tmp_path: Path) -> None:
     settings = {"group.initial.rebalance.delay.ms": 0, "log.segment.delete.delay.ms": 0}
     with Inside(tmp_path, settings) as inside:
+        with RawClient(inside.port) as client:
+            create(client, WIDE_TOPIC, PARTITIONS_AT_ONCE + 1)
         use_everything(inside.port, "first")  # what is imported and compiled at first use
         with garbage_of_the_broker() as found:
             for round_number in range(5):

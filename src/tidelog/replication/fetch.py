@@ -65,16 +65,22 @@ class PartitionSource(Protocol):
 
 
 def read_partitions(
-    source: PartitionSource, parameters: FetchParameters, wanted: Sequence[Wanted], *, has_waited: bool = False
+    source: PartitionSource,
+    parameters: FetchParameters,
+    wanted: Sequence[Wanted],
+    *,
+    has_waited: bool = False,
+    bytes_before: int = 0,
 ) -> tuple[list[PartitionReply], int, bool]:
     """Read what is wanted, within the limits: the replies in order, their bytes, and whether one must not wait.
 
-    The progress of a follower is noted when its request comes in, and not again when it `has_waited`.
+    The progress of a follower is noted when its request comes in, and not again when it `has_waited`. `bytes_before`
+    were read already of other partitions of the same request.
     """
     replies: list[PartitionReply] = []
-    bytes_left = parameters.max_bytes
+    bytes_left = max(parameters.max_bytes - bytes_before, 0) if bytes_before else parameters.max_bytes
     bytes_read = 0
-    is_first = parameters.is_first_batch_whole
+    is_first = parameters.is_first_batch_whole and not bytes_before
     has_error = False
     replica_id, client = parameters[0], parameters[7]
     is_progress = replica_id >= 0 and not has_waited

@@ -22,6 +22,7 @@ from tidelog.replication.partition import Partition
 from tidelog.replication.produce import DelayedProduce, Errors, PendingProduce
 from tidelog.replication.replica_selection import ClientMetadata, RackAwareReplicaSelector, ReplicaView
 from tidelog.replication.replica_set import IsrProposal, ReplicaRules
+from tidelog.replication.wide_fetch import WideFetches
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
 from tidelog.storage.types import AppendOrigin, StartOffsetReason
@@ -101,6 +102,7 @@ class ReplicaManager:
         self._cluster = cluster or OnlyBroker()
         self.produce_purgatory: Purgatory[DelayedProduce] = Purgatory("Produce", timer, intervals.producer)
         self.fetch_purgatory: Purgatory[DelayedFetch] = Purgatory("Fetch", timer, intervals.fetch)
+        self.wide_fetches = WideFetches()
         self.delete_records_purgatory: Purgatory[DelayedDeleteRecords] = Purgatory(
             "DeleteRecords", timer, intervals.delete_records
         )
@@ -306,6 +308,8 @@ class ReplicaManager:
     def _complete_waiting(self, key: tuple[str, int]) -> None:
         if key in self.fetch_purgatory.watched_keys:
             self.fetch_purgatory.check_and_complete(key)
+        if self.wide_fetches:
+            self.wide_fetches.changed(key)
         if key in self.produce_purgatory.watched_keys:
             self.produce_purgatory.check_and_complete(key)
         if key in self.delete_records_purgatory.watched_keys:

@@ -29,7 +29,7 @@ from tidelog.wire.primitives import (
 
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
-PARTITIONS_MAX: Final = 20_000
+PARTITIONS_MAX: Final = 10_000
 """Topics and partitions that one request may name to read, and as many to forget. Brokers have a few thousand."""
 _ISOLATION_FROM: Final = 4
 

@@ -15,6 +15,7 @@ from tidelog.broker.routes import REQUEST_BYTES_MAX
 from tidelog.records.errors import CorruptRecordError, UnsupportedCompressionError
 from tidelog.replication.fetch import FetchParameters, Wanted
 from tidelog.replication.replica_selection import ClientMetadata
+from tidelog.replication.wide_fetch import PARTITIONS_AT_ONCE
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, decode_request, encode_response
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _WHOLE_BATCHES_FROM: Final = 3
-_MAGIC_2_FROM: Final = 4
-_ZSTD_FROM: Final = 10
+CONVERTED_BEFORE: Final = 4
+ZSTD_FROM: Final = 10
 _FOLLOWER_READS_FROM: Final = 11
 _new = tuple.__new__
 
@@ -48,8 +49,13 @@ def handle_bytes(
         return
     wanted = context.wanted
     parameters = _parameters(node, slot, spans, version)
+    if len(wanted) > PARTITIONS_AT_ONCE:
+        from tidelog.broker.handlers import _wide_fetch
+
+        _wide_fetch.serve(node, slot, context, parameters, version, correlation_id)
+        return
     replies = node.replica_manager.read_now(parameters, wanted)
-    if replies is not None and version >= _ZSTD_FROM:
+    if replies is not None and version >= ZSTD_FROM:
         topics, session_id = context.select(replies), context.session_id
         slot.fill(encode_response(correlation_id, version, topics, session_id=session_id))  # type: ignore[arg-type]
         return
@@ -78,12 +84,12 @@ def _responding(
         slot.fail("Fetch", cause)
 
     def respond(replies: list[PartitionReply]) -> None:
-        if version < _ZSTD_FROM:
+        if version < ZSTD_FROM:
             pairs = zip(context.wanted, replies, strict=True)
-            replies = [_without_zstd(node, entry, reply) for entry, reply in pairs]
-        if version >= _MAGIC_2_FROM:
+            replies = [without_zstd(node, entry, reply) for entry, reply in pairs]
+        if version >= CONVERTED_BEFORE:
             fill(replies)
-        elif not node.slices.start(_converted(node, slot, context.wanted, replies, version), fill, fail):
+        elif not node.slices.start(converted(node, slot, context.wanted, replies, version), fill, fail):
             slot.park()
 
     return respond, fail
@@ -112,7 +118,7 @@ def _parameters(node: Node, slot: Slot, spans: FetchSpans, version: int) -> Fetc
     )
 
 
-def _without_zstd(node: Node, entry: Wanted, reply: PartitionReply) -> PartitionReply:
+def without_zstd(node: Node, entry: Wanted, reply: PartitionReply) -> PartitionReply:
     """Clients before version 10 cannot read zstd; what a topic is set to decides, as the records are not looked at."""
     if reply.records is None or entry.topic is None:
         return reply
@@ -122,7 +128,7 @@ def _without_zstd(node: Node, entry: Wanted, reply: PartitionReply) -> Partition
     return reply
 
 
-async def _converted(
+async def converted(
     node: Node, slot: Slot, wanted: Sequence[Wanted], replies: Sequence[PartitionReply], version: int
 ) -> list[PartitionReply]:
     """What clients before version 4 can read, which know no batches of magic 2. It may take a second: off the loop."""
