@@ -20,7 +20,7 @@ from tidelog.client.types import TopicPartition
 from tidelog.spark.sink.clients import PRODUCERS, producer_of
 from tidelog.spark.sink.errors import SinkError, attempt_refused, partition_taken
 from tidelog.spark.sink.messages import TaskFacts, Written, check_parts, current_task, fingerprint_of, transaction_of
-from tidelog.spark.sink.party import Party
+from tidelog.spark.sink.participant import TransactionParticipant
 from tidelog.spark.sink.row_fingerprint import RowFingerprint, combined
 from tidelog.spark.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, SinkSettings
 from tidelog.spark.sink.task import RowWriter, WrittenRows, fingerprint_batch
@@ -69,36 +69,41 @@ class ExactlyOnce:
         """Open the transaction, once."""
         if self._transaction is None:
             self._takes_fingerprints = not self._settings.can_read_plans()
-            self._transaction = Party(self._settings).begin()
+            self._transaction = TransactionParticipant(self._settings).begin()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Write rows in the transaction. When that fails, the whole batch has failed, and is aborted at once."""
         assert self._transaction is not None, "the write was planned"
         task = current_task()
-        party = Party(self._settings, self._transaction)
-        with party.explaining(is_task=True):
+        participant = TransactionParticipant(self._settings, self._transaction)
+        with participant.explaining(is_task=True):
             if task.attempt > 0:
                 raise attempt_refused(task.attempt, task.partition_id)
             # Only batches of queries are compared with what was committed before.
             takes_fingerprint = self._takes_fingerprints and task.query_id is not None
-            written = self._write(party, task, batches, takes_fingerprint=takes_fingerprint)
+            written = self._write(participant, task, batches, takes_fingerprint=takes_fingerprint)
             return Written(task, self._transaction, written.partitions, fingerprint=written.fingerprint)
 
     def _write(
-        self, party: Party, task: TaskFacts, batches: Iterator[pa.RecordBatch], *, takes_fingerprint: bool
+        self,
+        participant: TransactionParticipant,
+        task: TaskFacts,
+        batches: Iterator[pa.RecordBatch],
+        *,
+        takes_fingerprint: bool,
     ) -> WrittenRows:
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return WrittenRows((), RowFingerprint() if takes_fingerprint else None)
-        handle = party.transaction.handle
+        handle = participant.transaction.handle
 
         def claim(partitions: set[TopicPartition]) -> None:
             # Two tasks at the same time are found out by the driver. This finds an earlier attempt that Spark does not
             # count as one, because it belonged to an earlier attempt of the stage.
-            taken = sorted(party.cluster.partitions_in_transaction(handle) & partitions)
+            taken = sorted(participant.cluster.partitions_in_transaction(handle) & partitions)
             if taken:
                 raise partition_taken(*taken[0], "another task, or by an earlier attempt of this one")
-            party.cluster.add_to_transaction(handle, partitions)
+            participant.cluster.add_to_transaction(handle, partitions)
 
         producer = producer_of(self._settings, handle)
         with _dropping(producer):
@@ -117,20 +122,20 @@ class ExactlyOnce:
         """End the transaction, with the number of the batch in it, unless that was committed before."""
         transaction = self._transaction or transaction_of(messages)
         if transaction is None:
-            raise SinkError("no task told in which transaction it wrote")
-        party = Party(self._settings, transaction)
-        with party.explaining():
+            raise SinkError("no task has reported the transaction that it wrote in")
+        participant = TransactionParticipant(self._settings, transaction)
+        with participant.explaining():
             parts = check_parts(messages, batch_id)
             written = {where for part in parts for where, _ in part.partitions}
-            party.check_open(written)
-            party.end(parts[0].task, has_rows=bool(written), rows=fingerprint_of(parts))
+            participant.check_open(written)
+            participant.end(parts[0].task, has_rows=bool(written), rows=fingerprint_of(parts))
 
     def abort(self, messages: Messages) -> None:
         """Undo the transaction. The error that led here is the one to be seen, so nothing is raised."""
         transaction = self._transaction or transaction_of(messages)
         if transaction is not None:
             with suppress(Exception):
-                Party(self._settings, transaction).give_up()
+                TransactionParticipant(self._settings, transaction).give_up()
 
 
 class SmallOutput:
@@ -164,19 +169,19 @@ class SmallOutput:
         """Write all rows and the number of the batch in one transaction, unless that was done before."""
         parts = check_parts(messages, batch_id)
         task = parts[0].task
-        party = Party(self._settings)
-        party.begin()
-        with party.explaining():
+        participant = TransactionParticipant(self._settings)
+        participant.begin()
+        with participant.explaining():
             fingerprint = fingerprint_of(parts)
-            if party.is_committed(task, fingerprint):
+            if participant.is_committed(task, fingerprint):
                 return
             rows = [part.rows for part in parts if part.rows is not None]
             if rows:
-                self._write(party, rows)
-            party.seal(task, has_rows=bool(rows), rows=fingerprint)
+                self._write(participant, rows)
+            participant.seal(task, has_rows=bool(rows), rows=fingerprint)
 
-    def _write(self, party: Party, rows: Sequence[bytes]) -> None:
-        handle = party.transaction.handle
+    def _write(self, participant: TransactionParticipant, rows: Sequence[bytes]) -> None:
+        handle = participant.transaction.handle
         producer = producer_of(self._settings, handle)
         with _dropping(producer):
             RowWriter(
@@ -184,7 +189,7 @@ class SmallOutput:
                 self._columns,
                 producer,
                 spread=handle.producer_epoch,
-                claim=lambda partitions: party.cluster.add_to_transaction(handle, partitions),
+                claim=lambda partitions: participant.cluster.add_to_transaction(handle, partitions),
             ).write(batch for each in rows for batch in pa.ipc.open_stream(each))
 
     def abort(self, messages: Messages) -> None:

@@ -1,4 +1,4 @@
-"""Whoever takes part in a transaction, driver or task: the coordinator to talk to, and the end of it."""
+"""One part in the transaction of a batch, as driver or task: how it begins, what it must hold, how it ends."""
 
 import uuid
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError
 from tidelog.client.types import TopicPartition
 from tidelog.spark.sink.clients import cluster_of, new_cluster, producer_of
+from tidelog.spark.sink.committed_batches import CommittedBatch, CommittedBatches
 from tidelog.spark.sink.errors import PartitionTaken, SinkError, checkpoint_is_another, explained, rows_are_others
-from tidelog.spark.sink.memory import Memory, Remembered
 from tidelog.spark.sink.messages import TaskFacts
 from tidelog.spark.sink.row_fingerprint import RowFingerprint
 from tidelog.spark.sink.settings import SinkSettings
@@ -21,14 +21,14 @@ from tidelog.wire.errors import ApiError
 _GIVE_UP_MS: Final = 5000
 
 
-class Party:
+class TransactionParticipant:
     """Takes part in one transaction."""
 
     def __init__(self, settings: SinkSettings, transaction: OpenTransaction | None = None) -> None:
         self._settings = settings
         self._kafka = settings.producer_settings()
         self._transaction = transaction
-        self._known_memory: Memory | None = None
+        self._known_batches: CommittedBatches | None = None
         self._transactional_id = (
             transaction.handle.transactional_id
             if transaction is not None
@@ -64,7 +64,7 @@ class Party:
 
     @contextmanager
     def explaining(self, *, is_task: bool = False) -> Iterator[None]:
-        """What fails in this block ends the transaction, and is told in terms of Spark."""
+        """An error in this block ends the transaction, and is raised in terms of Spark."""
         try:
             yield
         except Exception as error:
@@ -81,7 +81,7 @@ class Party:
     def give_up(self) -> None:
         """Abort the transaction and bar those who still write in it.
 
-        Not for long, if brokers are away: what has failed is to be told, and the next run aborts it in any case.
+        Not for long, if brokers are away: the error is to be seen soon, and the next run aborts the rest in any case.
         """
         patience_ms = min(self._kafka.max_block_ms, _GIVE_UP_MS)
         handle, timeout_ms, _ = self.transaction
@@ -101,16 +101,16 @@ class Party:
 
     def is_committed(self, task: TaskFacts, rows: RowFingerprint | None = None) -> bool:
         """Whether the batch of `task` was committed before. `rows` is what the batch has now."""
-        memory = self._memory(task)
-        if memory is None or task.batch_id is None:
+        batches = self._committed_batches(task)
+        if batches is None or task.batch_id is None:
             return False
-        last = memory.last_batch(self.transaction.timeout_ms)
+        last = batches.last_batch(self.transaction.timeout_ms)
         if last is None or last.batch_id < task.batch_id:
             return False
         self._check_same(last, task.batch_id, task.run_id, rows)
         return True
 
-    def _check_same(self, last: Remembered, batch_id: int, run_id: str | None, rows: RowFingerprint | None) -> None:
+    def _check_same(self, last: CommittedBatch, batch_id: int, run_id: str | None, rows: RowFingerprint | None) -> None:
         """Raise unless `last` is the batch that is written now. To pass over another one would lose its rows."""
         if last.batch_id > batch_id:
             raise checkpoint_is_another(batch_id, last.batch_id, self._settings.state_topic)
@@ -141,30 +141,30 @@ class Party:
     def seal(self, task: TaskFacts, *, has_rows: bool, rows: RowFingerprint | None = None) -> None:
         """Commit, with the number of the batch in the transaction."""
         handle = self.transaction.handle
-        memory = self._memory(task)
-        if memory is not None and task.batch_id is not None:
-            self.cluster.add_to_transaction(handle, [memory.where])
+        batches = self._committed_batches(task)
+        if batches is not None and task.batch_id is not None:
+            self.cluster.add_to_transaction(handle, [batches.where])
             plan = self._settings.batch_plan(task.batch_id)
             fingerprint = None if rows is None else str(rows)
-            batch = Remembered(task.batch_id, task.run_id, handle.transactional_id, plan, fingerprint)
-            memory.remember(producer_of(self._settings, handle), batch)
+            batch = CommittedBatch(task.batch_id, task.run_id, handle.transactional_id, plan, fingerprint)
+            batches.add(producer_of(self._settings, handle), batch)
         elif not has_rows:
             return
         self.cluster.end_transaction(handle, is_commit=True)
 
-    def _memory(self, task: TaskFacts) -> Memory | None:
-        """The memory of the query that `task` belongs to; None for a batch write outside of any."""
+    def _committed_batches(self, task: TaskFacts) -> CommittedBatches | None:
+        """What the query that `task` belongs to has committed; None for a batch write outside of any."""
         if task.query_id is None:
             return None
-        if self._known_memory is None:
+        if self._known_batches is None:
             name = self._settings.sink_name
-            self._known_memory = Memory(
+            self._known_batches = CommittedBatches(
                 self.cluster,
                 self._settings.bootstrap_servers,
                 self._settings.state_topic,
                 f"{task.query_id}/{name}" if name else task.query_id,
             )
-        return self._known_memory
+        return self._known_batches
 
 
 def _fence_quietly(settings: SinkSettings, transaction: OpenTransaction) -> None:

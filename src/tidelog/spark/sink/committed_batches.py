@@ -1,4 +1,4 @@
-"""The memory of the sink: a compacted topic that holds, for each query, the last batch that was committed.
+"""The state topic of the sink: compacted, it holds for each query the last batch that was committed.
 
 The number of a batch is written in the transaction that holds its rows, so both are there or neither is. Before it
 commits, the driver asks for the last number. To answer, a worker reads its partition of the topic once and from then on
@@ -42,7 +42,7 @@ _WAIT_S: Final = 0.1
 _TAIL_WAIT_S: Final = 60.0
 
 
-class Remembered(NamedTuple):
+class CommittedBatch(NamedTuple):
     """The last batch of a query: which run of the query wrote it, under which transactional id, and by which plan."""
 
     batch_id: int
@@ -67,11 +67,11 @@ class _Known:
 _KNOWN: Final[dict[tuple[str, TopicPartition], _Known]] = {}
 _CHECKED: Final[set[tuple[str, str]]] = set()
 _HOMES: Final[dict[tuple[str, str, bytes], int]] = {}
-"""The partitions that queries are remembered in, as far as this process has found them."""
+"""The partition that holds the record of each query, as far as this process has found it."""
 
 
-class Memory:
-    """The memory of one query in one cluster. `cluster_name` tells clusters apart in this process."""
+class CommittedBatches:
+    """The batches of one query in one cluster. `cluster_name` distinguishes clusters in this process."""
 
     def __init__(self, cluster: Cluster, cluster_name: str, topic: str, query: str) -> None:
         self._cluster = cluster
@@ -82,23 +82,23 @@ class Memory:
 
     @property
     def where(self) -> TopicPartition:
-        """The partition that remembers this query; the topic is made if it is not there."""
+        """The partition that holds the record of this query; the topic is made if it is not there."""
         if self._where is None:
             self._where = TopicPartition(self._topic, self._home())
         return self._where
 
     def _home(self) -> int:
-        """The partition where this query is remembered already, whatever its hash says; else the one by its hash.
+        """The partition that has a record of this query already, whatever its hash says; else the one by its hash.
 
-        Partitions may have been added since it was first remembered. All of them are read once in a process.
+        Partitions may have been added since its first record. All of them are read once in a process.
         """
         name = (self._cluster_name, self._topic, self._key)
         count = self._partition_count()
         if _HOMES.get(name, count) >= count:
             found: dict[int, int] = {}
             for partition in range(count):
-                remembered, doubtful = self._look_up(partition)
-                numbers = [each.batch_id for each in (remembered, *doubtful) if each is not None]
+                committed, doubtful = self._look_up(partition)
+                numbers = [each.batch_id for each in (committed, *doubtful) if each is not None]
                 if numbers:
                     found[partition] = max(numbers)
             if not found:
@@ -106,16 +106,16 @@ class Memory:
             _HOMES[name] = max(found, key=found.__getitem__)
         return _HOMES[name]
 
-    def last_batch(self, timeout_ms: int) -> Remembered | None:
+    def last_batch(self, timeout_ms: int) -> CommittedBatch | None:
         """The last batch of this query that was committed.
 
         Call it after InitProducerId. Waits up to `timeout_ms` for transactions of this query that are in doubt.
         """
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
-            remembered, doubtful = self._look_up(self.where.partition)
+            committed, doubtful = self._look_up(self.where.partition)
             if not doubtful:
-                return remembered
+                return committed
             if time.monotonic() > deadline:
                 raise SinkError(
                     f"batch {doubtful[0].batch_id} of this query was written under another transactional id, and after "
@@ -124,23 +124,23 @@ class Memory:
                 )
             time.sleep(_WAIT_S)
 
-    def remember(self, producer: Producer, batch: Remembered) -> None:
+    def add(self, producer: Producer, batch: CommittedBatch) -> None:
         """Write the number of a batch in the transaction that `producer` has joined and `where` was added to."""
-        told = {
+        fields = {
             "batchId": batch.batch_id,
             "runId": batch.run_id,
             "transactionalId": batch.transactional_id,
             "plan": batch.plan,
             "rows": batch.rows,
         }
-        value = json.dumps(told, separators=(",", ":")).encode()
+        value = json.dumps(fields, separators=(",", ":")).encode()
         stored = producer.send(self._topic, value, self._key, partition=self.where.partition)
         producer.flush()
         stored.result()
 
     # Reading.
 
-    def _look_up(self, partition: int) -> tuple[Remembered | None, list[Remembered]]:
+    def _look_up(self, partition: int) -> tuple[CommittedBatch | None, list[CommittedBatch]]:
         where = TopicPartition(self._topic, partition)
         known = _KNOWN.setdefault((self._cluster_name, where), _Known())
         log_end = self._offset(where, LATEST)
@@ -163,7 +163,7 @@ class Memory:
 
     def _read_unstable(
         self, where: TopicPartition, position: int, end: int, committed: StateRecord | None
-    ) -> tuple[Remembered | None, list[Remembered]]:
+    ) -> tuple[CommittedBatch | None, list[CommittedBatch]]:
         """From the first open transaction to the end of the log."""
         tail = LogTail(self._key, committed)
         patience = Patience(_TAIL_WAIT_S)
@@ -202,7 +202,7 @@ class Memory:
     def _replication_factor(self) -> int:
         """As Kafka keeps its own transaction log: three copies, fewer only where there are fewer brokers.
 
-        The brokers' default, which is one copy unless they are told otherwise, counts if it is more.
+        The brokers' default, which is one copy unless it is set, counts if it is more.
         """
         nodes = self._cluster.describe_cluster().nodes
         default = 1
@@ -224,13 +224,13 @@ class Memory:
         return self._cluster.describe_configs([resource], names=[name])[resource][name].value
 
 
-def _parsed(record: StateRecord | None) -> Remembered | None:
+def _parsed(record: StateRecord | None) -> CommittedBatch | None:
     """What a record says. A record without value is a query that somebody has had forgotten."""
     if record is None or record.value is None:
         return None
     try:
-        told = json.loads(bytes(record.value))
-        told_of = (told.get(name) for name in ("runId", "transactionalId", "plan", "rows"))
-        return Remembered(int(told["batchId"]), *told_of)
+        fields = json.loads(bytes(record.value))
+        others = (fields.get(name) for name in ("runId", "transactionalId", "plan", "rows"))
+        return CommittedBatch(int(fields["batchId"]), *others)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SinkError(f"the record at offset {record.offset} of the stateTopic is not one of ours: {error}") from None

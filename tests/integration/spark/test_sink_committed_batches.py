@@ -12,9 +12,9 @@ from tests.integration.spark.sink_checks import read_messages
 from tidelog.client import Admin, ConfigResource, Producer, ResourceType, TopicPartition
 from tidelog.client.aio.admin.types import LATEST
 from tidelog.client.cluster import Cluster
-from tidelog.spark.sink import memory as module
+from tidelog.spark.sink import committed_batches as module
+from tidelog.spark.sink.committed_batches import CommittedBatch, CommittedBatches
 from tidelog.spark.sink.errors import SinkError
-from tidelog.spark.sink.memory import Memory, Remembered
 from tidelog.spark.sink.transaction import OpenTransaction, begin
 from tidelog.testing import Broker
 
@@ -40,23 +40,23 @@ class Driver:
 
     def __init__(self, cluster: Cluster, topic: str, query: str, transactional_id: str | None = None) -> None:
         self.cluster = cluster
-        self.memory = Memory(cluster, "test", topic, query)
+        self.batches = CommittedBatches(cluster, "test", topic, query)
         self.transactional_id = f"{topic}-{transactional_id or query}"
 
     def begin(self, timeout_ms: int = 60_000) -> OpenTransaction:
         return begin(self.cluster, self.transactional_id, timeout_ms)
 
     def last(self, timeout_ms: int = 10_000) -> int | None:
-        remembered = self.memory.last_batch(timeout_ms)
+        remembered = self.batches.last_batch(timeout_ms)
         return None if remembered is None else remembered.batch_id
 
     def leave_open(self, batch_id: int, timeout_ms: int = 60_000) -> OpenTransaction:
         """Up to the point where it dies: the number is written, the transaction is not ended."""
         transaction = self.begin(timeout_ms)
-        self.cluster.add_to_transaction(transaction.handle, [self.memory.where])
+        self.cluster.add_to_transaction(transaction.handle, [self.batches.where])
         servers = self.cluster.describe_cluster().nodes[0].address
         with Producer(bootstrap_servers=servers, joining=transaction.handle) as producer:
-            self.memory.remember(producer, Remembered(batch_id, "run", self.transactional_id))
+            self.batches.add(producer, CommittedBatch(batch_id, "run", self.transactional_id))
         return transaction
 
     def run(self, batch_id: int, *, is_commit: bool = True) -> None:
@@ -148,7 +148,7 @@ class TestTheSameQueryUnderAnotherTransactionalId:
         after = Driver(cluster, topic, "q", "new-id")
         after.begin()
         asked: list[str] = []
-        look_up = after.memory._look_up
+        look_up = after.batches._look_up
 
         def look_up_and_end(partition: int) -> object:
             found = look_up(partition)
@@ -157,7 +157,7 @@ class TestTheSameQueryUnderAnotherTransactionalId:
             asked.append("")
             return found
 
-        after.memory._look_up = look_up_and_end  # type: ignore[assignment,method-assign]
+        after.batches._look_up = look_up_and_end  # type: ignore[assignment,method-assign]
         assert after.last() == 4
         assert len(asked) == 2
 
@@ -206,7 +206,7 @@ class TestTheTopic:
         monkeypatch.setattr(cluster, "describe_cluster", lambda: SimpleNamespace(nodes=nodes))
         entry = {"default.replication.factor": SimpleNamespace(value=str(default))}
         monkeypatch.setattr(cluster, "describe_configs", lambda resources, names: dict.fromkeys(resources, entry))
-        assert Driver(cluster, "topic", "q").memory._replication_factor() == copies
+        assert Driver(cluster, "topic", "q").batches._replication_factor() == copies
 
     def test_that_forgets_by_age_is_refused(self, broker: Broker, cluster: Cluster) -> None:
         name = f"memory-{next(_numbers)}"
@@ -233,6 +233,6 @@ class TestTheTopic:
         """A commit marker is the last thing in the log, and not a record to wait for."""
         driver = Driver(cluster, topic, "q")
         driver.run(0)
-        where: TopicPartition = driver.memory.where
+        where: TopicPartition = driver.batches.where
         assert driver.last() == 0
         assert cluster.list_offsets({where: LATEST})[where].offset == 2
