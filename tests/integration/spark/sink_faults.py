@@ -61,9 +61,17 @@ class Fault:
 
     def stop_here(self) -> None:
         """Wait to be killed, or to be let go."""
+        self.outlive_the_driver()
+        self.wait()
+
+    def outlive_the_driver(self) -> None:
+        """To be called in the main thread, as Python wants it."""
         # Spark's daemon takes its workers along when the driver dies; those of another machine would live on.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def wait(self) -> None:
+        """Note that the point is reached, and wait."""
         self.note("reached", str(os.getpid()))
         go = Path(self.file + ".go")
         deadline = time.monotonic() + STUCK_S
@@ -133,12 +141,13 @@ class FaultyDelivery:
 
         def leaving_unread(self: BrokerConnection, frame: Any) -> None:
             if self._pending[0].api_key == ApiKey.END_TXN:
-                fault.stop_here()
+                fault.wait()
             accept(self, frame)
 
         if before:
             Cluster.end_transaction = stopping  # type: ignore[method-assign]
         else:
+            fault.outlive_the_driver()
             BrokerConnection._accept = leaving_unread  # type: ignore[method-assign]
 
     def abort(self, messages: Messages) -> None:
