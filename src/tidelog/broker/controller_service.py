@@ -18,7 +18,6 @@ from tidelog.controller import events
 from tidelog.controller.controller import Controller
 from tidelog.controller.environment import ControllerSettings
 from tidelog.controller.events import ElectionTrigger, ElectionType, Event, EventQueue, Reply, Targets
-from tidelog.controller.partitions import TopicPartition
 from tidelog.controller.request_batch import Pause
 from tidelog.metadata.store import SessionState, Store
 from tidelog.metadata.store_queue import StoreQueue
@@ -26,6 +25,7 @@ from tidelog.metadata.tree import ProducerIdBlock, ReplicaAssignment
 from tidelog.timing import ScheduledTask, Scheduler
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from tidelog.wire.partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -248,7 +248,7 @@ class Dispatcher:
         """The response that carries an error for the whole request."""
         if isinstance(cause, LogDirFailure):
             self._node.replica_manager.fail_log_dir(cause)
-            cause = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(cause))
+            cause = cause.for_client()
         elif isinstance(cause, StoreUnavailableError):
             cause = storage_error(cause)
         elif not isinstance(cause, ApiError):

@@ -24,10 +24,11 @@ from tidelog.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tidelog.wire.partitions import PartitionKey
 
 if TYPE_CHECKING:
     from tidelog.coordination import ProducerEpoch
-    from tidelog.transactions import MarkerOrder, TopicPartition
+    from tidelog.transactions import MarkerOrder
 
 _MARKERS: Final = "transaction markers"
 _VERIFICATION: Final = "transaction verification"
@@ -39,7 +40,7 @@ Report = Callable[[ErrorCode], None]
 
 class _Marker(NamedTuple):
     order: MarkerOrder
-    partition: TopicPartition
+    partition: PartitionKey
     report: Report
 
 
@@ -56,7 +57,7 @@ class RemoteTransactions:
 
     # --- markers ---
 
-    def write_marker(self, broker_id: int, order: MarkerOrder, partition: TopicPartition, report: Report) -> None:
+    def write_marker(self, broker_id: int, order: MarkerOrder, partition: PartitionKey, report: Report) -> None:
         """Have a marker written by the leader of a partition; `report` gets what became of it, later."""
         self._waiting.setdefault(broker_id, []).append(_Marker(order, partition, report))
         if broker_id not in self._sending:
@@ -72,7 +73,7 @@ class RemoteTransactions:
             self._sending.discard(broker_id)
 
     async def _send(self, broker_id: int, markers: list[_Marker]) -> None:
-        codes: dict[tuple[int, TopicPartition], int] = {}
+        codes: dict[tuple[int, PartitionKey], int] = {}
         try:
             response = await self._channels.send(broker_id, _request_of(markers), purpose=_MARKERS)
         except BrokerUnreachable:
@@ -93,8 +94,8 @@ class RemoteTransactions:
         broker_id: int,
         transactional_id: str,
         producer: ProducerEpoch,
-        partitions: Collection[TopicPartition],
-        respond: Callable[[dict[TopicPartition, ErrorCode]], None],
+        partitions: Collection[PartitionKey],
+        respond: Callable[[dict[PartitionKey, ErrorCode]], None],
     ) -> None:
         """Ask a coordinator whether partitions are part of a transaction (KIP-890); `respond` gets a code for each."""
         self._spawn(self._verify(broker_id, transactional_id, producer, partitions, respond))
@@ -104,8 +105,8 @@ class RemoteTransactions:
         broker_id: int,
         transactional_id: str,
         producer: ProducerEpoch,
-        partitions: Collection[TopicPartition],
-        respond: Callable[[dict[TopicPartition, ErrorCode]], None],
+        partitions: Collection[PartitionKey],
+        respond: Callable[[dict[PartitionKey, ErrorCode]], None],
     ) -> None:
         codes = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         transaction = AddPartitionsToTxnTransaction(
@@ -150,7 +151,7 @@ class RemoteTransactions:
 
 def _request_of(markers: list[_Marker]) -> WriteTxnMarkersRequest:
     """One entry for each transaction, with its partitions by topic."""
-    partitions: dict[tuple[int, int, int, bool], list[TopicPartition]] = {}
+    partitions: dict[tuple[int, int, int, bool], list[PartitionKey]] = {}
     for order, partition, _ in markers:
         key = order.producer_id, order.producer_epoch, order.coordinator_epoch, order.is_commit
         partitions.setdefault(key, []).append(partition)
@@ -170,7 +171,7 @@ def _request_of(markers: list[_Marker]) -> WriteTxnMarkersRequest:
     )
 
 
-def _grouped(partitions: Collection[TopicPartition]) -> list[tuple[str, list[int]]]:
+def _grouped(partitions: Collection[PartitionKey]) -> list[tuple[str, list[int]]]:
     topics: dict[str, list[int]] = {}
     for name, index in partitions:
         topics.setdefault(name, []).append(index)

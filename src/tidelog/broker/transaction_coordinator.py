@@ -30,12 +30,13 @@ from tidelog.broker.internal_topics import internal_overrides
 from tidelog.metadata.image import TRANSACTIONS_TOPIC
 from tidelog.timing import Timer
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.partitions import PartitionKey
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.coordination import CoordinatorRuntime, Decision, ProducerEpoch
     from tidelog.replication.partition import Partition
-    from tidelog.transactions import MarkerOrder, TopicPartition, Transaction, TransactionShard
+    from tidelog.transactions import MarkerOrder, Transaction, TransactionShard
 
 _MARKERS_AT_ONCE_MAX: Final = 500
 """So many markers are staged before everybody else gets a turn."""
@@ -44,7 +45,7 @@ _COMPLETION_WAIT_S: Final = 0.05
 
 T = TypeVar("T")
 Operation = Callable[["TransactionShard", int], "Decision[Any]"]
-Verified = Callable[[dict["TopicPartition", ErrorCode]], None]
+Verified = Callable[[dict["PartitionKey", ErrorCode]], None]
 
 
 class _Held(NamedTuple):
@@ -166,7 +167,7 @@ class TransactionCoordinator:
         self,
         transactional_id: str,
         producer: ProducerEpoch,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[PartitionKey],
         respond: Verified,
     ) -> None:
         """Ask the coordinator whether partitions are part of a transaction (KIP-890); `respond` gets a code for each.
@@ -225,7 +226,7 @@ class TransactionCoordinator:
             asyncio.get_running_loop().call_soon(self._write_markers, order, following)
         self._node.socket_server.wake()  # timers of refused markers are seen to at the end of the turn
 
-    def _reporter(self, order: MarkerOrder, partition: TopicPartition) -> Callable[[ErrorCode], None]:
+    def _reporter(self, order: MarkerOrder, partition: PartitionKey) -> Callable[[ErrorCode], None]:
         def report(code: ErrorCode) -> None:
             self.reach("marker-written")
             if partition == order.partitions[-1]:
@@ -241,7 +242,7 @@ class TransactionCoordinator:
         return report
 
     def _is_written_elsewhere(
-        self, order: MarkerOrder, partition: TopicPartition, report: Callable[[ErrorCode], None]
+        self, order: MarkerOrder, partition: PartitionKey, report: Callable[[ErrorCode], None]
     ) -> bool:
         """Hand a marker to the leader of its partition, if that is another broker; whether it is."""
         member = self._node.member
@@ -254,7 +255,7 @@ class TransactionCoordinator:
         member.transactions.write_marker(leader_id, order, partition, report)
         return True
 
-    def _is_deleted(self, partition: TopicPartition) -> bool:
+    def _is_deleted(self, partition: PartitionKey) -> bool:
         """A topic that was deleted meanwhile has no readers who would wait for a marker."""
         topic = self._node.image.topic(partition[0])
         return topic is None or partition[1] >= len(topic.partitions)

@@ -20,10 +20,10 @@ from tidelog.records.header import (
 )
 from tidelog.storage.producers.verification import OPEN, VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.partitions import PartitionKey
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
-    from tidelog.transactions import TopicPartition
     from tidelog.wire.produce import ProduceSpans
 
 _ABORTABLE_FROM: Final = 11
@@ -49,7 +49,7 @@ class Verified(NamedTuple):
 NOT_VERIFIED: Final = Verified()
 """For batches outside of transactions, and where verification is off."""
 
-Verification = Mapping["TopicPartition", Verified]
+Verification = Mapping["PartitionKey", Verified]
 
 
 def verify_produce(
@@ -60,7 +60,7 @@ def verify_produce(
     `then` is called at once if the coordinator is on this broker or need not be asked, else later.
     """
     producers: set[ProducerEpoch] = set()
-    sequences: dict[TopicPartition, int] = {}
+    sequences: dict[PartitionKey, int] = {}
     for topic, index, start, end in spans.partitions:
         if end - start < HEADER_BYTES or data[start + MAGIC_POSITION] != MAGIC:
             continue
@@ -82,7 +82,7 @@ def verify(
     node: Node,
     transactional_id: str,
     producer: ProducerEpoch,
-    sequences: Mapping[TopicPartition, int],
+    sequences: Mapping[PartitionKey, int],
     knows_abortable: bool,
     then: Callable[[Verification], None],
 ) -> None:
@@ -90,8 +90,8 @@ def verify(
     if not node.config.transaction_partition_verification_enable:
         then({})
         return
-    found: dict[TopicPartition, Verified] = {}
-    asked: list[TopicPartition] = []
+    found: dict[PartitionKey, Verified] = {}
+    asked: list[PartitionKey] = []
     now_ms = node.clock.wall_ms()
     for key, sequence in sequences.items():
         partition = node.replica_manager.find(*key)
@@ -105,7 +105,7 @@ def verify(
         then(found)
         return
 
-    def on_answer(codes: Mapping[TopicPartition, ErrorCode]) -> None:
+    def on_answer(codes: Mapping[PartitionKey, ErrorCode]) -> None:
         for key, code in codes.items():
             if code is not ErrorCode.NONE:
                 _withdraw(node, key, producer)
@@ -130,7 +130,7 @@ def _coordinator_elsewhere(node: Node, transactional_id: str) -> int | None:
     return None if broker_id == node.broker_id else broker_id
 
 
-def _withdraw(node: Node, key: TopicPartition, producer: ProducerEpoch) -> None:
+def _withdraw(node: Node, key: PartitionKey, producer: ProducerEpoch) -> None:
     """Nothing may be appended with a guard that the coordinator did not agree to."""
     partition = node.replica_manager.find(*key)
     if partition is not None:

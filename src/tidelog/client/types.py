@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from tidelog.wire.partitions import TopicPartition as TopicPartition
+
 _OFFSET_MAX: Final = (1 << 63) - 1
 _LONGEST_S: Final = 1e9
 
@@ -11,16 +13,6 @@ class ArrowStream(Protocol):
     """A table of any library that offers Arrow's C stream interface, as pandas and Polars do."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
-
-
-class TopicPartition(NamedTuple):
-    """One partition of one topic."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class BrokerNode(NamedTuple):

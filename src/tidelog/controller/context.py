@@ -7,15 +7,10 @@ it can reach the outside, so that the same events lead to the same requests.
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from tidelog.controller.partitions import (
-    EPOCH_DURING_DELETE,
-    NO_EPOCH,
-    Leadership,
-    PartitionReplica,
-    TopicPartition,
-)
+from tidelog.controller.partitions import EPOCH_DURING_DELETE, NO_EPOCH, Leadership, PartitionReplica
 from tidelog.controller.states import PartitionStatus, ReplicaStatus
 from tidelog.metadata.tree import BrokerRegistration, ReplicaAssignment, TopicAssignment
+from tidelog.wire.partitions import TopicPartition
 
 _NO_REPLICAS = ReplicaAssignment(())
 
@@ -119,17 +114,13 @@ class ControllerContext:
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
         """Without replicas if there is no such partition."""
         assignments = self.topics.get(partition.topic, ())
-        return (
-            assignments[partition.partition_index]
-            if 0 <= partition.partition_index < len(assignments)
-            else _NO_REPLICAS
-        )
+        return assignments[partition.partition] if 0 <= partition.partition < len(assignments) else _NO_REPLICAS
 
     def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        self.topics[partition.topic][partition.partition_index] = assignment
+        self.topics[partition.topic][partition.partition] = assignment
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        return 0 <= partition.partition_index < len(self.topics.get(partition.topic, ()))
+        return 0 <= partition.partition < len(self.topics.get(partition.topic, ()))
 
     def partitions(self) -> Iterator[TopicPartition]:
         """Every partition, in order."""

@@ -17,7 +17,7 @@ from tidelog.controller.events import Event, EventQueue
 from tidelog.controller.isr_updates import IsrUpdates
 from tidelog.controller.leader_elections import LeaderElections
 from tidelog.controller.partition_states import PartitionStateMachine
-from tidelog.controller.partitions import Leadership, PartitionReplica, TopicPartition
+from tidelog.controller.partitions import Leadership, PartitionReplica
 from tidelog.controller.reassignments import Reassignments
 from tidelog.controller.replica_states import ReplicaStateMachine
 from tidelog.controller.request_batch import ControlPlane, Pause
@@ -30,6 +30,7 @@ from tidelog.metadata.store import EventKind, StoreRunner
 from tidelog.metadata.tree import TopicAssignment
 from tidelog.metadata.uuids import random_uuid
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
 

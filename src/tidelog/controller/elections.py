@@ -5,7 +5,8 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.controller.context import ControllerContext
-from tidelog.controller.partitions import Leadership, TopicPartition
+from tidelog.controller.partitions import Leadership
+from tidelog.wire.partitions import TopicPartition
 
 
 class ElectionCause(Enum):

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
-from tidelog.controller.partitions import TopicPartition
 from tidelog.controller.request_batch import ReplicaDeletions
 from tidelog.metadata.tree import ProducerIdBlock, ReplicaAssignment
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrResponse
+from tidelog.wire.partitions import TopicPartition
 
 T_contra = TypeVar("T_contra", contravariant=True)
 

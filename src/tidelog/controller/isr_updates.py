@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tidelog.controller.environment import Environment
-from tidelog.controller.partitions import Leadership, TopicPartition
+from tidelog.controller.partitions import Leadership
 from tidelog.metadata.tree import LEADER_RECOVERED, LEADER_RECOVERING
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.alter_partition import (
@@ -23,6 +23,7 @@ from tidelog.wire.messages.alter_partition import (
     PartitionDataResponse,
     TopicDataResponse,
 )
+from tidelog.wire.partitions import TopicPartition
 from tidelog.wire.primitives import NO_UUID
 
 logger = logging.getLogger(__name__)
@@ -154,7 +155,7 @@ class IsrUpdates:
                     topic_name=partition.topic,
                     topic_id=self._context.topic_ids.get(partition.topic, NO_UUID),
                 )
-            topic.partitions.append(_answer(partition.partition_index, result))
+            topic.partitions.append(_answer(partition.partition, result))
         response.topics.extend(topics.values())
 
 

@@ -11,8 +11,9 @@ from tidelog.controller.elections import ElectionCause
 from tidelog.controller.environment import Environment
 from tidelog.controller.events import ElectionTrigger, ElectionType, ReplicaLeaderElection
 from tidelog.controller.partition_states import PartitionStateMachine
-from tidelog.controller.partitions import Leadership, TopicPartition
+from tidelog.controller.partitions import Leadership
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,9 @@
-"""A partition, a replica of one, and who leads a partition: the values that the controller's parts exchange."""
+"""A replica of a partition, and who leads a partition: the values that the controller's parts exchange."""
 
 from typing import Final, NamedTuple
 
 from tidelog.metadata.tree import LEADER_RECOVERED, LEADER_RECOVERING, PartitionState
+from tidelog.wire.partitions import TopicPartition
 
 LEADER_DURING_DELETE: Final = -2
 """The leader in UpdateMetadata while a topic is deleted; brokers then forget the partition."""
@@ -10,16 +11,6 @@ EPOCH_DURING_DELETE: Final = -2
 """The leader epoch in StopReplica while a topic is deleted; it overrides every epoch that the broker knows."""
 NO_EPOCH: Final = -1
 """The leader epoch in StopReplica of a partition that never had a leader."""
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition_index: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition_index}"
 
 
 class PartitionReplica(NamedTuple):

@@ -21,13 +21,14 @@ from tidelog.controller.environment import Environment
 from tidelog.controller.errors import StateChangeFailedError
 from tidelog.controller.events import Targets, TreeReassignment
 from tidelog.controller.partition_states import PartitionStateMachine
-from tidelog.controller.partitions import Leadership, PartitionReplica, TopicPartition
+from tidelog.controller.partitions import Leadership, PartitionReplica
 from tidelog.controller.replica_states import ReplicaStateMachine
 from tidelog.controller.states import ReplicaStatus
 from tidelog.controller.topic_deletion import TopicDeletionManager
 from tidelog.metadata.errors import NodeError
 from tidelog.metadata.tree import NO_LEADER, ReplicaAssignment, TopicAssignment
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -252,7 +253,7 @@ class Reassignments:
     async def _write_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         topic = self._context.topic_assignment(partition.topic)
         partitions = list(topic.partitions)
-        partitions[partition.partition_index] = assignment
+        partitions[partition.partition] = assignment
         await self._environment.tree.set_topic_assignment(
             partition.topic, TopicAssignment(topic.topic_id, tuple(partitions))
         )

@@ -15,10 +15,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from tidelog.controller.environment import Environment
-from tidelog.controller.partitions import Leadership, PartitionReplica, TopicPartition
+from tidelog.controller.partitions import Leadership, PartitionReplica
 from tidelog.controller.request_batch import RequestBatch
 from tidelog.controller.states import PREVIOUS_OF_REPLICA, ReplicaStatus
 from tidelog.metadata.tree import NO_LEADER
+from tidelog.wire.partitions import TopicPartition
 
 logger = logging.getLogger(__name__)
 

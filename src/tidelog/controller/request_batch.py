@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from tidelog.controller.context import ControllerContext, LiveBroker
-from tidelog.controller.partitions import LEADER_DURING_DELETE, Leadership, TopicPartition
+from tidelog.controller.partitions import LEADER_DURING_DELETE, Leadership
 from tidelog.metadata.tree import ReplicaAssignment
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.leader_and_isr import (
@@ -32,6 +32,7 @@ from tidelog.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from tidelog.wire.partitions import TopicPartition
 from tidelog.wire.primitives import NO_UUID
 from tidelog.wire.schema import Message
 
@@ -130,7 +131,7 @@ class RequestBatch:
             return made[2]
         state = LeaderAndIsrPartitionState(
             topic_name=partition.topic,
-            partition_index=partition.partition_index,
+            partition_index=partition.partition,
             controller_epoch=leadership.controller_epoch,
             leader=leadership.leader,
             leader_epoch=leadership.leader_epoch,
@@ -150,7 +151,7 @@ class RequestBatch:
         states = self._stop_replica.setdefault(broker_id, {})
         before = states.get(partition)
         states[partition] = StopReplicaPartitionState(
-            partition_index=partition.partition_index,
+            partition_index=partition.partition,
             leader_epoch=self._context.leader_epoch(partition),
             delete_partition=delete or (before is not None and before.delete_partition),
         )
@@ -165,7 +166,7 @@ class RequestBatch:
         replicas = context.assignment(partition).replicas
         is_deleted = partition.topic in context.topics_to_delete
         return UpdateMetadataPartitionState(
-            partition_index=partition.partition_index,
+            partition_index=partition.partition,
             controller_epoch=leadership.controller_epoch,
             leader=LEADER_DURING_DELETE if is_deleted else leadership.leader,
             leader_epoch=0 if is_deleted else leadership.leader_epoch,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.controller.context import LiveBroker
-from tidelog.controller.partitions import Leadership, TopicPartition
+from tidelog.controller.partitions import Leadership
 from tidelog.metadata import paths
 from tidelog.metadata.errors import (
     BadVersionError,
@@ -56,6 +56,7 @@ from tidelog.metadata.tree import (
     encode_topic,
 )
 from tidelog.metadata.walk import create_if_missing, subtree
+from tidelog.wire.partitions import TopicPartition
 
 NO_CONTROLLER: Final = -1
 

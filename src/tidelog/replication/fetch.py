@@ -105,7 +105,7 @@ def read_partitions(
             has_error = True
         except LogDirFailure as failure:
             source.fail_log_dir(failure)
-            reply = PartitionReply(fetch.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+            reply = PartitionReply(fetch.partition_index, failure.code)
             has_error = True
         records = reply.records
         if records is not None:

@@ -195,7 +195,7 @@ class ReplicaManager:
             info = partition.append(records, -1, self._clock.wall_ms(), origin)
         except LogDirFailure as failure:
             self.fail_log_dir(failure)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+            raise failure.for_client() from failure
         first_offset, last_offset = info[:2]
 
         def respond(errors: Errors) -> None:
@@ -455,7 +455,7 @@ class ReplicaManager:
             log.maybe_increment_log_start_offset(target, StartOffsetReason.CLIENT_DELETION)
         except LogDirFailure as failure:
             self.fail_log_dir(failure)
-            return DeletedUpTo(topic, index, None, offset, ErrorCode.KAFKA_STORAGE_ERROR)
+            return DeletedUpTo(topic, index, None, offset, failure.code)
         except ApiError as error:
             return DeletedUpTo(topic, index, None, offset, error.code)
         return DeletedUpTo(topic, index, partition, target)

@@ -138,7 +138,7 @@ class RoleChanges:
             self._assign(partition, _leader_and_isr(state))
         except LogDirFailure as failure:
             manager.fail_log_dir(failure)
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            return failure.code
         except ApiError as error:
             logger.error("%s-%d is not served: %s", topic, state.partition_index, error)
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
@@ -196,7 +196,7 @@ class RoleChanges:
             self._logs.delete_log(*key)
         except LogDirFailure as failure:
             manager.fail_log_dir(failure)
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            return failure.code
         return ErrorCode.NONE
 
 

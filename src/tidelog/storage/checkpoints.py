@@ -15,8 +15,7 @@ from typing import Final
 
 from tidelog.storage._files import Replacements, write_atomically
 from tidelog.storage.errors import StorageError
-
-TopicPartition = tuple[str, int]
+from tidelog.wire.partitions import PartitionKey
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
@@ -42,7 +41,7 @@ class OffsetCheckpointFile:
     def __init__(self, directory: str, name: str) -> None:
         self.path = os.path.join(directory, name)
 
-    def read(self) -> dict[TopicPartition, int]:
+    def read(self) -> dict[PartitionKey, int]:
         """What the file says. CheckpointError when it is malformed, OSError when it cannot be read."""
         try:
             with open(self.path, "rb") as file:
@@ -51,25 +50,25 @@ class OffsetCheckpointFile:
             return {}
         return parse_offset_checkpoint(data, self.path)
 
-    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def write(self, offsets: Mapping[PartitionKey, int]) -> None:
         """Replace the file. OSError means that the directory is failing."""
         write_atomically(self.path, format_offset_checkpoint(offsets))
 
-    def write_with(self, offsets: Mapping[TopicPartition, int], replacements: Replacements) -> None:
+    def write_with(self, offsets: Mapping[PartitionKey, int], replacements: Replacements) -> None:
         """Replace the file together with others."""
         replacements.add(self.path, format_offset_checkpoint(offsets))
 
 
-def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
+def format_offset_checkpoint(offsets: Mapping[PartitionKey, int]) -> bytes:
     lines = [f"{_VERSION}\n{len(offsets)}\n"]
     lines += [f"{topic} {partition} {offset}\n" for (topic, partition), offset in offsets.items()]
     return "".join(lines).encode()
 
 
-def parse_offset_checkpoint(data: bytes, path: str) -> dict[TopicPartition, int]:
+def parse_offset_checkpoint(data: bytes, path: str) -> dict[PartitionKey, int]:
     """The offsets in `data`; `path` is only for the message of the CheckpointError."""
     lines = checkpoint_lines(data, path, _VERSION)
-    offsets: dict[TopicPartition, int] = {}
+    offsets: dict[PartitionKey, int] = {}
     for number, line in lines:
         fields = line.split()
         if len(fields) != 3:
@@ -107,9 +106,9 @@ def checkpoint_lines(data: bytes, path: str, version: int) -> list[tuple[int, st
     return entries
 
 
-def merge_offsets(parts: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
+def merge_offsets(parts: Iterable[Mapping[PartitionKey, int]]) -> dict[PartitionKey, int]:
     """The checkpoints of several directories as one mapping."""
-    merged: dict[TopicPartition, int] = {}
+    merged: dict[PartitionKey, int] = {}
     for part in parts:
         merged.update(part)
     return merged

@@ -11,11 +11,19 @@ ApiError
 └── OutOfDescriptorsError  no file can be opened for now; the disk is well, and a later try may succeed
 """
 
+from typing import ClassVar
+
 from tidelog.wire.errors import ApiError, ErrorCode
 
 
 class StorageError(Exception):
-    """Something about the files of a log is not as it must be."""
+    """Something about the files of a log is not as it must be. A client whose request met it gets `code`."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def for_client(self) -> ApiError:
+        """The same as an error of the protocol."""
+        return ApiError(self.code, str(self))
 
 
 class LogDirFailure(StorageError):  # noqa: N818 -- Kafka's word for the event, which is not always an error of ours

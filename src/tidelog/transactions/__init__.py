@@ -5,7 +5,7 @@ runtime of `coordination` carries out what it decides; `tidelog.broker.transacti
 it a log, a clock and somebody to write markers. The room does no I/O.
 """
 
-from tidelog.transactions.markers import MarkerOrder, MarkerSender, TopicPartition
+from tidelog.transactions.markers import MarkerOrder, MarkerSender
 from tidelog.transactions.settings import TransactionSettings
 from tidelog.transactions.shard import TransactionShard
 from tidelog.transactions.states import TransactionState
@@ -14,7 +14,6 @@ from tidelog.transactions.transaction import Transaction
 __all__ = [
     "MarkerOrder",
     "MarkerSender",
-    "TopicPartition",
     "Transaction",
     "TransactionSettings",
     "TransactionShard",

@@ -11,8 +11,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.wire.errors import ErrorCode
-
-TopicPartition: TypeAlias = tuple[str, int]
+from tidelog.wire.partitions import PartitionKey
 
 
 class MarkerOrder(NamedTuple):
@@ -23,7 +22,7 @@ class MarkerOrder(NamedTuple):
     producer_epoch: int
     coordinator_epoch: int
     is_commit: bool
-    partitions: tuple[TopicPartition, ...]
+    partitions: tuple[PartitionKey, ...]
 
 
 MarkerSender: TypeAlias = Callable[[MarkerOrder], None]
@@ -62,7 +61,7 @@ class MarkerProgress:
     def __init__(self, order: MarkerOrder) -> None:
         self.order = order
         self.to_write = set(order.partitions)
-        self.to_retry: set[TopicPartition] = set()
+        self.to_retry: set[PartitionKey] = set()
 
     @property
     def is_done(self) -> bool:
@@ -72,7 +71,7 @@ class MarkerProgress:
         """Whether `order` asks for these markers, or for those of them that were refused."""
         return self.order[:5] == order[:5]
 
-    def settle(self, partition: TopicPartition, code: ErrorCode) -> Fate:
+    def settle(self, partition: PartitionKey, code: ErrorCode) -> Fate:
         """Note what became of one marker."""
         fate = fate_of(code)
         if fate is Fate.WRITTEN:

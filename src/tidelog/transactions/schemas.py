@@ -12,9 +12,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from tidelog.transactions.markers import TopicPartition
 from tidelog.transactions.states import TransactionState
 from tidelog.transactions.transaction import NO_PRODUCER_ID, Transaction
+from tidelog.wire.partitions import PartitionKey
 
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 0
@@ -71,7 +71,7 @@ def transaction_value(transaction: Transaction) -> bytes:
     return head + partitions + _TIMES.pack(transaction.updated_ms, transaction.start_ms)
 
 
-def _partitions(partitions: frozenset[TopicPartition]) -> bytes:
+def _partitions(partitions: frozenset[PartitionKey]) -> bytes:
     topics = by_topic(partitions)
     parts = [_INT32.pack(len(topics))]
     for topic, indexes in topics.items():
@@ -80,7 +80,7 @@ def _partitions(partitions: frozenset[TopicPartition]) -> bytes:
     return b"".join(parts)
 
 
-def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(partitions: frozenset[PartitionKey]) -> dict[str, list[int]]:
     """Partitions of each topic, everything in order."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):

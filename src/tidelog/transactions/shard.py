@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from tidelog.coordination import NOTHING, Answer, Decision, ProducerEpoch, SetTimer, StateRecord, TimerChange, TimerKey
 from tidelog.transactions import producers
-from tidelog.transactions.markers import Fate, MarkerOrder, MarkerProgress, MarkerSender, TopicPartition
+from tidelog.transactions.markers import Fate, MarkerOrder, MarkerProgress, MarkerSender
 from tidelog.transactions.producers import NewProducerId
 from tidelog.transactions.schemas import (
     SchemaError,
@@ -32,6 +32,7 @@ from tidelog.transactions.settings import TransactionSettings
 from tidelog.transactions.states import TransactionEvent, TransactionState, may_happen
 from tidelog.transactions.transaction import Transaction
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.partitions import PartitionKey
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +146,7 @@ class TransactionShard:
         return self._prepare(following)._replace(reply=error)
 
     def add_partitions(
-        self, transactional_id: str, producer: ProducerEpoch, partitions: Collection[TopicPartition], now_ms: int
+        self, transactional_id: str, producer: ProducerEpoch, partitions: Collection[PartitionKey], now_ms: int
     ) -> Decision[ErrorCode]:
         """Let partitions join the transaction; the first of them begin it."""
         current = self._checked(transactional_id, producer)
@@ -157,8 +158,8 @@ class TransactionShard:
         return Decision(ErrorCode.NONE, self._records(following), self._timeout_search())
 
     def verify(
-        self, transactional_id: str, producer: ProducerEpoch, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+        self, transactional_id: str, producer: ProducerEpoch, partitions: Iterable[PartitionKey]
+    ) -> dict[PartitionKey, ErrorCode]:
         """Whether partitions are part of the transaction that is open (KIP-890); raises ApiError if none is."""
         current = self._checked(transactional_id, producer)
         if current.state.is_prepared:
@@ -244,7 +245,7 @@ class TransactionShard:
         self._writing[transaction.transactional_id] = MarkerProgress(order)
         self._send_markers(order)
 
-    def on_marker(self, order: MarkerOrder, partition: TopicPartition, code: ErrorCode, now_ms: int) -> Decision[Any]:
+    def on_marker(self, order: MarkerOrder, partition: PartitionKey, code: ErrorCode, now_ms: int) -> Decision[Any]:
         """A marker was written, or could not be."""
         transactional_id = order.transactional_id
         progress = self._writing.get(transactional_id)

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
 
+from tidelog.coordination.transitions import follow
+
 
 class TransactionState(Enum):
     """Its value is the name that clients are told."""
@@ -79,10 +81,6 @@ TRANSITIONS: Final[Mapping[tuple[TransactionState, TransactionEvent], Transactio
 }
 
 
-class IllegalTransitionError(AssertionError):
-    """An event that may not happen in this state: a mistake of ours."""
-
-
 def may_happen(state: TransactionState, event: TransactionEvent) -> bool:
     """Whether `event` leads anywhere from `state`."""
     return (state, event) in TRANSITIONS
@@ -90,7 +88,4 @@ def may_happen(state: TransactionState, event: TransactionEvent) -> bool:
 
 def advance(state: TransactionState, event: TransactionEvent) -> TransactionState:
     """The state after `event`. An event that may not happen here raises and changes nothing."""
-    following = TRANSITIONS.get((state, event))
-    if following is None:
-        raise IllegalTransitionError(f"{event.name} may not happen to a transaction that is {state.value}")
-    return following
+    return follow(TRANSITIONS, state, event, "transaction")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tidelog.coordination import ProducerEpoch
-from tidelog.transactions.markers import TopicPartition
 from tidelog.transactions.states import TransactionEvent, TransactionState, advance
+from tidelog.wire.partitions import PartitionKey
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -30,7 +30,7 @@ class Transaction(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[PartitionKey] = frozenset()
     start_ms: int = NO_TIME
     """When the first partition joined; it stays after the end, until a producer asks for the id again."""
     updated_ms: int = NO_TIME
@@ -64,7 +64,7 @@ class Transaction(NamedTuple):
             updated_ms=now_ms,
         )
 
-    def with_partitions(self, added: frozenset[TopicPartition], now_ms: int) -> Transaction:
+    def with_partitions(self, added: frozenset[PartitionKey], now_ms: int) -> Transaction:
         """Partitions join; if none had, the transaction begins now."""
         is_open = self.state is TransactionState.ONGOING
         return self._replace(

@@ -20,11 +20,12 @@ from tidelog.broker.server import Server
 from tidelog.broker.surroundings import Surroundings
 from tidelog.config import load_broker_config
 from tidelog.controller.events import ElectionType
-from tidelog.controller.partitions import Leadership, TopicPartition
+from tidelog.controller.partitions import Leadership
 from tidelog.metadata import paths
 from tidelog.metadata.tree import ReplicaAssignment, decode_controller
 from tidelog.metadata.zookeeper import ZooKeeperOptions, ZooKeeperStore
 from tidelog.testing._settings import broker_properties
+from tidelog.wire.partitions import TopicPartition
 
 OURS = 99
 SETTINGS = {

@@ -15,11 +15,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from tests.property.effort import examples
 from tests.unit.transactions.world import World
 from tidelog.coordination import ProducerEpoch
-from tidelog.transactions import MarkerOrder, TopicPartition, TransactionSettings
+from tidelog.transactions import MarkerOrder, TransactionSettings
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.partitions import PartitionKey
 
 IDS = ("x", "y")
-PARTITIONS: tuple[TopicPartition, ...] = (("a", 0), ("a", 1), ("__consumer_offsets", 7))
+PARTITIONS: tuple[PartitionKey, ...] = (("a", 0), ("a", 1), ("__consumer_offsets", 7))
 TIMEOUT_MS = 25_000
 
 ids = st.sampled_from(IDS)
@@ -31,10 +32,10 @@ class ModelTransaction:
 
     def __init__(self, began_ms: int) -> None:
         self.began_ms = began_ms
-        self.partitions: set[TopicPartition] = set()
+        self.partitions: set[PartitionKey] = set()
         self.outcome: bool | None = None
-        self.markers: dict[TopicPartition, bool] = {}
-        self.reported: set[TopicPartition] = set()
+        self.markers: dict[PartitionKey, bool] = {}
+        self.reported: set[PartitionKey] = set()
 
     @property
     def is_over(self) -> bool:
@@ -75,7 +76,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.world = World(TransactionSettings(abort_timed_out_interval_ms=10_000))
         self.model: dict[str, ModelProducer] = {}
         self.told: list[tuple[ModelTransaction, bool]] = []
-        self.coordinator_epochs: dict[tuple[int, TopicPartition], int] = {}
+        self.coordinator_epochs: dict[tuple[int, PartitionKey], int] = {}
 
     def _compare(self, found: Any, expected: Any) -> None:
         assert found == expected, (found, expected)
@@ -123,7 +124,7 @@ class TransactionMachine(RuleBasedStateMachine):
         return name, known.producer
 
     @rule(holder=producers, wanted=partitions)
-    def a_producer_adds_partitions(self, holder: tuple[str, ProducerEpoch], wanted: set[TopicPartition]) -> None:
+    def a_producer_adds_partitions(self, holder: tuple[str, ProducerEpoch], wanted: set[PartitionKey]) -> None:
         name, mine = holder
         reply = self.world.add(mine, *wanted, transactional_id=name)
         known = self.model[name]
@@ -173,12 +174,12 @@ class TransactionMachine(RuleBasedStateMachine):
         return multiple(*taken)
 
     @rule(sent=consumes(orders), is_written=st.booleans())
-    def a_marker_arrives(self, sent: tuple[MarkerOrder, TopicPartition], is_written: bool) -> None:
+    def a_marker_arrives(self, sent: tuple[MarkerOrder, PartitionKey], is_written: bool) -> None:
         order, partition = sent
         code = self._mark(order, partition) if is_written else ErrorCode.NOT_LEADER_OR_FOLLOWER
         self.world.report(order, partition, code)
 
-    def _mark(self, order: MarkerOrder, partition: TopicPartition) -> ErrorCode:
+    def _mark(self, order: MarkerOrder, partition: PartitionKey) -> ErrorCode:
         """A partition takes a marker, unless it has one of a later coordinator: that would be from the past."""
         where = order.producer_id, partition
         if order.coordinator_epoch < self.coordinator_epochs.get(where, -1):

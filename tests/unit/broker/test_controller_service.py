@@ -15,7 +15,6 @@ from tidelog.broker.controller_service import ControllerService, settings_of
 from tidelog.broker.surroundings import Surroundings
 from tidelog.config import load_broker_config
 from tidelog.controller.events import ElectionType, Expire
-from tidelog.controller.partitions import TopicPartition
 from tidelog.metadata import paths
 from tidelog.metadata.registration import prepare_tree, register_broker
 from tidelog.metadata.store_queue import StoreQueue
@@ -39,6 +38,7 @@ from tidelog.wire.messages import (
     UpdateMetadataResponse,
 )
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.partitions import TopicPartition
 from tidelog.wire.schema import Message
 
 RESPONSES: dict[type[Message], type[Message]] = {

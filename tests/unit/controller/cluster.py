@@ -25,7 +25,7 @@ from tidelog.controller.events import (
     Reply,
     Startup,
 )
-from tidelog.controller.partitions import Leadership, TopicPartition
+from tidelog.controller.partitions import Leadership
 from tidelog.metadata import paths
 from tidelog.metadata.registration import prepare_tree, register_broker
 from tidelog.metadata.store import Watcher
@@ -57,6 +57,7 @@ from tidelog.wire.messages.leader_and_isr import (
 )
 from tidelog.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from tidelog.wire.partitions import TopicPartition
 from tidelog.wire.schema import Message
 
 OnResponse = Callable[[Message], object]

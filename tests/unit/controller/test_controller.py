@@ -12,7 +12,6 @@ from tidelog.controller import events
 from tidelog.controller.controller import event_of_watch
 from tidelog.controller.environment import ControllerSettings
 from tidelog.controller.events import ElectionTrigger, ElectionType
-from tidelog.controller.partitions import TopicPartition
 from tidelog.controller.states import PartitionStatus
 from tidelog.metadata import paths
 from tidelog.metadata.errors import NoNodeError
@@ -30,6 +29,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from tidelog.wire.messages.stop_replica import StopReplicaRequest
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
+from tidelog.wire.partitions import TopicPartition
 
 
 @pytest.fixture

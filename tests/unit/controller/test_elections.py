@@ -4,8 +4,9 @@ import pytest
 
 from tidelog.controller.context import ControllerContext, LiveBroker
 from tidelog.controller.elections import ElectionCause, elect_leader
-from tidelog.controller.partitions import Leadership, TopicPartition
+from tidelog.controller.partitions import Leadership
 from tidelog.metadata.tree import BrokerRegistration, ReplicaAssignment, TopicAssignment
+from tidelog.wire.partitions import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 

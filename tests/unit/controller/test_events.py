@@ -1,7 +1,7 @@
 from tidelog.controller import events
 from tidelog.controller.events import EventQueue, Reply
-from tidelog.controller.partitions import TopicPartition
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.partitions import TopicPartition
 
 
 def test_broker_changes_come_first_and_the_rest_in_order() -> None:

@@ -14,7 +14,6 @@ import pytest
 from tests.unit.controller.cluster import Cluster, CrashPlan
 from tidelog.controller import events
 from tidelog.controller.events import Reply
-from tidelog.controller.partitions import TopicPartition
 from tidelog.metadata import paths
 from tidelog.metadata.errors import NodeError
 from tidelog.metadata.tree import (
@@ -24,6 +23,7 @@ from tidelog.metadata.tree import (
     encode_reassignments,
     encode_topic,
 )
+from tidelog.wire.partitions import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 

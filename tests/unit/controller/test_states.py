@@ -3,13 +3,14 @@
 import pytest
 
 from tests.unit.controller.cluster import Cluster, run
-from tidelog.controller.partitions import PartitionReplica, TopicPartition
+from tidelog.controller.partitions import PartitionReplica
 from tidelog.controller.states import (
     PREVIOUS_OF_PARTITION,
     PREVIOUS_OF_REPLICA,
     PartitionStatus,
     ReplicaStatus,
 )
+from tidelog.wire.partitions import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 

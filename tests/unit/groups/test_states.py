@@ -11,8 +11,9 @@ from itertools import product
 import pytest
 
 from tests.unit.groups.world import World
+from tidelog.coordination.transitions import IllegalTransitionError
 from tidelog.groups import GroupState
-from tidelog.groups.classic.states import TRANSITIONS, GroupEvent, IllegalTransitionError, advance
+from tidelog.groups.classic.states import TRANSITIONS, GroupEvent, advance
 from tidelog.wire.errors import ErrorCode
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tidelog.coordination.transitions import IllegalTransitionError
 from tidelog.transactions.schemas import STATE_IDS
-from tidelog.transactions.states import TRANSITIONS, IllegalTransitionError, TransactionEvent, TransactionState, advance
+from tidelog.transactions.states import TRANSITIONS, TransactionEvent, TransactionState, advance
 
 S = TransactionState
 E = TransactionEvent

@@ -10,13 +10,14 @@ from typing import Any
 
 from tidelog.coordination import CoordinatorRuntime, Decision, ProducerEpoch
 from tidelog.timing import ManualClock, Timer
-from tidelog.transactions import MarkerOrder, TopicPartition, Transaction, TransactionSettings, TransactionShard
+from tidelog.transactions import MarkerOrder, Transaction, TransactionSettings, TransactionShard
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.partitions import PartitionKey
 
 ID = "orders"
-A: TopicPartition = ("a", 0)
-B: TopicPartition = ("b", 1)
-C: TopicPartition = ("c", 2)
+A: PartitionKey = ("a", 0)
+B: PartitionKey = ("b", 1)
+C: PartitionKey = ("c", 2)
 
 
 class FakeLog:
@@ -119,7 +120,7 @@ class World:
     ) -> Any:
         return self.ask(lambda shard, now_ms: shard.initialize(transactional_id, timeout_ms, expected, now_ms))
 
-    def add(self, producer: ProducerEpoch, *partitions: TopicPartition, transactional_id: str = ID) -> Any:
+    def add(self, producer: ProducerEpoch, *partitions: PartitionKey, transactional_id: str = ID) -> Any:
         return self.ask(lambda shard, now_ms: shard.add_partitions(transactional_id, producer, partitions, now_ms))
 
     def end(self, producer: ProducerEpoch, is_commit: bool = True, *, transactional_id: str = ID) -> Any:
@@ -132,7 +133,7 @@ class World:
         self.orders.clear()
         return order
 
-    def report(self, order: MarkerOrder, partition: TopicPartition, code: ErrorCode = ErrorCode.NONE) -> None:
+    def report(self, order: MarkerOrder, partition: PartitionKey, code: ErrorCode = ErrorCode.NONE) -> None:
         self.runtime.execute(0, lambda shard, now_ms: shard.on_marker(order, partition, code, now_ms), None)
 
     def write_markers(self) -> None:
@@ -142,7 +143,7 @@ class World:
             for partition in order.partitions:
                 self.report(order, partition)
 
-    def begun(self, *partitions: TopicPartition, timeout_ms: int = 60_000) -> ProducerEpoch:
+    def begun(self, *partitions: PartitionKey, timeout_ms: int = 60_000) -> ProducerEpoch:
         """A producer with an open transaction."""
         producer = self.init(timeout_ms=timeout_ms)
         assert isinstance(producer, ProducerEpoch)

@@ -40,7 +40,7 @@ def refusal_reply(
     """
     if isinstance(error, LogDirFailure):
         replica_manager.fail_log_dir(error)
-        return PartitionReply(index, ErrorCode.KAFKA_STORAGE_ERROR)
+        return PartitionReply(index, error.code)
     record_errors = error.record_errors if isinstance(error, InvalidRecordError) else ()
     start_offset = -1
     if partition is not None and error.code not in _WITHOUT_START_OFFSET:

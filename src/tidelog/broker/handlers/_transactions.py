@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from tidelog.wire.errors import ApiError, ErrorCode
-
-TopicPartition = tuple[str, int]
+from tidelog.wire.partitions import PartitionKey
 
 
 def told(code: ErrorCode, version: int, fenced_since: int) -> ErrorCode:
@@ -22,7 +21,7 @@ def code_of(outcome: Any) -> ErrorCode:
     return outcome.code if isinstance(outcome, ApiError) else cast("ErrorCode", outcome)
 
 
-def partitions_by_topic(codes: Mapping[TopicPartition, ErrorCode]) -> dict[str, list[tuple[int, ErrorCode]]]:
+def partitions_by_topic(codes: Mapping[PartitionKey, ErrorCode]) -> dict[str, list[tuple[int, ErrorCode]]]:
     """Codes of partitions under their topics."""
     topics: dict[str, list[tuple[int, ErrorCode]]] = {}
     for (topic, index), code in codes.items():
@@ -30,6 +29,6 @@ def partitions_by_topic(codes: Mapping[TopicPartition, ErrorCode]) -> dict[str, 
     return topics
 
 
-def partitions_of(topics: Iterable[Any]) -> list[TopicPartition]:
+def partitions_of(topics: Iterable[Any]) -> list[PartitionKey]:
     """Every partition of `topics`, whose fields are `name` and `partitions`, once."""
     return list(dict.fromkeys((topic.name, index) for topic in topics for index in topic.partitions))

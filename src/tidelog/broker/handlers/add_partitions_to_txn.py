@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.broker.coordinators import Reply
 from tidelog.broker.handlers._parts import are_few
-from tidelog.broker.handlers._transactions import TopicPartition, code_of, partitions_by_topic, partitions_of, told
+from tidelog.broker.handlers._transactions import code_of, partitions_by_topic, partitions_of, told
 from tidelog.coordination import ProducerEpoch
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.add_partitions_to_txn import (
@@ -22,6 +22,7 @@ from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from tidelog.wire.partitions import PartitionKey
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _SEVERAL_FROM: Final = 4
 _FENCED_SINCE: Final = 2
 
-Codes = Mapping[TopicPartition, ErrorCode]
+Codes = Mapping[PartitionKey, ErrorCode]
 T = TypeVar("T")
 
 
@@ -102,7 +103,7 @@ def _verify(transaction: AddPartitionsToTxnTransaction, context: Context, shape:
     return shape(found[0])
 
 
-def _unknown(partitions: list[TopicPartition], context: Context) -> Codes:
+def _unknown(partitions: list[PartitionKey], context: Context) -> Codes:
     """Partitions that do not exist. One of them and none joins, as half a transaction would be of no use."""
     image = context.node.image
     unknown = {}

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidelog.controller.events import ElectionType
-from tidelog.controller.partitions import TopicPartition
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -17,6 +16,7 @@ from tidelog.wire.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from tidelog.wire.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster import ClusterMember
@@ -67,7 +67,7 @@ async def _elect_in_cluster(
         topic = topics.setdefault(partition.topic, ReplicaElectionResult(topic=partition.topic))
         message = error.message or error.code.text or None
         topic.partition_result.append(
-            PartitionResult(partition_id=partition.partition_index, error_code=error.code, error_message=message)
+            PartitionResult(partition_id=partition.partition, error_code=error.code, error_message=message)
         )
     return ElectLeadersResponse(replica_election_results=list(topics.values()))
 

@@ -91,7 +91,7 @@ def _answer(
             response.error_code = ErrorCode.LEADER_NOT_AVAILABLE
     except LogDirFailure as failure:
         context.node.replica_manager.fail_log_dir(failure)
-        response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        response.error_code = failure.code
     return response
 
 

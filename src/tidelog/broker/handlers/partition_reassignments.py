@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.controller.partitions import TopicPartition
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -24,6 +23,7 @@ from tidelog.wire.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from tidelog.wire.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context

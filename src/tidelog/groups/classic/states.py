@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
 
+from tidelog.coordination.transitions import follow
+
 
 class GroupState(Enum):
     """Its value is the name that clients are told."""
@@ -57,16 +59,9 @@ TRANSITIONS: Final[Mapping[tuple[GroupState, GroupEvent], GroupState]] = {
 }
 
 
-class IllegalTransitionError(AssertionError):
-    """An event that may not happen in this state: a mistake of ours."""
-
-
 def advance(state: GroupState, event: GroupEvent) -> GroupState:
     """The state after `event`. An event that may not happen here raises and changes nothing."""
-    following = TRANSITIONS.get((state, event))
-    if following is None:
-        raise IllegalTransitionError(f"{event.name} may not happen to a group that is {state.value}")
-    return following
+    return follow(TRANSITIONS, state, event, "group")
 
 
 def may_rebalance(state: GroupState) -> bool:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from tidelog.storage._files import sync_path
-from tidelog.storage.checkpoints import TopicPartition
 from tidelog.storage.cleaner.jobs import (
     IO,
     CleanJob,
@@ -43,6 +42,7 @@ from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
 from tidelog.storage.segment import Segment
 from tidelog.timing import Clock, Scheduler
+from tidelog.wire.partitions import PartitionKey
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class LogCleaner:
         self.metrics = CleanerMetrics()
         self.metrics.uncleanable_bytes = self._uncleanable_bytes
         self.requests = CompactionRequests()
-        self.uncleanable: dict[TopicPartition, str] = {}
+        self.uncleanable: dict[PartitionKey, str] = {}
         """Partitions that could not be cleaned, and why."""
         self._config = config
         self._logs = logs
@@ -107,10 +107,10 @@ class LogCleaner:
         self._background = background
         self._on_failure = on_failure
         self._workers: list[Worker] = []
-        self._running: dict[TopicPartition, Cleaning] = {}
-        self._leaving: set[TopicPartition] = set()
-        self._postponed: dict[TopicPartition, int] = {}
-        self._losses: dict[TopicPartition, int] = {}
+        self._running: dict[PartitionKey, Cleaning] = {}
+        self._leaving: set[PartitionKey] = set()
+        self._postponed: dict[PartitionKey, int] = {}
+        self._losses: dict[PartitionKey, int] = {}
         self._next_round_ms = 0
         self._rounds = Rounds(clock, scheduler)
         self._is_stopped = False
@@ -148,7 +148,7 @@ class LogCleaner:
         if cleaning is not None and cleaning.log is log:
             self._abandon(cleaning, "it is about to change")
 
-    def progress_of(self, key: TopicPartition) -> Progress | None:
+    def progress_of(self, key: PartitionKey) -> Progress | None:
         """How far the cleaning of a partition is, None when it is not being cleaned."""
         cleaning = self._running.get(key)
         return None if cleaning is None else cleaning.progress
@@ -241,7 +241,7 @@ class LogCleaner:
 
     # Cleaning
 
-    def _begin_requested(self, key: TopicPartition) -> None:
+    def _begin_requested(self, key: PartitionKey) -> None:
         log = self._logs.get_log(*key)
         if log is None:
             self.requests.begin(key)

@@ -7,7 +7,7 @@ whoever asked can come back for it.
 from enum import StrEnum
 from typing import NamedTuple
 
-from tidelog.storage.checkpoints import TopicPartition
+from tidelog.wire.partitions import PartitionKey
 
 
 class RequestState(StrEnum):
@@ -34,40 +34,40 @@ class CompactionRequests:
     __slots__ = ("_requests",)
 
     def __init__(self) -> None:
-        self._requests: dict[TopicPartition, CompactionRequest] = {}
+        self._requests: dict[PartitionKey, CompactionRequest] = {}
 
-    def get(self, key: TopicPartition) -> CompactionRequest | None:
+    def get(self, key: PartitionKey) -> CompactionRequest | None:
         """The last request for a partition."""
         return self._requests.get(key)
 
-    def waiting(self) -> list[TopicPartition]:
+    def waiting(self) -> list[PartitionKey]:
         """Those that have not begun."""
         return [key for key, request in self._requests.items() if request.state is RequestState.WAITING]
 
-    def add(self, key: TopicPartition, size_bytes: int) -> None:
+    def add(self, key: PartitionKey, size_bytes: int) -> None:
         """Somebody wants a partition compacted that has `size_bytes` now."""
         self._requests.pop(key, None)
         self._requests[key] = CompactionRequest(RequestState.WAITING, size_bytes)
 
-    def begin(self, key: TopicPartition) -> None:
+    def begin(self, key: PartitionKey) -> None:
         self._change(key, RequestState.WAITING, RequestState.CLEANING)
 
-    def wait_again(self, key: TopicPartition) -> None:
+    def wait_again(self, key: PartitionKey) -> None:
         """There is more to clean than one job could."""
         self._change(key, RequestState.CLEANING, RequestState.WAITING)
 
-    def finish(self, key: TopicPartition, size_bytes: int) -> None:
+    def finish(self, key: PartitionKey, size_bytes: int) -> None:
         """A cleaning is over. One that began before the request was made does not count."""
         request = self._requests.get(key)
         if request is not None and request.state is RequestState.CLEANING:
             self._requests[key] = request._replace(state=RequestState.DONE, bytes_after=size_bytes)
 
-    def fail(self, key: TopicPartition, message: str) -> None:
+    def fail(self, key: PartitionKey, message: str) -> None:
         request = self._requests.get(key)
         if request is not None and request.state is RequestState.CLEANING:
             self._requests[key] = request._replace(state=RequestState.FAILED, message=message)
 
-    def _change(self, key: TopicPartition, before: RequestState, after: RequestState) -> None:
+    def _change(self, key: PartitionKey, before: RequestState, after: RequestState) -> None:
         request = self._requests.get(key)
         if request is not None and request.state is before:
             self._requests[key] = request._replace(state=after)

@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidelog.storage._files import Replacements
-from tidelog.storage.checkpoints import TopicPartition
 from tidelog.storage.directories.background import Background, CheckpointWriter, Done
 from tidelog.storage.directories.log_directory import LogDirectory
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
+from tidelog.wire.partitions import PartitionKey
 
 _MANY_LOGS: Final = 8
 
-LogsByPartition = Mapping[TopicPartition, Log]
+LogsByPartition = Mapping[PartitionKey, Log]
 
 
 class LiveDirectory:
@@ -59,7 +59,7 @@ class LiveDirectory:
         if clean_points or self._clean_points.written:
             self._clean_points.write_in(background, clean_points, done)
 
-    def forgetting(self, deleted: Mapping[TopicPartition, int], logs: LogsByPartition) -> list[Callable[[], None]]:
+    def forgetting(self, deleted: Mapping[PartitionKey, int], logs: LogsByPartition) -> list[Callable[[], None]]:
         """What writes the checkpoints without deleted partitions, which are given with their clean points.
 
         Until that is done there must be no new partition of the same name: after a crash it would begin where the old
@@ -111,7 +111,7 @@ class LiveDirectory:
         replacements.commit()
         self.directory.sync_file_system()
 
-    def _last_checkpoints(self, logs: LogsByPartition) -> list[tuple[CheckpointWriter, dict[TopicPartition, int]]]:
+    def _last_checkpoints(self, logs: LogsByPartition) -> list[tuple[CheckpointWriter, dict[PartitionKey, int]]]:
         last = [
             (self._recovery_points, _recovery_points(logs)),
             (self._start_offsets, _start_offsets(logs)),
@@ -121,19 +121,19 @@ class LiveDirectory:
         return [*last, (self._clean_points, clean_points)] if clean_points else last
 
 
-def _recovery_points(logs: LogsByPartition) -> dict[TopicPartition, int]:
+def _recovery_points(logs: LogsByPartition) -> dict[PartitionKey, int]:
     return {key: log.recovery_point for key, log in logs.items()}
 
 
-def _high_watermarks(logs: LogsByPartition) -> dict[TopicPartition, int]:
+def _high_watermarks(logs: LogsByPartition) -> dict[PartitionKey, int]:
     return {key: log.high_watermark for key, log in logs.items()}
 
 
-def _clean_points(logs: LogsByPartition) -> dict[TopicPartition, int]:
+def _clean_points(logs: LogsByPartition) -> dict[PartitionKey, int]:
     return {key: log.positions.clean_point for key, log in logs.items() if log.positions.clean_point >= 0}
 
 
-def _start_offsets(logs: LogsByPartition) -> dict[TopicPartition, int]:
+def _start_offsets(logs: LogsByPartition) -> dict[PartitionKey, int]:
     return {
         key: log.log_start_offset for key, log in logs.items() if log.log_start_offset > log.segments[0].base_offset
     }

@@ -11,12 +11,13 @@ from threading import Thread
 from typing import NamedTuple, TypeVar
 
 from tidelog.config import LogConfig
-from tidelog.storage.checkpoints import CheckpointError, OffsetCheckpointFile, TopicPartition
+from tidelog.storage.checkpoints import CheckpointError, OffsetCheckpointFile
 from tidelog.storage.directories.log_directory import LogDirectory, PartitionDirectory, PartitionState
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.loading.loader import Recovery, load_log
 from tidelog.storage.log import Log, OnFilesDeleted
 from tidelog.timing import Clock
+from tidelog.wire.partitions import PartitionKey
 
 logger = logging.getLogger(__name__)
 
@@ -118,13 +119,13 @@ def load_directories(loader: Loader, directories: list[LogDirectory]) -> list[Lo
 
 
 class _CheckpointedOffsets(NamedTuple):
-    recovery_points: dict[TopicPartition, int]
-    start_offsets: dict[TopicPartition, int]
-    high_watermarks: dict[TopicPartition, int]
-    clean_points: dict[TopicPartition, int]
+    recovery_points: dict[PartitionKey, int]
+    start_offsets: dict[PartitionKey, int]
+    high_watermarks: dict[PartitionKey, int]
+    clean_points: dict[PartitionKey, int]
 
 
-def _read_or_forget(checkpoint: OffsetCheckpointFile, consequence: str) -> dict[TopicPartition, int]:
+def _read_or_forget(checkpoint: OffsetCheckpointFile, consequence: str) -> dict[PartitionKey, int]:
     """Kafka starts without these checkpoints rather than not at all; so do we."""
     try:
         return checkpoint.read()

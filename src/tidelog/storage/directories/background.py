@@ -11,9 +11,10 @@ from threading import Lock
 from typing import Final, Protocol
 
 from tidelog.storage._files import Replacements, unlink_all
-from tidelog.storage.checkpoints import OffsetCheckpointFile, TopicPartition
+from tidelog.storage.checkpoints import OffsetCheckpointFile
 from tidelog.storage.log import Log
 from tidelog.timing import Clock, Scheduler
+from tidelog.wire.partitions import PartitionKey
 
 DIRECTORIES_AT_ONCE: Final = 100
 """Deleted logs whose files are let go of in one step, a few microseconds each, and removed by one piece of work."""
@@ -50,10 +51,10 @@ class CheckpointWriter:
         self._lock = Lock()
         self._newest = 0
         self._on_disk = 0
-        self.written: Mapping[TopicPartition, int] | None = None
+        self.written: Mapping[PartitionKey, int] | None = None
         """What was handed over last, None when nothing was or it could not be written."""
 
-    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def write(self, offsets: Mapping[PartitionKey, int]) -> None:
         """Write here and now, whether or not anything has changed."""
         self.writing(offsets)()
 
@@ -62,21 +63,21 @@ class CheckpointWriter:
         """Whether what was handed over last has been written."""
         return self.written is not None and self._on_disk == self._newest
 
-    def writing(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+    def writing(self, offsets: Mapping[PartitionKey, int]) -> Callable[[], None]:
         """What writes these offsets, on any thread, unless newer ones were handed over meanwhile."""
         self._newest += 1
         number = self._newest
         self.written = offsets
         return lambda: self._replace(offsets, number)
 
-    def write_with(self, offsets: Mapping[TopicPartition, int], replacements: Replacements) -> None:
+    def write_with(self, offsets: Mapping[PartitionKey, int], replacements: Replacements) -> None:
         """Write together with other files; nothing else may be written afterwards."""
         with self._lock:
             self._newest += 1
             self._on_disk = self._newest
             self._file.write_with(offsets, replacements)
 
-    def write_in(self, background: Background, offsets: Mapping[TopicPartition, int], done: Done) -> None:
+    def write_in(self, background: Background, offsets: Mapping[PartitionKey, int], done: Done) -> None:
         """Write in the background, unless the file already says so."""
         if offsets == self.written:
             return
@@ -91,7 +92,7 @@ class CheckpointWriter:
 
         background(lambda: self._replace(offsets, number), written)
 
-    def _replace(self, offsets: Mapping[TopicPartition, int], number: int) -> None:
+    def _replace(self, offsets: Mapping[PartitionKey, int], number: int) -> None:
         with self._lock:
             if number > self._on_disk:
                 self._file.write(offsets)

@@ -20,10 +20,10 @@ from tidelog.storage.checkpoints import (
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     OffsetCheckpointFile,
-    TopicPartition,
 )
 from tidelog.storage.errors import StorageError
 from tidelog.storage.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
+from tidelog.wire.partitions import PartitionKey
 
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
@@ -64,7 +64,7 @@ class PartitionDirectory(NamedTuple):
     state: PartitionState
 
     @property
-    def topic_partition(self) -> TopicPartition:
+    def topic_partition(self) -> PartitionKey:
         return self.topic, self.partition
 
 

@@ -15,7 +15,6 @@ from typing import Final
 
 from tidelog.config import LogConfig
 from tidelog.storage._pools import OUT_OF_DESCRIPTORS
-from tidelog.storage.checkpoints import TopicPartition
 from tidelog.storage.directories._housekeeping import Housekeeping
 from tidelog.storage.directories._live_directory import LiveDirectory, LogsByPartition
 from tidelog.storage.directories._loading import LoadedDirectory, Loader, LogConfigOf, load_directories, run_on_threads
@@ -40,6 +39,7 @@ from tidelog.storage.loading.loader import Recovery
 from tidelog.storage.log import Log
 from tidelog.timing import Clock, Scheduler
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.partitions import PartitionKey
 
 __all__ = [
     "DirectoryDescription",
@@ -81,10 +81,10 @@ class LogManager:
         self._on_failure = on_failure or self._fail
         self._live: dict[str, LiveDirectory] = {}
         self._offline: dict[str, str] = {}
-        self._logs: dict[TopicPartition, Log] = {}
-        self._deleted: dict[str, dict[str, dict[TopicPartition, int]]] = {}
+        self._logs: dict[PartitionKey, Log] = {}
+        self._deleted: dict[str, dict[str, dict[PartitionKey, int]]] = {}
         """The clean points of deleted partitions that checkpoints may still name, by topic and directory."""
-        self._offline_partitions: dict[TopicPartition, str] = {}
+        self._offline_partitions: dict[PartitionKey, str] = {}
         self._remover = Remover(clock, scheduler, background, lambda path: self._done_in(os.path.dirname(path)))
         self.housekeeping = Housekeeping(self, clock, scheduler, flush or self._flush_now, self._on_failure)
 
@@ -233,7 +233,7 @@ class LogManager:
         except OSError as error:
             failure = log.fail(error)
             self._on_failure(failure)
-            raise _storage_error(str(failure)) from error
+            raise failure.for_client() from error
         log.topic_id = topic_id
 
     def _create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
@@ -357,7 +357,7 @@ class LogManager:
         """The paths of the directories that are offline, with the reasons."""
         return dict(self._offline)
 
-    def offline_partitions(self) -> dict[TopicPartition, str]:
+    def offline_partitions(self) -> dict[PartitionKey, str]:
         """The partitions that went offline, with the directories they are in."""
         return dict(self._offline_partitions)
 
