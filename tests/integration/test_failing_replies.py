@@ -13,13 +13,15 @@ import pytest
 from tests.integration.inside import Inside
 from tests.integration.raw_client import RawClient, batch_of, frame_of, produce, produce_request
 from tests.integration.siege import CALM_TOPIC, Bystander
+from tidelog.broker.handlers import compact_topics
 from tidelog.broker.handlers import produce as produce_handler
 from tidelog.testing import Broker
 from tidelog.wire import messages
 from tidelog.wire.api_keys import ApiKey
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.frames import encode_request
 from tidelog.wire.messages import offset_commit
+from tidelog.wire.own_messages import CompactTopicsRequest
 from tidelog.wire.primitives import encode_uvarint
 from tidelog.wire.produce import encode_single
 
@@ -129,3 +131,19 @@ def commits_first(client: RawClient) -> None:
     assert found.error_code == ErrorCode.NONE
     response = client.call(commit_request("sound", 0), 8)
     assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def test_an_error_of_an_api_of_our_own_is_named_and_closes_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CompactTopics has no place for an error of the whole request; its response was looked for where Kafka's are."""
+
+    def refuse(*_: object) -> None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the whole request is refused")
+
+    monkeypatch.setattr(compact_topics, "handle", refuse)
+    with Inside(tmp_path) as inside, RawClient(inside.port) as client:
+        client.send(CompactTopicsRequest(), 0)
+        assert client.is_closed_by_peer()
+    assert "the whole request is refused" in caplog.text
+    assert not [record for record in caplog.records if record.exc_info], caplog.text
