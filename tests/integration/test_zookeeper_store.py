@@ -262,10 +262,7 @@ def test_a_server_without_reads_of_many_nodes_is_asked_for_each(address: str, mo
     monkeypatch.setattr(zookeeper, "MultiRead", partial(MultiRead, type=999))
     with opened(address, ZooKeeperOptions(max_in_flight_requests=3)) as store:
         paths = store.submit_all([Create(f"/{number}", b"%d" % number) for number in range(20)])
-        assert [node and node[0] for node in store.get_many([*map(str, paths), "/x"])] == [
-            *(b"%d" % n for n in range(20)),
-            None,
-        ]
+        assert [node and node[0] for node in store.get_many([*paths, "/x"])] == [*(b"%d" % n for n in range(20)), None]
         assert store.children_many(["/1", "/x"]) == [[], None]
 
 
@@ -279,18 +276,3 @@ def test_access_lists_let_only_brokers_change_nodes_and_read_the_sensitive_ones(
                 refused()
         assert stranger.create("/consumers/group") == "/consumers/group"
         assert broker.set("/a", b"1").version == 1
-
-
-def test_a_shutdown_need_not_wait_for_a_connection(address: str, proxy: CuttableProxy) -> None:
-    chroot = address[address.index("/") :]
-    patient = ZooKeeperOptions(session_timeout_ms=60_000)
-    with opened(proxy.connect_string + chroot, patient) as store, ThreadPoolExecutor(1) as pool:
-        states = States(store)
-        proxy.cut()
-        states.wait_for(SessionState.SUSPENDED)
-        waiting = pool.submit(store.get, "/")
-        store.limit_waits(0.05)
-        with pytest.raises(StoreUnavailableError, match="within 50 ms"):
-            waiting.result(30)
-        with pytest.raises(StoreUnavailableError):
-            store.get("/")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from tidelog.broker.channels import BrokerChannels
@@ -168,12 +168,15 @@ class ClusterMember:
             "isr-expiration", self._node.replica_manager.propose_shrinking, period_ms, period_ms
         )
 
-    async def register(self) -> None:
-        """Make this broker known to the cluster, as it is reached now."""
+    async def register(self, doubtful: Sequence[tuple[str, int]] = ()) -> None:
+        """Make this broker known to the cluster, as it is reached now.
+
+        `doubtful` are partitions that it must not lead before others had the chance to.
+        """
         node = self._node
         ports = node.socket_server.ports()
         registration = registration_of(node.config, node.broker_id, ports, node.clock.wall_ms())
-        self.broker_epoch = await self._registrar.register(registration)
+        self.broker_epoch = await self._registrar.register(registration, doubtful)
         # A session that ended has taken the watch of changed settings with it.
         node.dynamic_config.look()
 
@@ -220,12 +223,9 @@ class ClusterMember:
         self.controller.update_config(config)
 
     async def hand_over(self) -> None:
-        """Before this broker stops: let other brokers lead what it leads.
-
-        Not while the metadata cannot be reached: the controller could not move them, and would not reply.
-        """
+        """Before this broker stops: let other brokers lead what it leads."""
         node, config = self._node, self._node.config
-        if config.controlled_shutdown_enable and node.metadata.is_reachable:
+        if config.controlled_shutdown_enable:
             await hand_leaderships_over(
                 self.controller_client,
                 node.broker_id,

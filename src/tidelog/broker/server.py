@@ -52,8 +52,6 @@ system call, a few times a turn: with Python's default of 5 ms each request woul
 
 _STOP_SECONDS: Final = 1.0
 """How long a shutdown waits for what it could do without: requests under way, jobs of the cleaner, early syncs."""
-_METADATA_SECONDS: Final = 2.0
-"""How long a shutdown waits for metadata that cannot be reached, in each call."""
 _IDLE_CHECKS: Final = 10
 """How often within `connections.max.idle.ms` connections are looked at."""
 
@@ -74,6 +72,7 @@ class Server:
         self._clock = self._surroundings.clock
         self._node: Node | None = None
         self._log_manager: LogManager | None = None
+        self._in_sync_at_start: list[tuple[str, int]] = []
         self._failed: asyncio.Future[LogDirFailure] | None = None
         self.address = ("", 0)
 
@@ -130,13 +129,20 @@ class Server:
         prepare_tree(store)
         scan = scan_meta_properties(directories)
         cluster_id = establish_cluster_id(store, scan)
-        image = load_image(store, cluster_id)
+        image = loaded = load_image(store, cluster_id)
         if self._surroundings.is_clustered:
             # The controller fills it; only settings of topics are read from the tree. Others may have all partitions.
-            loaded, image = image, ClusterImage(cluster_id)
+            image = ClusterImage(cluster_id)
             for topic in loaded.topics():
                 image.set_overrides(topic.name, loaded.overrides(topic.name))
         broker_id = establish_broker_id(store, scan, self._static, cluster_id, image)
+        if self._surroundings.is_clustered:
+            self._in_sync_at_start = [
+                (topic.name, partition.index)
+                for topic in loaded.topics()
+                for partition in topic.partitions
+                if broker_id in partition.isr
+            ]
         for directory, why in scan.failed.items():
             base.log_manager.handle_log_dir_failure(directory, why)
         layers = load_dynamic_layers(store, broker_id, self._static.originals)
@@ -174,15 +180,20 @@ class Server:
         controller may still believe in, would make it lead with whatever its logs have left.
         """
         node = self.node
-        node.log_manager.load(self._config_of_topic())
+        summary = node.log_manager.load(self._config_of_topic())
         await node.metadata.run(node.dynamic_config.start)
         self._start_tasks()
-        await member.register()
+        await member.register(self._doubtful(is_unclean=bool(summary.unclean_directories)))
         member.start()
         node.socket_server.start_accepting()
         node.timer_driver.rearm()
         member.controller.start(store)
         logger.info("broker %d joined cluster %s on %s:%d", node.broker_id, node.image.cluster_id, *self.address)
+
+    def _doubtful(self, *, is_unclean: bool) -> list[tuple[str, int]]:
+        """Partitions that this broker was in sync for, and whose log is not sure to have what it acknowledged."""
+        log_manager = self.node.log_manager
+        return [key for key in self._in_sync_at_start if is_unclean or log_manager.get_log(*key) is None]
 
     def _load(self, store: Store) -> None:
         """Load the logs, compare them with the metadata and open the partitions; coordinators load what they lead."""
@@ -297,7 +308,6 @@ class Server:
     async def stop(self) -> None:
         """Controlled shutdown: answer what is under way, sync everything, leave the clean-shutdown marker."""
         node = self.node
-        node.metadata.limit_waits(_METADATA_SECONDS)
         if node.member is not None:
             await node.member.hand_over()
         node.socket_server.stop_accepting()

@@ -2,13 +2,19 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 from tidelog.metadata import paths
 from tidelog.metadata.registration import NO_SESSION, register_broker
 from tidelog.metadata.store import Store, StoreRunner, Watcher
-from tidelog.metadata.tree import BrokerRegistration
+from tidelog.metadata.tree import BrokerRegistration, decode_partition_state
 
 logger = logging.getLogger(__name__)
+
+PartitionKey: TypeAlias = tuple[str, int]
+
+_LOOK_AGAIN_SECONDS: Final = 0.05
 
 
 class BrokerRegistrar:
@@ -23,13 +29,28 @@ class BrokerRegistrar:
         self._wait_s = wait_s
         self._session_id = NO_SESSION
 
-    async def register(self, registration: BrokerRegistration) -> int:
-        """Register the broker, or change its registration; the broker epoch."""
+    async def register(self, registration: BrokerRegistration, doubtful: Sequence[PartitionKey] = ()) -> int:
+        """Register the broker, or change its registration; the broker epoch.
+
+        `doubtful` are partitions whose log may lack records that this broker had acknowledged: those it was in sync
+        for when it ended without a shutdown. Should the controller not have noticed the end, it would let the broker
+        lead again, and others would cut their logs to what it has left. So the broker stays away until another one
+        leads them, as far as there is one that can. Kafka does not wait.
+        """
         try:
             async with asyncio.timeout(self._wait_s):
                 await self._wait_until_free(registration.broker_id)
         except TimeoutError:
             pass  # registering says who has it
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await self._wait_until_out_of_sync(registration.broker_id, doubtful)
+        except TimeoutError:
+            logger.warning(
+                "broker %d ended without a shutdown and is still in sync for some partitions, according to the "
+                "metadata: it may lead them again, and they may lack records",
+                registration.broker_id,
+            )
         epoch, self._session_id = await self._runner.run(_register, registration, self._session_id)
         return epoch
 
@@ -48,6 +69,28 @@ class BrokerRegistrar:
                 self._wait_s,
             )
             await changed.wait()
+
+    async def _wait_until_out_of_sync(self, broker_id: int, doubtful: Sequence[PartitionKey]) -> None:
+        """Return when the controller has taken the broker out of every in-sync set that it shares with a live one."""
+        left = await self._runner.run(shared_in_sync, broker_id, doubtful)
+        while left:
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            left = await self._runner.run(shared_in_sync, broker_id, left)
+
+
+def shared_in_sync(store: Store, broker_id: int, partitions: Sequence[PartitionKey]) -> list[PartitionKey]:
+    """Which of these partitions count a broker as in sync together with another one that is alive."""
+    if not partitions:
+        return []
+    others = {int(name) for name in store.children(paths.BROKER_IDS)} - {broker_id}
+    nodes = store.get_many([paths.partition_state(topic, index) for topic, index in partitions])
+    shared = []
+    for (topic, index), node in zip(partitions, nodes, strict=True):
+        if node is not None:
+            isr = decode_partition_state(topic, index, node[0]).isr
+            if broker_id in isr and not others.isdisjoint(isr):
+                shared.append((topic, index))
+    return shared
 
 
 def _register(store: Store, registration: BrokerRegistration, previous_session_id: int) -> tuple[int, int]:

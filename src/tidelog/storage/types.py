@@ -64,6 +64,9 @@ class DeletionReason(Enum):
     RETENTION_TIME = "retention.ms"
     RETENTION_SIZE = "retention.bytes"
     LOG_START_OFFSET = "log start offset"
+    TRUNCATION = "truncation"
+    ROLL = "empty segment replaced at roll"
+    COMPACTION = "compaction"
 
 
 class StartOffsetReason(Enum):
@@ -72,3 +75,4 @@ class StartOffsetReason(Enum):
     CLIENT_DELETION = "client delete records request"
     LEADER_INCREMENT = "leader offset increment"
     SEGMENT_DELETION = "segment deletion"
+    SNAPSHOT = "snapshot"

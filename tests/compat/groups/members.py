@@ -15,8 +15,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
-from tests.unit.present import present
-
 with warnings.catch_warnings():
     # It reads its message definitions with a function that Python 3.11 deprecated and 3.13 brought back.
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -169,7 +167,7 @@ class ConfluentMember(Member):
     """librdkafka."""
 
     client = "confluent-kafka"
-    strategies: ClassVar[tuple[str, ...]] = ("range", "roundrobin", "cooperative-sticky")
+    strategies = ("range", "roundrobin", "cooperative-sticky")
 
     def settings(self) -> dict[str, object]:
         settings: dict[str, object] = {
@@ -199,12 +197,11 @@ class ConfluentMember(Member):
         try:
             while not self.is_stopped:
                 messages = consumer.consume(500, POLL_S)
-                errors = [error for message in messages if (error := message.error()) is not None]
-                failed = [error for error in errors if error.code() not in passing]
+                failed = [m.error() for m in messages if m.error() is not None and m.error().code() not in passing]
                 if failed:
                     raise KafkaException(failed[0])
                 self.note(part.partition for part in consumer.assignment())
-                values = [present(message.value()) for message in messages if message.error() is None]
+                values = [message.value() for message in messages if message.error() is None]
                 self.read(values)
                 if self.uncommitted:
                     with contextlib.suppress(KafkaException):

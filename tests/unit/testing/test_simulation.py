@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.client import AsyncConsumer, AsyncProducer
+from tidelog.client import AsyncAdmin, AsyncConsumer, AsyncProducer, NewTopic
 from tidelog.testing.simulation import Simulation, SimulationFailed
 
 
@@ -98,3 +98,26 @@ def test_a_simulation_that_waits_in_vain_tells_its_story() -> None:
         cluster.brokers[0].kill()
         with pytest.raises(SimulationFailed, match=r"seed 6: not within 3 s: pigs fly(.|\n)*broker-0 +is killed"):
             cluster.wait_until(lambda: False, "pigs fly", 3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_leader_that_loses_power_and_comes_back_loses_nothing_that_was_acknowledged(seed: int) -> None:
+    """It led again with whatever its disk had kept, whenever the controller had not noticed that it was gone."""
+    with Simulation(seed, brokers=3) as cluster:
+        client = cluster.client()
+        cluster.run(client.run(create_replicated(cluster.bootstrap_servers)))
+        assert cluster.run(client.run(produce(cluster.bootstrap_servers, 20))) == list(range(20))
+        topic = cluster.brokers[0].image.topic("events")
+        assert topic is not None
+        leader = cluster.brokers[topic.partitions[0].leader_id]
+        leader.lose_power()
+        leader.start()
+        cluster.wait_until(lambda: leader.is_serving and cluster.is_healthy(), "all is well again", 120)
+        values = cluster.run(client.run(consume(cluster.bootstrap_servers, 20)))
+        assert values == [b"value %d" % number for number in range(20)]
+        assert cluster.invariants.violations == []
+
+
+async def create_replicated(servers: str) -> None:
+    async with AsyncAdmin(bootstrap_servers=servers) as admin:
+        await admin.create_topics([NewTopic("events", 1, 3, configs={"min.insync.replicas": "2"})])

@@ -10,6 +10,7 @@ OSError (it is failing and goes offline) or as one of these:
 
 import fcntl
 import os
+from contextlib import suppress
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -126,8 +127,9 @@ class LogDirectory:
             ) from error
         self._lock_descriptor, self._lock_key = descriptor, _file_key(os.fstat(descriptor))
         _LOCKED_HERE.add(self._lock_key)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # a full disk takes nothing, and the number is only for the message above
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def unlock(self) -> None:
         """Let others in. The file stays: removing it would race with one that is opening it."""

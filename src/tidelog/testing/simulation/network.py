@@ -291,7 +291,7 @@ class ClientTransport(asyncio.Transport):
     def _on_arrival(self) -> None:
         self._is_scheduled = False
         end, protocol = self._end, self._protocol
-        while end.received and not self._is_closing:
+        while end.received and not self._is_closing and not end.is_reset:
             if isinstance(protocol, asyncio.BufferedProtocol):
                 room = protocol.get_buffer(-1)
                 count = end.recv_into(room)  # type: ignore[arg-type]

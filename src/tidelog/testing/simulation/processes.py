@@ -20,7 +20,7 @@ from tidelog.testing.memory_store import MemoryStore, MemoryTree
 from tidelog.testing.simulation.loop import SimulatedLoop
 from tidelog.testing.simulation.machine import Disk, Machine, SimulatedClock
 from tidelog.testing.simulation.network import Network
-from tidelog.testing.simulation.world import World
+from tidelog.testing.simulation.world import Event, World
 
 T = TypeVar("T")
 
@@ -130,6 +130,8 @@ class BrokerProcess(Process):
         self.store: MemoryStore | None = None
         self.is_serving = False
         self._is_cut_off = False
+        self._keeps_running = False
+        self._restart: Event | None = None
         self._tree = tree
         self._is_clustered = is_clustered
         self._properties = {
@@ -153,16 +155,22 @@ class BrokerProcess(Process):
         except Exception as error:
             self.world.tell(self.name, f"does not start: {error}")
             self._leave(loop)
-            self.world.after(_RESTART_SECONDS, self._start_again)
+            self._restart_soon()
             return
         self.is_serving = True
         self.world.tell(self.name, "serves")
         await server.wait_for_failure()
         self.world.tell(self.name, "stops, as no log directory is left")
         self._leave(loop)
+        self._restart_soon()
+
+    def _restart_soon(self) -> None:
+        """As a supervisor does with a process that ended."""
+        if self._restart is None:
+            self._restart = self.world.after(_RESTART_SECONDS, self._start_again)
 
     def _start_again(self) -> None:
-        """As a supervisor does, until the session of its former life has expired, for instance."""
+        self._restart = None
         if not self.is_alive and not self.network.is_down(self.name):
             self.start()
 
@@ -190,10 +198,11 @@ class BrokerProcess(Process):
         return member.controller.controller.epoch
 
     def keep_running(self) -> None:
-        """Start it, and start it again whenever it ends."""
+        """Start it, unless it runs."""
+        self._keeps_running = True
+        self.network.power_on(self.name)
         if not self.is_alive:
-            self.start()
-        self.world.after(_RESTART_SECONDS, self.keep_running)
+            self._restart_soon()
 
     def stop(self) -> None:
         """SIGTERM: a controlled shutdown, which takes some virtual time."""
@@ -207,6 +216,8 @@ class BrokerProcess(Process):
         await server.stop()
         self.world.tell(self.name, "has shut down")
         self._leave(loop)
+        if self._keeps_running:
+            self._restart_soon()
 
     def _leave(self, loop: SimulatedLoop) -> None:
         if self.loop is loop:
