@@ -29,26 +29,18 @@ from tidelog.records.record import Record, encode_record
 RECORD_OVERHEAD_BYTES_MAX = 36
 """Length 5, attributes 1, timestamp 10, offset 5, two sizes and the header count 5 each."""
 
-_HEADER_OVERHEAD_BYTES_MAX = 10
-
 
 class BatchBuilder:
-    """A batch that grows record by record.
-
-    `size_bytes_estimate` says how large the batch will be: exact without compression; with it, what has been added
-    scaled by `ratio_estimate`, which a producer may carry from the batches it built before.
-    """
+    """A batch that grows record by record."""
 
     __slots__ = (
         "_base_timestamp",
-        "_bytes",
         "_codec",
         "_delete_horizon_ms",
         "_last_offset_delta",
         "_level",
         "_max_timestamp",
         "_parts",
-        "ratio_estimate",
         "record_count",
     )
 
@@ -58,7 +50,6 @@ class BatchBuilder:
         codec: Codec = Codec.NONE,
         level: int | None = None,
         delete_horizon_ms: int | None = None,
-        ratio_estimate: float = 1.0,
     ) -> None:
         self._codec = codec
         self._level = level
@@ -67,9 +58,7 @@ class BatchBuilder:
         self._max_timestamp = NO_TIMESTAMP
         self._last_offset_delta = -1
         self._parts: list[bytes] = []
-        self._bytes = 0
         self.record_count = 0
-        self.ratio_estimate = ratio_estimate if codec else 1.0
 
     def append(
         self,
@@ -86,27 +75,12 @@ class BatchBuilder:
             raise ValueError(f"offset delta {offset_delta} does not follow {self._last_offset_delta}")
         if not self.record_count and self._delete_horizon_ms is None:
             self._base_timestamp = timestamp
-        part = encode_record(timestamp - self._base_timestamp, offset_delta, key, value, headers)
-        self._parts.append(part)
-        self._bytes += len(part)
+        self._parts.append(encode_record(timestamp - self._base_timestamp, offset_delta, key, value, headers))
         self._last_offset_delta = offset_delta
         self.record_count += 1
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
         return offset_delta
-
-    @property
-    def size_bytes_estimate(self) -> int:
-        return HEADER_BYTES + int(self._bytes * self.ratio_estimate)
-
-    def has_room_for(
-        self, limit_bytes: int, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
-    ) -> bool:
-        """Whether the batch stays within `limit_bytes` with this record added; the first record always has room."""
-        if not self.record_count:
-            return True
-        added = record_bytes_max(key, value, headers)
-        return self.size_bytes_estimate + int(added * self.ratio_estimate) <= limit_bytes
 
     def build(
         self,
@@ -125,9 +99,7 @@ class BatchBuilder:
         """The finished batch. `last_offset` may lie beyond the last record, as it does after compaction."""
         payload = b"".join(self._parts)
         if self._codec and self.record_count:
-            raw_bytes = len(payload)
             payload = compress(self._codec, payload, self._level)
-            self.ratio_estimate = len(payload) / raw_bytes
         is_log_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
         attributes = (
             self._codec
@@ -195,14 +167,6 @@ def build_batch(
         is_transactional=is_transactional,
         is_control=is_control,
     )
-
-
-def record_bytes_max(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()) -> int:
-    """An upper bound on what a record adds to a batch before compression."""
-    size = RECORD_OVERHEAD_BYTES_MAX + len(key or b"") + len(value or b"")
-    for name, content in headers:
-        size += _HEADER_OVERHEAD_BYTES_MAX + len(name.encode("utf-8", "surrogateescape")) + len(content or b"")
-    return size
 
 
 def build_end_transaction_marker(

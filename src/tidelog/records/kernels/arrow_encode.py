@@ -6,14 +6,11 @@ and the fields of the producer are left to whoever sends the batches.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.records.bulk import BulkRecord, assemble_batch
 from tidelog.records.header import HEADER_BYTES
 from tidelog.records.record import Headers, encode_headers, encode_record
-
-RECORD_OVERHEAD_BYTES_MAX: Final = 36
-"""Length 5, attributes 1, timestamp 10, offset 5, two sizes and the header count 5 each."""
 
 
 class EncodedBatch(NamedTuple):

@@ -7,12 +7,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from tidelog.records.builder import RECORD_OVERHEAD_BYTES_MAX
 from tidelog.records.compression import Buffer
 from tidelog.records.header import HEADER_BYTES, seal
 from tidelog.records.kernels import _arrow_encode as kernels
 from tidelog.records.kernels._compile import Numbers
 from tidelog.records.kernels.arrow_decode_compiled import readable
-from tidelog.records.kernels.arrow_encode import RECORD_OVERHEAD_BYTES_MAX, EncodedBatch
+from tidelog.records.kernels.arrow_encode import EncodedBatch
 
 _POSITION_BYTES: Final = 4
 _NOTHING: Final = b""
