@@ -7,10 +7,12 @@ import pytest
 
 from tests.integration.zookeeper_support import needs_zookeeper
 from tidelog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.client.errors import ApiError
 from tidelog.metadata.zookeeper import ZooKeeperStore
 from tidelog.metadata.zookeeper_options import ZooKeeperOptions
 from tidelog.testing import Cluster
 from tidelog.testing.zookeeper import ZooKeeperServer
+from tidelog.wire.errors import ErrorCode
 
 pytestmark = [needs_zookeeper, pytest.mark.long]
 
@@ -57,8 +59,19 @@ def writer(cluster: Cluster) -> Iterator[Writer]:
 
 
 def create_topic(cluster: Cluster, name: str) -> None:
+    """Create a topic on all three brokers, as soon as the broker that is asked knows them."""
+
+    def is_created() -> bool:
+        try:
+            admin.create_topics([NewTopic(name, PARTITIONS, 3)])
+        except ApiError as error:
+            if error.code not in (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.REQUEST_TIMED_OUT):
+                raise
+            return False
+        return True
+
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(name, PARTITIONS, 3)])
+        wait_until(is_created)
 
 
 def read_all(cluster: Cluster, count: int) -> list[int]:
@@ -106,6 +119,14 @@ def test_a_killed_zookeeper_stops_no_writer_and_no_session_if_it_is_back_in_time
     create_topic(cluster, "made-afterwards")
     wait_until(lambda: sorted(owners(tree)) == [1, 2, 3])
     assert read_all(cluster, writer.count) == list(range(writer.count))
+
+
+def test_brokers_stop_in_order_although_zookeeper_is_gone(zookeeper: ZooKeeperServer, cluster: Cluster) -> None:
+    zookeeper.kill()
+    wait_until(lambda: all("connection lost" in cluster.logs_of(broker) for broker in (1, 2, 3)))
+    for broker_id in (1, 2, 3):
+        cluster.stop_broker(broker_id)
+        assert f"broker {broker_id} has stopped" in cluster.logs_of(broker_id), "it was not killed for being slow"
 
 
 def test_brokers_whose_sessions_expired_register_again_and_elect_a_controller(

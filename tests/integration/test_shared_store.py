@@ -180,6 +180,18 @@ def test_calls_under_way_fail_when_the_server_goes(directory: Path) -> None:
             waiting.result(30)
 
 
+def test_a_shutdown_need_not_wait_for_a_server_that_hangs(directory: Path) -> None:
+    with serving_process(directory) as server, opened(str(directory / "socket"), 60_000) as store:
+        with ThreadPoolExecutor(1) as pool:
+            server.send_signal(signal.SIGSTOP)
+            waiting = pool.submit(store.get, "/")
+            assert wait_until(lambda: bool(store._waiting))
+            store.limit_waits(0.05)
+            with pytest.raises(StoreUnavailableError, match="does not answer"):
+                waiting.result(30)
+        server.kill()
+
+
 def test_only_the_user_may_connect(tree: TreeThread) -> None:
     assert stat.S_IMODE(os.stat(tree.path).st_mode) == 0o600
 

@@ -276,3 +276,18 @@ def test_access_lists_let_only_brokers_change_nodes_and_read_the_sensitive_ones(
                 refused()
         assert stranger.create("/consumers/group") == "/consumers/group"
         assert broker.set("/a", b"1").version == 1
+
+
+def test_a_shutdown_need_not_wait_for_a_connection(address: str, proxy: CuttableProxy) -> None:
+    chroot = address[address.index("/") :]
+    patient = ZooKeeperOptions(session_timeout_ms=60_000)
+    with opened(proxy.connect_string + chroot, patient) as store, ThreadPoolExecutor(1) as pool:
+        states = States(store)
+        proxy.cut()
+        states.wait_for(SessionState.SUSPENDED)
+        waiting = pool.submit(store.get, "/")
+        store.limit_waits(0.05)
+        with pytest.raises(StoreUnavailableError, match="within 50 ms"):
+            waiting.result(30)
+        with pytest.raises(StoreUnavailableError):
+            store.get("/")

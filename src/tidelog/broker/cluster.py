@@ -223,9 +223,12 @@ class ClusterMember:
         self.controller.update_config(config)
 
     async def hand_over(self) -> None:
-        """Before this broker stops: let other brokers lead what it leads."""
+        """Before this broker stops: let other brokers lead what it leads.
+
+        Not while the metadata cannot be reached: the controller could not move them, and would not reply.
+        """
         node, config = self._node, self._node.config
-        if config.controlled_shutdown_enable:
+        if config.controlled_shutdown_enable and node.metadata.is_reachable:
             await hand_leaderships_over(
                 self.controller_client,
                 node.broker_id,

@@ -52,6 +52,8 @@ system call, a few times a turn: with Python's default of 5 ms each request woul
 
 _STOP_SECONDS: Final = 1.0
 """How long a shutdown waits for what it could do without: requests under way, jobs of the cleaner, early syncs."""
+_METADATA_SECONDS: Final = 2.0
+"""How long a shutdown waits for metadata that cannot be reached, in each call."""
 _IDLE_CHECKS: Final = 10
 """How often within `connections.max.idle.ms` connections are looked at."""
 
@@ -308,6 +310,7 @@ class Server:
     async def stop(self) -> None:
         """Controlled shutdown: answer what is under way, sync everything, leave the clean-shutdown marker."""
         node = self.node
+        node.metadata.limit_waits(_METADATA_SECONDS)
         if node.member is not None:
             await node.member.hand_over()
         node.socket_server.stop_accepting()

@@ -187,6 +187,9 @@ class EmbeddedStore:
     def add_session_listener(self, listener: SessionListener) -> None:
         """Nothing will ever be told: this session ends with the process, not before."""
 
+    def limit_waits(self, seconds: float) -> None:
+        """There is no connection to wait for."""
+
     def close(self) -> None:
         if self._database.is_open:
             self._watches.clear()

@@ -72,6 +72,8 @@ class SharedStore:
         """`connection_timeout_ms` is how long the server may take to be there; None is the session timeout."""
         self._path = path
         self._timeout_s = session_timeout_ms / 1000
+        self._wait_s = (connection_timeout_ms or session_timeout_ms) / 1000
+        """How long a call waits; until there is a first connection, how long that may take."""
         self._session_timeout_ms = session_timeout_ms
         self._events = EventThread("tidelog-shared-store-events")
         self._watches = WatchTable()
@@ -85,12 +87,12 @@ class SharedStore:
         self._last_error: OSError | None = None
         self._thread = threading.Thread(target=self._run, name="tidelog-shared-store", daemon=True)
         self._thread.start()
-        wait_s = (connection_timeout_ms or session_timeout_ms) / 1000
         try:
-            self._wait_until_connected(time.monotonic() + wait_s)
+            self._wait_until_connected(time.monotonic())
         except BaseException:
             self.close()
             raise
+        self._wait_s = self._timeout_s
 
     @property
     def session_id(self) -> int:
@@ -155,6 +157,11 @@ class SharedStore:
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 
+    def limit_waits(self, seconds: float) -> None:
+        with self._changed:
+            self._wait_s = min(self._wait_s, seconds)
+            self._changed.notify_all()
+
     def close(self) -> None:
         with self._changed:
             if self._is_closed:
@@ -177,10 +184,9 @@ class SharedStore:
 
     def _send(self, method: Method, *arguments: Any, on_reply: _OnReply | None = None) -> "_Call":
         """Send a request once there is a connection. `on_reply` is called before any later event is looked at."""
-        deadline = time.monotonic() + self._timeout_s
+        call = _Call(on_reply)
         with self._changed:
-            self._wait_until_connected(deadline)
-            call = _Call(deadline, on_reply)
+            self._wait_until_connected(call.began)
             self._transmit(method, arguments, call)
         return call
 
@@ -198,21 +204,27 @@ class SharedStore:
 
     def _receive(self, call: "_Call") -> Any:
         with self._changed:
-            if not self._changed.wait_for(lambda: call.is_done, max(0.0, call.deadline - time.monotonic())):
-                raise self._unreachable()
+            while not call.is_done:
+                self._wait_for_change(call.began)
         if call.error is not None:
             raise call.error
         return call.result
 
-    def _wait_until_connected(self, deadline: float) -> None:
+    def _wait_until_connected(self, began: float) -> None:
         with self._changed:
             while self._state is not SessionState.CONNECTED:
                 if self._is_closed:
                     raise SessionExpiredError("the session with the shared metadata tree is closed")
-                if not self._changed.wait(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
-                    raise self._unreachable()
+                self._wait_for_change(began)
             if self._is_closed:
                 raise SessionExpiredError("the session with the shared metadata tree is closed")
+
+    def _wait_for_change(self, began: float) -> None:
+        """Wait for anything to happen, on behalf of a call that began then; raise if that has waited for too long."""
+        remaining_s = began + self._wait_s - time.monotonic()
+        if remaining_s <= 0:
+            raise self._unreachable()
+        self._changed.wait(remaining_s)
 
     def _unreachable(self) -> StoreUnavailableError:
         reason = "it does not answer" if self._last_error is None else str(self._last_error)
@@ -249,7 +261,7 @@ class SharedStore:
                 return None
             self._socket = connection
             self._last_error = None
-            greeting = _Call(0, self._begin_session)
+            greeting = _Call(self._begin_session)
             self._waiting.append(greeting)
             try:
                 connection.sendall(frame([1, Method.HELLO, self._session_timeout_ms]))
@@ -305,7 +317,7 @@ class SharedStore:
             if thirds == 2 and self._state is SessionState.CONNECTED:
                 self._report(SessionState.SUSPENDED)
             if thirds == 1:
-                self._transmit(Method.PING, (), _Call(0, None))
+                self._transmit(Method.PING, (), _Call(None))
 
     def _take_in(self, buffer: bytearray) -> None:
         """Handle the messages that are complete, and leave the rest."""
@@ -343,10 +355,10 @@ class SharedStore:
 class _Call:
     """A request under way."""
 
-    __slots__ = ("deadline", "error", "is_done", "on_reply", "result")
+    __slots__ = ("began", "error", "is_done", "on_reply", "result")
 
-    def __init__(self, deadline: float, on_reply: _OnReply | None) -> None:
-        self.deadline = deadline
+    def __init__(self, on_reply: _OnReply | None) -> None:
+        self.began = time.monotonic()
         self.on_reply = on_reply
         self.is_done = False
         self.result: Any = None

@@ -175,6 +175,10 @@ class Store(Protocol):
         """Tell `listener` of every change of the session's state from now on."""
         ...
 
+    def limit_waits(self, seconds: float) -> None:
+        """Wait no longer than this for a connection from now on, in calls under way too: a shutdown has begun."""
+        ...
+
     def close(self) -> None:
         """End the session and let its ephemeral nodes go. Closing twice does nothing."""
         ...

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
 from tidelog.metadata.errors import SessionExpiredError
-from tidelog.metadata.store import Store, Watcher, WatchEvent
+from tidelog.metadata.store import SessionState, Store, Watcher, WatchEvent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,6 +27,8 @@ class StoreQueue:
     def __init__(self, loop: asyncio.AbstractEventLoop, store: Store) -> None:
         self._loop = loop
         self._store = store
+        self._is_reachable = True
+        store.add_session_listener(self._on_state)
         self._executor: ThreadPoolExecutor | None = ThreadPoolExecutor(1, thread_name_prefix="tidelog-metadata")
 
     async def run(self, function: Callable[Concatenate[Store, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -46,6 +48,18 @@ class StoreQueue:
             self._loop.call_soon_threadsafe(watcher, event)
 
         return hand_over
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the store has a connection, as far as is known; calls wait for one otherwise."""
+        return self._is_reachable
+
+    def _on_state(self, state: SessionState) -> None:
+        self._is_reachable = state is SessionState.CONNECTED
+
+    def limit_waits(self, seconds: float) -> None:
+        """Let calls, also the one under way, wait no longer than this for a connection: a shutdown has begun."""
+        self._store.limit_waits(seconds)
 
     async def close(self) -> None:
         """Carry out what is queued, then end the session. Closing twice does nothing."""

@@ -183,6 +183,11 @@ class ZooKeeperStore:
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 
+    def limit_waits(self, seconds: float) -> None:
+        with self._changed:
+            self._timeout_s = min(self._timeout_s, seconds)
+            self._changed.notify_all()
+
     def close(self) -> None:
         with self._changed:
             if self._is_closed:
@@ -213,7 +218,7 @@ class ZooKeeperStore:
         timeout_ms = self._options.connection_timeout_ms or self._options.session_timeout_ms
         try:
             self._client.start(timeout=timeout_ms / 1000)
-            self._wait_until_connected(0, time.monotonic() + self._timeout_s)
+            self._wait_until_connected(0, time.monotonic())
             self._make_chroot()
         except KazooTimeoutError:
             self._is_closed = True
@@ -257,7 +262,7 @@ class ZooKeeperStore:
         if self._is_closed:
             raise SessionExpiredError("the session with ZooKeeper is closed")
 
-    def _wait_until_connected(self, expired_sessions: int, deadline: float) -> None:
+    def _wait_until_connected(self, expired_sessions: int, began: float) -> None:
         """Wait for the connection; raise if more sessions have expired than had when the call began."""
         with self._changed:
             while True:
@@ -268,12 +273,14 @@ class ZooKeeperStore:
                     raise SessionExpiredError("the session with ZooKeeper expired")
                 if self._state is SessionState.CONNECTED:
                     return
-                if not self._changed.wait(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
+                remaining_s = began + self._timeout_s - time.monotonic()
+                if remaining_s <= 0:
                     raise self._unreachable()
+                self._changed.wait(remaining_s)
 
     def _unreachable(self) -> StoreUnavailableError:
         return StoreUnavailableError(
-            f"ZooKeeper at {self._connect_string} has not replied within {self._options.session_timeout_ms} ms"
+            f"ZooKeeper at {self._connect_string} has not replied within {self._timeout_s * 1000:.0f} ms"
         )
 
     # Requests
@@ -290,12 +297,12 @@ class ZooKeeperStore:
 
         What was under way when the connection was lost is sent again when it is back.
         """
-        deadline = time.monotonic() + self._timeout_s
+        began = time.monotonic()
         replies: list[Any] = [None] * len(requests)
         waiting = list(range(len(requests)))
         expired_sessions = self._expired_sessions
         while waiting:
-            self._wait_until_connected(expired_sessions, deadline)
+            self._wait_until_connected(expired_sessions, began)
             lost: list[int] = []
             in_flight: deque[tuple[int, Any]] = deque()
             for index in waiting:

@@ -296,6 +296,9 @@ class MemoryStore:
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 
+    def limit_waits(self, seconds: float) -> None:
+        """Nothing waits here."""
+
     def trigger(self, events: Sequence[WatchEvent]) -> None:
         """Use up the watches that these events trigger, and let the tree deliver the notifications."""
         notifications = self._watches.take(events)

@@ -84,6 +84,18 @@ def test_a_caller_that_gives_up_does_not_take_its_call_back() -> None:
     in_loop(claim)
 
 
+def test_it_is_known_whether_the_store_can_be_reached() -> None:
+    async def claim(queue: StoreQueue, store: MemoryStore) -> None:
+        assert queue.is_reachable
+        store.suspend()
+        assert not queue.is_reachable
+        store.expire()
+        store.resume()
+        assert queue.is_reachable
+
+    in_loop(claim)
+
+
 def test_closing_carries_out_what_is_queued_and_refuses_what_comes_later() -> None:
     async def claim(queue: StoreQueue, store: MemoryStore) -> None:
         queued = asyncio.ensure_future(queue.run(lambda each: each.exists("/")))
