@@ -55,7 +55,7 @@ def run_here(*words: str, server: str | None = None, stdin: bytes = b"") -> Ran:
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
     with tempfile.TemporaryFile("w+") as file:
         file.buffer.write(stdin)
-        file.buffer.seek(0)
+        file.seek(0)
         with (
             mock.patch.dict(os.environ, environment),
             mock.patch.object(sys, "stdin", file),

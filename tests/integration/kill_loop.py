@@ -39,7 +39,7 @@ from tidelog.testing.runner import BrokerFailed
 PARTITIONS = 2
 WRITERS = 4
 
-TOPICS = {
+TOPICS: dict[str, dict[str, object]] = {
     "rolling": {"segment.bytes": 16_384, "index.interval.bytes": 256},
     "synced": {"segment.bytes": 32_768, "flush.messages": 20, "flush.ms": 50},
     "preallocated": {"segment.bytes": 65_536, "preallocate": "true", "segment.index.bytes": 512},

@@ -24,7 +24,7 @@ class FoundBatch(NamedTuple):
     codec: int
     producer_id: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # not the method of a tuple
     path: Path
     position: int
     size_bytes: int

@@ -163,6 +163,10 @@ class Witness:
         self.seen.append(type(error) if error is not None else metadata and metadata.offset)
 
 
+def _four_bytes(number: int) -> bytes:
+    return number.to_bytes(4, "big")
+
+
 def test_interceptors_come_before_serializers_and_hear_the_outcome(servers: str) -> None:
     topic = make_topic(servers)
     witness = Witness()
@@ -172,11 +176,11 @@ def test_interceptors_come_before_serializers_and_hear_the_outcome(servers: str)
             bootstrap_servers=servers,
             interceptor_classes=[witness],
             value_serializer=str.encode,
-            key_serializer=lambda number: number.to_bytes(4, "big"),
+            key_serializer=_four_bytes,
         ) as producer:
             await producer.send_and_wait(topic, "text", 7)
             with pytest.raises(SerializationFailed, match="key 'seven'"):
-                await producer.send(topic, "text", "seven")
+                await producer.send(topic, "text", cast(Any, "seven"))
 
     run(work())
     (message,) = read_all(servers, topic)
@@ -190,7 +194,7 @@ def test_what_is_not_bytes_is_refused_where_it_is_sent(servers: str) -> None:
     async def work() -> None:
         async with AsyncProducer(bootstrap_servers=servers) as producer:
             with pytest.raises(SerializationFailed, match="value of type str"):
-                await producer.send(topic, "text")
+                await producer.send(topic, cast(Any, "text"))
             with pytest.raises(SerializationFailed, match="header"):
                 await producer.send(topic, b"", headers={"a": "text"})  # type: ignore[dict-item]
             with pytest.raises(ValueError, match="timestamp -5"):

@@ -99,10 +99,10 @@ def _handler(state: _State) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a c
                     self.answer(200, list(range(1, len(state.subjects[subject]) + 1)))
                 case ["GET", "subjects", subject, "versions", version] if subject in state.subjects:
                     count = len(state.subjects[subject])
-                    number = count if version == "latest" else int(version)
-                    if not 0 < number <= count:
+                    wanted = count if version == "latest" else int(version)
+                    if not 0 < wanted <= count:
                         return self.missing(40402, "Version")
-                    self.answer(200, state.registered(subject, number))
+                    self.answer(200, state.registered(subject, wanted))
                 case ["POST", "subjects", subject, *rest]:
                     self.post(subject, _schema_of(body), is_new=bool(rest))
                 case ["PUT", "config", *_]:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.integration.cli_support import run, run_here
 from tests.integration.zookeeper_support import fresh_chroot, needs_zookeeper, shared_server
+from tests.unit.present import present
 from tidelog.client import Admin, ConfigResource, Consumer, Producer, ResourceType, TopicPartition
 from tidelog.testing import Broker, BrokerFailed
 
@@ -44,7 +45,7 @@ def values(broker: Broker) -> list[bytes]:
         consumer.assign(partitions)
         found: list[bytes] = []
         while len(found) < 30:
-            found += [record.value for record in consumer.poll(30)]
+            found += [present(record.value) for record in consumer.poll(30)]
     return sorted(found, key=int)
 
 

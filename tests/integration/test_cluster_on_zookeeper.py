@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.integration.zookeeper_support import needs_zookeeper
+from tests.unit.present import present
 from tidelog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from tidelog.client.errors import ApiError
 from tidelog.metadata.zookeeper import ZooKeeperStore
@@ -80,7 +81,7 @@ def read_all(cluster: Cluster, count: int) -> list[int]:
         found: list[int] = []
         deadline = time.monotonic() + 60
         while len(found) < count and time.monotonic() < deadline:
-            found += [int(record.value) for record in consumer.poll(5)]
+            found += [int(present(record.value)) for record in consumer.poll(5)]
     return sorted(found)
 
 

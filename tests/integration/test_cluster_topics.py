@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, ElectionType, KafkaException, Producer, To
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.integration.servers import Servers, until
+from tests.unit.present import present
 from tidelog.metadata.tree import ReplicaAssignment
 from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.messages import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
@@ -45,9 +46,9 @@ def produce(servers: str, topic: str, count: int, **settings: Any) -> None:
     failures: list[object] = []
     producer = Producer({"bootstrap.servers": servers, "acks": "all", "message.timeout.ms": 30_000, **settings})
     for value in range(count):
-        producer.produce(topic, str(value), on_delivery=lambda error, _: error and failures.append(error))
+        producer.produce(topic, str(value), on_delivery=lambda error, _: failures.append(error))
     assert producer.flush(40) == 0
-    assert not failures
+    assert not any(failures)
 
 
 def consume(servers: str, topic: str, count: int, group: str = "readers") -> list[int]:
@@ -57,7 +58,7 @@ def consume(servers: str, topic: str, count: int, group: str = "readers") -> lis
     for _ in range(400):
         message = consumer.poll(0.1)
         if message is not None and message.error() is None:
-            values.append(int(message.value()))
+            values.append(int(present(message.value())))
             if len(values) == count:
                 break
     consumer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -43,7 +44,7 @@ class Pest(threading.Thread):
         self.failure: BaseException | None = None
 
     def run(self) -> None:
-        batches = {index: batch_of([b"v" * 300] * 5) for index in range(PARTITIONS)}
+        batches: dict[int, bytes | None] = {index: batch_of([b"v" * 300] * 5) for index in range(PARTITIONS)}
         try:
             with RawClient(self._port, timeout_s=10) as client:
                 while not self._stopping.is_set():
@@ -73,7 +74,9 @@ def test_a_topic_may_be_deleted_at_any_moment_of_its_life() -> None:
         for _ in range(ROUNDS):
             broker.create_topic(TOPIC, PARTITIONS, config=CONFIG)
             goal = sum(pest.written for pest in pests) + 60
-            wait_until(lambda goal=goal: sum(pest.written for pest in pests) > goal or has_failed(pests), "records")
+            wait_until(
+                partial(lambda goal: sum(pest.written for pest in pests) > goal or has_failed(pests), goal), "records"
+            )
             asked = delete_topics.DeleteTopicState(name=TOPIC)
             response = client.call(messages.DeleteTopicsRequest(topics=[asked], timeout_ms=5000))
             assert response.responses[0].error_code == ErrorCode.NONE, response

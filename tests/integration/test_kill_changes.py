@@ -9,6 +9,7 @@ import os
 import random
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -142,7 +143,9 @@ def test_topics_are_there_or_not_whenever_the_broker_dies(tmp_path: Path, kills:
         for _ in range(kills):
             admin = Admin(broker.port, ledgers, source.randrange(2**32))
             admin.start()
-            wait_until(lambda admin=admin: admin.failure is not None or admin.changes > 10, "topics come and go")
+            wait_until(
+                partial(lambda admin: admin.failure is not None or admin.changes > 10, admin), "topics come and go"
+            )
             time.sleep(source.uniform(0, 0.03))
             broker.kill()
             admin.join(30)
@@ -218,7 +221,8 @@ def test_retention_and_kills_leave_a_log_without_gaps(tmp_path: Path, kills: int
         for _ in range(kills):
             before = writer.acknowledged_count
             wait_until(
-                lambda before=before: writer.failure is not None or writer.acknowledged_count > before + 60, "progress"
+                partial(lambda before: writer.failure is not None or writer.acknowledged_count > before + 60, before),
+                "progress",
             )
             time.sleep(source.uniform(0, 0.03))
             broker.kill()

@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,9 @@ def test_an_idempotent_producer_survives_kills(tmp_path: Path, client: Callable[
         for number in range(KILLS):
             goal = MESSAGES * number // (KILLS + 1)
             wait_until(
-                lambda goal=goal: load.failure is not None or load.delivered_count > goal or not load.is_alive(),
+                partial(
+                    lambda goal: load.failure is not None or load.delivered_count > goal or not load.is_alive(), goal
+                ),
                 "messages are delivered",
                 timeout_s=60,
             )
@@ -147,7 +150,9 @@ def test_a_pause_is_only_a_pause(tmp_path: Path) -> None:
             writer.start()
         for number in range(5):
             goal = 40 * (number + 1)
-            wait_until(lambda goal=goal: all(w.failure or w.acknowledged_count > goal for w in writers), "progress")
+            wait_until(
+                partial(lambda goal: all(w.failure or w.acknowledged_count > goal for w in writers), goal), "progress"
+            )
             broker.pause()
             time.sleep(0.1)
             broker.resume()

@@ -264,6 +264,15 @@ def remove(pattern: str) -> Callable[[Path], None]:
     return damage
 
 
+def overwrite_one(name: str, data: bytes) -> Callable[[Path], None]:
+    """A file that may not have been written yet."""
+
+    def damage(directory: Path) -> None:
+        (directory / name).write_bytes(data)
+
+    return damage
+
+
 def overwrite(pattern: str, data: bytes) -> Callable[[Path], None]:
     def damage(directory: Path) -> None:
         found = list(directory.glob(pattern))
@@ -286,14 +295,10 @@ REBUILT: dict[str, Callable[[Path], None]] = {
     "empty snapshots": overwrite("*.snapshot", b""),
     "no leader epochs": remove("leader-epoch-checkpoint"),
     # Whether a sync has written the file before the kill is a matter of luck.
-    "leader epochs of nonsense": lambda directory: (
-        (directory / "leader-epoch-checkpoint").write_bytes(b"what\nis") and None
-    ),
+    "leader epochs of nonsense": overwrite_one("leader-epoch-checkpoint", b"what\nis"),
     "no topic id": remove("partition.metadata"),
     "no recovery points": lambda directory: (directory.parent / "recovery-point-offset-checkpoint").unlink(True),
-    "recovery points of nonsense": lambda directory: (
-        (directory.parent / "recovery-point-offset-checkpoint").write_bytes(b"0\nmany\n") and None
-    ),
+    "recovery points of nonsense": overwrite_one("../recovery-point-offset-checkpoint", b"0\nmany\n"),
 }
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -146,7 +147,9 @@ def test_an_answer_under_way_at_a_clean_shutdown_is_given_or_the_record_is_known
         writer.start()
     for round_number in range(restarts):
         goal = 30 * (round_number + 1)
-        wait_until(lambda goal=goal: all(w.failure or w.acknowledged_count >= goal for w in writers), "writers go on")
+        wait_until(
+            partial(lambda goal: all(w.failure or w.acknowledged_count >= goal for w in writers), goal), "writers go on"
+        )
         broker.restart()
         assert "no clean shutdown" not in broker.logs
     for writer in writers:

@@ -10,6 +10,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import pytest
 
@@ -27,7 +28,11 @@ class Peer:
         self.slots: list[Slot] = []
         self._answer = answer
         self.server = SocketServer(
-            asyncio.get_running_loop(), limits, self._dispatch, lambda: None, lambda: time.time_ns() // 1_000_000
+            asyncio.get_running_loop(),
+            limits,
+            cast(Any, self._dispatch),
+            lambda: None,
+            lambda: time.time_ns() // 1_000_000,
         )
         self.port = self.server.bind("PLAINTEXT", "127.0.0.1", 0).port
         self.server.start_accepting()

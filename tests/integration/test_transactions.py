@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -165,7 +166,7 @@ def test_many_producers_at_once_do_not_disturb_each_other(broker: Broker) -> Non
                     rpc.begin(producer, ("t", 0), ("t", 1))
                     rpc.write("t", 0, [b"%d" % turn], producer, sequence=turn)
                     rpc.write("t", 1, [b"%d" % turn], producer, sequence=turn)
-                    until(lambda turn=turn: rpc.end(producer, turn % 3 != 0) is ErrorCode.NONE)
+                    until(partial(lambda turn: rpc.end(producer, turn % 3 != 0) is ErrorCode.NONE, turn))
         except BaseException as failure:
             failures.append(failure)
 
@@ -177,8 +178,8 @@ def test_many_producers_at_once_do_not_disturb_each_other(broker: Broker) -> Non
     assert not failures
     with Rpc(broker.port) as rpc:
         for partition in (0, 1):
-            until(lambda at=partition: rpc.end_offset("t", at) == 12 * 20)
-            until(lambda at=partition: rpc.end_offset("t", at, isolation=READ_COMMITTED) == 12 * 20)
+            until(partial(lambda at: rpc.end_offset("t", at) == 12 * 20, partition))
+            until(partial(lambda at: rpc.end_offset("t", at, isolation=READ_COMMITTED) == 12 * 20, partition))
             assert len(rpc.read("t", partition)) == 12 * 6
 
 

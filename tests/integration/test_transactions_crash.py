@@ -6,6 +6,7 @@ as committed is there; nothing that was aborted is ever seen; and the last stabl
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ def check_after_restart(broker: Broker, was_told: bool, is_commit: bool, *, is_d
     with Rpc(broker.port) as rpc:
         heir = rpc.start(NAME)  # fences what is left, as a restarted program does
         for topic, partition in PARTITIONS:
-            until(lambda where=(topic, partition): is_stable(rpc, *where))
+            until(partial(lambda where: is_stable(rpc, *where), (topic, partition)))
         seen = [rpc.read(topic, partition).count(b"mine") for topic, partition in PARTITIONS]
         until(lambda: rpc.offset_of(GROUP, ("a", 0), require_stable=True)[0] is ErrorCode.NONE)
         _, offset = rpc.offset_of(GROUP, ("a", 0), require_stable=True)
@@ -123,7 +124,7 @@ def check_after_restart(broker: Broker, was_told: bool, is_commit: bool, *, is_d
         assert not was_told or bool(seen[0]) == is_commit, "what was told is what holds"
         commit_one(rpc, heir, b"next", 9)
         for topic, partition in PARTITIONS:
-            until(lambda where=(topic, partition): is_stable(rpc, *where))
+            until(partial(lambda where: is_stable(rpc, *where), (topic, partition)))
             assert rpc.read(topic, partition).count(b"next") == 2
             assert rpc.read(topic, partition).count(b"earlier") == 2
 

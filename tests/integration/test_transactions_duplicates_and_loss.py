@@ -7,6 +7,7 @@ is one that nobody reads.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -264,7 +265,7 @@ def test_offsets_in_the_transaction_of_the_output_repeat_nothing_and_lose_nothin
             if dies == "after the output":
                 return
             until(lambda: rpc.add_offsets(producer, GROUP) is ErrorCode.NONE)
-            until(lambda at=offset + 1: rpc.commit_offset(producer, GROUP, (TOPIC, 0), at) is ErrorCode.NONE)
+            until(partial(lambda at: rpc.commit_offset(producer, GROUP, (TOPIC, 0), at) is ErrorCode.NONE, offset + 1))
             if dies == "before the commit":
                 return
             until(lambda: rpc.end(producer, True) is ErrorCode.NONE)

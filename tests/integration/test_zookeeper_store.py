@@ -262,7 +262,10 @@ def test_a_server_without_reads_of_many_nodes_is_asked_for_each(address: str, mo
     monkeypatch.setattr(zookeeper, "MultiRead", partial(MultiRead, type=999))
     with opened(address, ZooKeeperOptions(max_in_flight_requests=3)) as store:
         paths = store.submit_all([Create(f"/{number}", b"%d" % number) for number in range(20)])
-        assert [node and node[0] for node in store.get_many([*paths, "/x"])] == [*(b"%d" % n for n in range(20)), None]
+        assert [node and node[0] for node in store.get_many([*map(str, paths), "/x"])] == [
+            *(b"%d" % n for n in range(20)),
+            None,
+        ]
         assert store.children_many(["/1", "/x"]) == [[], None]
 
 

@@ -11,7 +11,8 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from tests.compat.transactions.protocol import Producer, Rpc, until
 from tests.integration.transaction_histories import Operation, Outcome, Poll, Send
@@ -147,7 +148,7 @@ class Worker(threading.Thread):
         self._retry(lambda: rpc.add_offsets(producer, self.group))
         for poll in operation.polls:
             position = self._positions[poll.key]
-            self._retry(lambda key=poll.key, at=position: rpc.commit_offset(producer, self.group, (TOPIC, key), at))
+            self._retry(partial(rpc.commit_offset, producer, self.group, (TOPIC, poll.key), position))
             operation.offsets[poll.key] = position
 
     def _retry(self, action: object) -> None:
@@ -199,7 +200,7 @@ class PlainWriter(threading.Thread):
 def committed_offsets(rpc: Rpc, group: str) -> Iterator[tuple[int, int]]:
     """The offsets of a group by key, once no transaction holds them back."""
     for key in range(KEYS):
-        until(lambda key=key: rpc.offset_of(group, (TOPIC, key), require_stable=True)[0] is ErrorCode.NONE)
+        until(partial(lambda key: rpc.offset_of(group, (TOPIC, key), require_stable=True)[0] is ErrorCode.NONE, key))
         _, offset = rpc.offset_of(group, (TOPIC, key), require_stable=True)
         if offset >= 0:
             yield key, offset
@@ -217,7 +218,7 @@ def run(seed: int, seconds: float) -> tuple[list[Operation], dict[str, dict[int,
         workers = [
             Worker(name, name_of, broker.port, random.Random(rng.random()), history) for name, name_of in ids.items()
         ]
-        threads = [*workers, PlainWriter(broker.port, random.Random(rng.random()), history)]
+        threads: list[Any] = [*workers, PlainWriter(broker.port, random.Random(rng.random()), history)]
         for thread in threads:
             thread.start()
         crashes = _torment(broker, rng, seconds)
@@ -272,7 +273,7 @@ def _read_everything(broker: Broker, workers: list[Worker], history: list[Operat
             rpc.start(worker.transactional_id)
         polls = []
         for key in range(KEYS):
-            until(lambda key=key: _is_stable(rpc, key))
+            until(partial(lambda key: _is_stable(rpc, key), key))
             found, position = [], 0
             while True:
                 more, following = rpc.poll(TOPIC, key, position)

@@ -33,7 +33,7 @@ class Sent(NamedTuple):
 
     key: TopicPartition
     sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # not the method of a tuple
     batch: bytes
 
 
@@ -42,7 +42,7 @@ class Acknowledged(NamedTuple):
 
     producer_id: int
     sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # not the method of a tuple
     base_offset: int
 
 

@@ -15,6 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
+from tests.unit.present import present
+
 with warnings.catch_warnings():
     # It reads its message definitions with a function that Python 3.11 deprecated and 3.13 brought back.
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -167,7 +169,7 @@ class ConfluentMember(Member):
     """librdkafka."""
 
     client = "confluent-kafka"
-    strategies = ("range", "roundrobin", "cooperative-sticky")
+    strategies: ClassVar[tuple[str, ...]] = ("range", "roundrobin", "cooperative-sticky")
 
     def settings(self) -> dict[str, object]:
         settings: dict[str, object] = {
@@ -197,11 +199,12 @@ class ConfluentMember(Member):
         try:
             while not self.is_stopped:
                 messages = consumer.consume(500, POLL_S)
-                failed = [m.error() for m in messages if m.error() is not None and m.error().code() not in passing]
+                errors = [error for message in messages if (error := message.error()) is not None]
+                failed = [error for error in errors if error.code() not in passing]
                 if failed:
                     raise KafkaException(failed[0])
                 self.note(part.partition for part in consumer.assignment())
-                values = [message.value() for message in messages if message.error() is None]
+                values = [present(message.value()) for message in messages if message.error() is None]
                 self.read(values)
                 if self.uncommitted:
                     with contextlib.suppress(KafkaException):

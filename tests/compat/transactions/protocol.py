@@ -353,7 +353,7 @@ class Rpc:
         answer = self.client.call(messages.WriteTxnMarkersRequest(markers=[marker]), 1)
         return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
 
-    def producers(self, topic: str, partition: int = 0) -> list[Any]:
+    def producers(self, topic: str, partition: int = 0) -> Sequence[Any]:
         asked = describe_producers.TopicRequest(name=topic, partition_indexes=[partition])
         answer = self.client.call(messages.DescribeProducersRequest(topics=[asked]), 0)
         found: list[Any] = answer.topics[0].partitions[0].active_producers

@@ -90,7 +90,7 @@ class Part(NamedTuple):
     """What a request holds for one partition."""
 
     topic: str
-    index: int
+    index: int  # type: ignore[assignment]  # not the method of a tuple
     kind: str
     values: list[bytes]
     sequence: int

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 import pytest
@@ -24,6 +24,7 @@ from tidelog.broker.handlers import fetch
 from tidelog.broker.node import Node
 from tidelog.network.send_queue import Chunk
 from tidelog.replication.fetch_session import FetchSessionCache
+from tidelog.storage._files import FileSlice
 from tidelog.wire import fetch as codec
 from tidelog.wire import messages
 from tidelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -82,7 +83,7 @@ class RecordingSlot:
         self.end_waiting = abandon
 
     def frame(self) -> bytes:
-        return b"".join(chunk if isinstance(chunk, bytes) else chunk.read() for chunk in self.reply)
+        return b"".join(chunk if isinstance(chunk, bytes) else cast(FileSlice, chunk).read() for chunk in self.reply)
 
 
 def _encode_by_field(
@@ -143,7 +144,7 @@ class Way:
 class Step(NamedTuple):
     """One request. The session goes on (`next`), begins (`new`), ends (`final`), is not there, or is got wrong."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # not the method of a tuple
     offset: int
     max_bytes: int
     partition_bytes: int

@@ -112,7 +112,9 @@ class FakeBroker:
         return None
 
     def api_versions(self) -> ApiVersionsResponse:
-        served = {key: request_class(key).versions for key in ApiKey if hasattr(messages, request_class_name(key))}
+        served: dict[int, tuple[int, int]] = {
+            int(key): request_class(key).versions for key in ApiKey if hasattr(messages, request_class_name(key))
+        }
         served.update(self.versions)
         return ApiVersionsResponse(
             api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in served.items()]
