@@ -28,7 +28,6 @@ HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
 """Base offset and length: what `batch_length` does not count."""
 
-BASE_OFFSET_POSITION = 0
 LENGTH_POSITION = 8
 PARTITION_LEADER_EPOCH_POSITION = 12
 MAGIC_POSITION = 16

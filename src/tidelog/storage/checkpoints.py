@@ -10,7 +10,7 @@ the old file or the new one. Reading is strict, except that a file cut off befor
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from tidelog.storage._files import Replacements, write_atomically
@@ -104,14 +104,6 @@ def checkpoint_lines(data: bytes, path: str, version: int) -> list[tuple[int, st
     if len(entries) != count:
         raise CheckpointError(f"checkpoint file {path} announces {count} entries on line 2 and holds {len(entries)}")
     return entries
-
-
-def merge_offsets(parts: Iterable[Mapping[PartitionKey, int]]) -> dict[PartitionKey, int]:
-    """The checkpoints of several directories as one mapping."""
-    merged: dict[PartitionKey, int] = {}
-    for part in parts:
-        merged.update(part)
-    return merged
 
 
 def _integer(text: str, limit: int) -> int | None:

@@ -4,8 +4,7 @@ StorageError
 ├── LogDirFailure          the operating system refused; the whole log directory goes offline
 ├── CorruptIndexError      an index does not fit its segment; recovery rebuilds it
 ├── CorruptSnapshotError   a producer snapshot cannot be read; an older one is used
-├── AppendOffsetError      fetched batches do not continue the log
-└── SegmentOverflowError   an offset is too far from the segment's base offset for the 4 bytes of an index entry
+└── AppendOffsetError      fetched batches do not continue the log
 
 ApiError
 └── OutOfDescriptorsError  no file can be opened for now; the disk is well, and a later try may succeed
@@ -49,15 +48,6 @@ class CorruptIndexError(StorageError):
 
 class CorruptSnapshotError(StorageError):
     """A producer snapshot is truncated, of an unknown version, or fails its checksum."""
-
-
-class SegmentOverflowError(StorageError):
-    """An offset cannot be expressed relative to its segment's base offset."""
-
-    def __init__(self, base_offset: int, offset: int) -> None:
-        super().__init__(f"offset {offset} is out of range of the segment that starts at {base_offset}")
-        self.base_offset = base_offset
-        self.offset = offset
 
 
 class AppendOffsetError(StorageError):

@@ -18,11 +18,6 @@ FUTURE_DIR_SUFFIX: Final = "-future"
 STRAY_DIR_SUFFIX: Final = "-stray"
 
 
-def file_stem(offset: int) -> str:
-    """The 20 digits that every file of a segment starts with."""
-    return f"{offset:020d}"
-
-
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
     """The path of one file of a segment, such as `…/00000000000000000121.log`."""
     return f"{directory}/{base_offset:020d}{suffix}"

@@ -64,9 +64,6 @@ class DeletionReason(Enum):
     RETENTION_TIME = "retention.ms"
     RETENTION_SIZE = "retention.bytes"
     LOG_START_OFFSET = "log start offset"
-    TRUNCATION = "truncation"
-    ROLL = "empty segment replaced at roll"
-    COMPACTION = "compaction"
 
 
 class StartOffsetReason(Enum):
@@ -75,4 +72,3 @@ class StartOffsetReason(Enum):
     CLIENT_DELETION = "client delete records request"
     LEADER_INCREMENT = "leader offset increment"
     SEGMENT_DELETION = "segment deletion"
-    SNAPSHOT = "snapshot"

@@ -12,7 +12,6 @@ from tidelog.storage.checkpoints import (
     CheckpointError,
     OffsetCheckpointFile,
     format_offset_checkpoint,
-    merge_offsets,
     parse_offset_checkpoint,
 )
 
@@ -79,7 +78,3 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="tmp"):
         checkpoint.write({("a", 0): 2})
     assert checkpoint.read() == {("a", 0): 1}
-
-
-def test_the_checkpoints_of_several_directories_become_one() -> None:
-    assert merge_offsets([{("a", 0): 1}, {}, {("b", 0): 2}]) == {("a", 0): 1, ("b", 0): 2}

@@ -281,10 +281,6 @@ class ProducerStateManager:
             candidates.append(min(self.unreplicated))
         return min(candidates, default=None)
 
-    def first_undecided_offset(self) -> int | None:
-        """The first offset of an open transaction."""
-        return next(iter(self.ongoing), None)
-
     def active_producers(self) -> list[ProducerEntry]:
         """All producers, for DescribeProducers."""
         return list(self.producers.values())

@@ -4,18 +4,17 @@ A segment is a file of record batches and the sparse indexes over it. Batches ar
 segment exists this one no longer changes, though compaction may replace it whole.
 
 `Log` owns its segments and is their only caller besides the loader; nothing here is safe to share between threads. The
-bytes of an append are staged by the log: `append` does the bookkeeping of a batch, `write` puts bytes into the file.
+bytes of an append are staged and written by the log; `append` does the bookkeeping of a batch.
 """
 
 import os
-from collections.abc import Sequence
 from typing import Final
 
 from tidelog.config import LogConfig
 from tidelog.records.batch import iterate_records
 from tidelog.records.header import BatchHeader
 from tidelog.storage import names
-from tidelog.storage._files import Buffer, FileSlice, LogFile, create_file, read_exactly, unlink_if_exists
+from tidelog.storage._files import FileSlice, LogFile, create_file, read_exactly, unlink_if_exists
 from tidelog.storage.segment.batches import BatchPosition, find_batch, iterate_headers
 from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from tidelog.storage.segment.time_index import TimeIndex
@@ -150,10 +149,6 @@ class Segment:
         self.is_index_full = self.offset_index.is_full() or self.time_index.is_full()
         self._bytes_since_index_entry = 0
 
-    def write(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Put the bytes of appended batches into the file."""
-        self.log_file.write(buffers, position)
-
     def _begin(self, max_timestamp: int, now_ms: int) -> None:
         """The first batch decides how the age of the segment is measured: by its timestamp, or by the clock."""
         self._first_timestamp = max_timestamp
@@ -237,10 +232,6 @@ class Segment:
         for _, header in iterate_headers(self.log_file, position, self.size_bytes):
             next_offset = header.next_offset
         return next_offset
-
-    def has_overflow(self) -> bool:
-        """Whether the last offset is too far from the base offset to be indexed."""
-        return self.read_next_offset() - 1 > self.max_offset
 
     def find_by_timestamp(self, timestamp: int, start_offset: int, end: int) -> TimestampOffset | None:
         """The first record at or after `start_offset` that is not older than `timestamp`."""

@@ -118,12 +118,12 @@ def end(state: ProducerStateManager, offset: int, *, is_commit: bool) -> Complet
 def test_a_transaction_is_unstable_until_its_marker_is_committed(state: ProducerStateManager) -> None:
     write(state, 10, header_of(0, is_transactional=True))
     write(state, 11, header_of(1, is_transactional=True))
-    assert state.first_unstable_offset() == state.first_undecided_offset() == 10
+    assert state.first_unstable_offset() == 10
     completed = end(state, 12, is_commit=False)
     assert completed == CompletedTransaction(PRODUCER, 10, 12, True)
     assert state.last_stable_offset(completed) == 13
     state.complete(completed)
-    assert state.first_undecided_offset() is None
+    assert not state.ongoing
     assert state.first_unstable_offset() == 10
     state.on_high_watermark(12)
     assert state.first_unstable_offset() == 10
