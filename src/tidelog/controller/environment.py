@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.controller.context import ControllerContext
-from tidelog.controller.events import EventQueue, LeaderAndIsrAnswered, ReplicaDeletionsAnswered
+from tidelog.controller.events import EventQueue, LeaderAndIsrAnswered, ReplicaDeletionsAnswered, TreeReassignment
 from tidelog.controller.request_batch import ControlPlane, Pause, RequestBatch
 from tidelog.controller.tree import ControllerTree
+from tidelog.wire.partitions import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,16 @@ class Environment:
     control_plane: ControlPlane
     events: EventQueue
     pause: Pause
+
+    async def remove_requested_moves(self, is_removed: Callable[[TopicPartition, tuple[int, ...]], bool]) -> None:
+        """Take partitions out of `/admin/reassign_partitions`, and the node away with the last of them."""
+        found = await self.tree.reassignments()
+        left = {partition: target for partition, target in found.items() if not is_removed(partition, target)}
+        if len(left) < len(found):
+            await self.tree.set_reassignments(left)
+            if not left:
+                # The watch that was set on the node went with it.
+                self.events.put(TreeReassignment())
 
     def new_batch(self) -> RequestBatch:
         return RequestBatch(

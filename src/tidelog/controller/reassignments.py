@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from tidelog.controller.elections import ElectionCause
 from tidelog.controller.environment import Environment
 from tidelog.controller.errors import StateChangeFailedError
-from tidelog.controller.events import Targets, TreeReassignment
+from tidelog.controller.events import Targets
 from tidelog.controller.partition_states import PartitionStateMachine
 from tidelog.controller.partitions import Leadership, PartitionReplica
 from tidelog.controller.replica_states import ReplicaStateMachine
@@ -64,7 +64,7 @@ class Reassignments:
                 accepted[partition] = self._planned(partition, target)
             except ApiError as error:
                 results[partition] = error
-        await self._remove_from_tree(lambda partition, _: partition in accepted)
+        await self._environment.remove_requested_moves(lambda partition, _: partition in accepted)
         results |= await self._begin(accepted)
         return results
 
@@ -82,7 +82,7 @@ class Reassignments:
         if failed:
             for partition, reason in failed.items():
                 logger.warning("the reassignment of %s that the tree asks for fails: %s", partition, reason)
-            await self._remove_from_tree(lambda partition, _: partition in failed)
+            await self._environment.remove_requested_moves(lambda partition, _: partition in failed)
         return results.keys() - failed.keys()
 
     async def resume(self, is_concerned: Callable[[TopicPartition, ReplicaAssignment], bool]) -> None:
@@ -185,7 +185,9 @@ class Reassignments:
         await self._move_leader(partition, target)
         await self._delete_replicas(partition, assignment.removing)
         await self._write_assignment(partition, target)
-        await self._remove_from_tree(lambda each, replicas: each == partition and replicas == target.replicas)
+        await self._environment.remove_requested_moves(
+            lambda each, replicas: each == partition and replicas == target.replicas
+        )
         context.reassigning.discard(partition)
         batch = self._environment.new_batch()
         batch.add_metadata(context.live_brokers, (partition,))
@@ -257,16 +259,6 @@ class Reassignments:
         await self._environment.tree.set_topic_assignment(
             partition.topic, TopicAssignment(topic.topic_id, tuple(partitions))
         )
-
-    async def _remove_from_tree(self, is_removed: Callable[[TopicPartition, tuple[int, ...]], bool]) -> None:
-        """Take partitions out of `/admin/reassign_partitions`, and the node away with the last of them."""
-        found = await self._environment.tree.reassignments()
-        left = {partition: target for partition, target in found.items() if not is_removed(partition, target)}
-        if found and len(left) < len(found):
-            await self._environment.tree.set_reassignments(left)
-            if not left:
-                # The watch that was set on the node went with it.
-                self._environment.events.put(TreeReassignment())
 
 
 def _invalid(message: str) -> ApiError:

@@ -5,7 +5,7 @@
     3. A replica on a broker that is down makes the topic ineligible: deletion goes on when the broker is back.
     4. When every replica is deleted, the topic's nodes go, the request for its deletion last.
 
-A topic whose partitions are being reassigned waits until that is done.
+A topic whose partitions are being reassigned waits until that is done, or until one of its brokers is back.
 """
 
 import logging
@@ -116,6 +116,8 @@ class TopicDeletionManager:
         await self._partitions.mark(partitions, PartitionStatus.OFFLINE)
         await self._partitions.mark(partitions, PartitionStatus.NON_EXISTENT)
         context.topics_with_deletion_started.update(unseen)
+        # A broker that is back resumes a deletion although partitions are on the move: they need not arrive.
+        context.reassigning.difference_update(partitions)
         batch = self._environment.new_batch()
         for topic in topics:
             batch.add_metadata(context.live_brokers, context.partitions_of(topic))
@@ -129,6 +131,9 @@ class TopicDeletionManager:
         alive: list[PartitionReplica] = []
         for topic in topics:
             for replica in context.replicas_of(topic):
+                if context.replica_state(replica) is ReplicaStatus.NON_EXISTENT:
+                    # A reassignment that failed half-way has not started it; its broker may have heard of it.
+                    context.replica_states[replica] = ReplicaStatus.OFFLINE
                 if not context.is_online(replica.broker_id, replica.partition):
                     dead.append(replica)
                 elif context.replica_state(replica) is not ReplicaStatus.DELETION_SUCCESSFUL:
@@ -149,6 +154,7 @@ class TopicDeletionManager:
         await self._replicas.change(
             context.replicas_in(topic, ReplicaStatus.DELETION_SUCCESSFUL), ReplicaStatus.NON_EXISTENT
         )
+        await self._environment.remove_requested_moves(lambda partition, _: partition.topic == topic)
         await self._environment.tree.delete_topic(topic)
         context.remove_topic(topic)
         logger.info("topic %s is deleted", topic)

@@ -794,3 +794,19 @@ def test_a_controller_that_lost_the_tree_in_the_middle_of_an_event_starts_over(c
     cluster.settle()
     assert cluster.active.epoch == 2
     assert cluster.led("orders") == (3, (3,))
+
+
+def test_a_deletion_goes_on_without_a_reassignment_when_a_broker_is_back(cluster: Cluster) -> None:
+    """The partition may have no leader, and would never arrive."""
+    cluster.create_topic("orders", (3,))
+    cluster.admin.create(paths.REASSIGNMENTS, encode_reassignments({("orders", 0): (2,)}))
+    cluster.settle()
+    cluster.stop_broker(3)
+    cluster.settle()
+    cluster.delete_topic("orders")
+    assert cluster.admin.exists(paths.topic("orders")) is not None
+    cluster.start_broker(3)
+    cluster.settle()
+    assert cluster.admin.exists(paths.topic("orders")) is None
+    assert cluster.admin.exists(paths.REASSIGNMENTS) is None
+    assert not any(broker.logs for broker in cluster.brokers.values())
