@@ -1,0 +1,121 @@
+"""Mistakes that a test plants into the brokers of a simulation, to show that the simulation finds them.
+
+Each is a change of one function, for as long as a `with` lasts. No setting reaches them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Final
+
+from tidelog.controller import tree as controller_tree
+from tidelog.coordination.decision import Decision
+from tidelog.coordination.runtime import CoordinatorRuntime
+from tidelog.metadata.store import Check, Operation, Outcome, Store
+from tidelog.replication import fetcher
+from tidelog.replication.partition import Partition
+from tidelog.replication.replica_set import IsrProposal, ReplicaSet
+from tidelog.transactions.shard import TransactionShard
+from tidelog.wire.errors import ErrorCode
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def truncate_to_high_watermark() -> Any:
+    """A follower cuts its log at the high watermark when a leader epoch begins, as Kafka did before 0.11."""
+    init = fetcher.Fetcher.__init__
+
+    def planted(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self._bugs = fetcher.PlantedBugs(truncates_to_high_watermark=True)
+
+    return _replaced(fetcher.Fetcher, "__init__", planted)
+
+
+def fetch_without_epoch_check() -> Any:
+    """A leader serves whoever fetches, whatever epoch the follower is in."""
+    readable_end = Partition.readable_end
+
+    def planted(self: Partition, _epoch: int, is_follower: bool, isolation: int, is_leader_only: bool = True) -> int:
+        return readable_end(self, -1, is_follower, isolation, is_leader_only)
+
+    return _replaced(Partition, "readable_end", planted)
+
+
+def expand_isr_too_early() -> Any:
+    """A follower joins the in-sync replicas with its first fetch, however much it lacks."""
+
+    def planted(self: ReplicaSet, replica: int, leader_epoch: int, _high_watermark: int) -> IsrProposal | None:
+        if replica not in self.followers or self.pending is not None or replica in self.isr:
+            return None
+        return self._propose((*self.isr, replica), leader_epoch)
+
+    return _replaced(ReplicaSet, "propose_expansion", planted)
+
+
+def commit_before_followers_have_it() -> Any:
+    """The high watermark moves as soon as the leader has written, before any follower has."""
+
+    def planted(_self: ReplicaSet, own_end_offset: int, *_: Any) -> int:
+        return own_end_offset
+
+    return _replaced(ReplicaSet, "committed_end_offset", planted)
+
+
+def controller_without_fencing() -> Any:
+    """A controller writes whether or not another one has been elected since."""
+
+    def planted(store: Store, operations: Sequence[Operation], _fence: Check) -> list[Outcome]:
+        return store.submit_all(operations)
+
+    return _replaced(controller_tree, "_submit", planted)
+
+
+def coordinator_answers_before_the_log_has_it() -> Any:
+    """A coordinator answers as soon as its records are staged."""
+    stage = CoordinatorRuntime._stage
+
+    def planted(self: Any, active: Any, pending: Any, batch: bytearray) -> bool:
+        is_staged = stage(self, active, pending, batch)
+        pending.outcome = ErrorCode.NONE
+        return is_staged
+
+    return _replaced(CoordinatorRuntime, "_stage", planted)
+
+
+def markers_lost_when_a_coordinator_moves() -> Any:
+    """A coordinator that loads a prepared transaction does not write the markers that are missing."""
+
+    def planted(_self: TransactionShard, _now_ms: int) -> Decision[Any]:
+        return Decision()
+
+    return _replaced(TransactionShard, "on_loaded", planted)
+
+
+def accept_torn_tails() -> Any:
+    """Recovery takes a batch whose checksum is wrong."""
+    recovery = import_module("tidelog.storage.loading._rebuilding")
+    reader = next(each for each in vars(recovery).values() if isinstance(each, type) and "_damaged" in vars(each))
+    return _replaced(reader, "_damaged", lambda *_: None)
+
+
+PLANTED: Final[dict[str, Callable[[], Any]]] = {
+    "truncation by high watermark instead of epoch": truncate_to_high_watermark,
+    "no epoch check on fetch": fetch_without_epoch_check,
+    "ISR expanded too early": expand_isr_too_early,
+    "high watermark moved before the followers have it": commit_before_followers_have_it,
+    "controller without fencing": controller_without_fencing,
+    "a coordinator that answers before the log has it": coordinator_answers_before_the_log_has_it,
+    "markers lost on a moved coordinator": markers_lost_when_a_coordinator_moves,
+    "a torn tail accepted": accept_torn_tails,
+}
