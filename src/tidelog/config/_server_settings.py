@@ -31,13 +31,13 @@ class ServerSettings(Settings, area="Broker"):
         "broker.rack", None,
         doc="Where the broker stands; replicas are spread over racks, and followers chosen by it.")
     controlled_shutdown_enable: bool = setting(
-        "controlled.shutdown.enable", True, effect=False, doc="Hand over leadership before stopping.")
+        "controlled.shutdown.enable", True, doc="Hand over leadership before stopping.")
     controlled_shutdown_max_retries: int = setting(
-        "controlled.shutdown.max.retries", 3, effect=False,
+        "controlled.shutdown.max.retries", 3,
         doc="Attempts to hand over leadership before stopping anyway.")
     controlled_shutdown_retry_backoff_ms: int = setting(
         "controlled.shutdown.retry.backoff.ms", 5000, type=LONG,
-        effect=False, doc="Wait between two attempts, so that lagging replicas may catch up.")
+        doc="Wait between two attempts, so that lagging replicas may catch up.")
     inter_broker_protocol_version: str = setting(
         "inter.broker.protocol.version", "3.9-IV0", validator=checks.METADATA_VERSION,
         effect=False, doc="Version of the protocol between brokers, for rolling upgrades.")
