@@ -261,8 +261,13 @@ class EventQueue:
         return heapq.heappop(self._events)[2] if self._events else None
 
     def clear_and_put(self, event: Event) -> None:
-        """Drop what waits, since it was for a controller that this broker is no longer, then add `event`."""
-        dropped, self._events = self._events, []
-        for _, _, each in sorted(dropped, key=lambda entry: entry[:2]):
-            each.fail(ErrorCode.NOT_CONTROLLER)
+        """Drop what waits, since it was for a controller that this broker is no longer, then add `event`.
+
+        A shutdown stays: the session may expire while the broker stops.
+        """
+        before = sorted(self._events, key=lambda entry: entry[:2])
+        self._events = [entry for entry in before if isinstance(entry[2], Shutdown)]
+        for _, _, each in before:
+            if not isinstance(each, Shutdown):
+                each.fail(ErrorCode.NOT_CONTROLLER)
         self.put(event)
