@@ -36,6 +36,7 @@ from tidelog.wire.schema import Message, elements_in_slices
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
+    from tidelog.broker.request_hooks import RequestHooks
     from tidelog.network.connection import Connection, Slot
 
 logger = logging.getLogger(__name__)
@@ -61,9 +62,10 @@ _unpack_header: Final = Struct(">hhih").unpack_from
 class Dispatcher:
     """Owns the route table of one node."""
 
-    def __init__(self, node: Node, routes: Mapping[int, Route]) -> None:
+    def __init__(self, node: Node, routes: Mapping[int, Route], hooks: RequestHooks | None = None) -> None:
         self.routes = routes
         self._node = node
+        self._hooks = hooks
         self._large = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
 
     def request_limit(self, api_key: int) -> int:
@@ -80,6 +82,8 @@ class Dispatcher:
             if route is None or not route.min_version <= version <= route.max_version:
                 self._answer_unsupported(connection, slot, api_key, version, correlation_id)
                 return
+            if self._hooks is not None:
+                self._hooks.call(connection.session, route, version, stop - start)
             if api_key not in _BLIND_TO_LOGS and len(connection.slots) > 1:
                 # An earlier request of this connection may have staged records that this one has to see.
                 self._node.replica_manager.write_staged()
@@ -118,6 +122,7 @@ class Dispatcher:
         if header.body_offset > stop:
             raise WireError(f"the header ends {header.body_offset - stop} bytes beyond the request")
         context = Context(self._node, slot, route, version, header.correlation_id, header.client_id)
+        context.session.client_id = header.client_id
         body = memoryview(data)[header.body_offset : stop]
         if len(body) > _DECODED_AT_ONCE_BYTES_MAX:
             self._start(context, self._serve_large(context, body))

@@ -14,7 +14,15 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 class Session:
     """Who asks, from where, and by which listener."""
 
-    __slots__ = ("address", "client_software", "listener", "principal", "security_protocol")
+    __slots__ = (
+        "address",
+        "client_id",
+        "client_software",
+        "is_authenticated",
+        "listener",
+        "principal",
+        "security_protocol",
+    )
 
     def __init__(self, listener: str, security_protocol: str, address: str) -> None:
         self.listener = listener
@@ -24,5 +32,9 @@ class Session:
         """The host, without the port."""
         self.principal = ANONYMOUS
         """Kafka's form: a type and a name."""
+        self.is_authenticated = True
+        """False on a listener with authentication, until the client has authenticated itself."""
+        self.client_id: str | None = None
+        """The client id of the last request that was decoded into a message. Clients rarely change it."""
         self.client_software: tuple[str, str] | None = None
         """Name and version, if the client has said so (ApiVersions 3 and newer)."""

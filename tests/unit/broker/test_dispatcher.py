@@ -14,8 +14,10 @@ from tidelog.broker.coordinators import Reply
 from tidelog.broker.dispatcher import Dispatcher
 from tidelog.broker.handlers import handlers
 from tidelog.broker.own_apis import own_handlers
+from tidelog.broker.request_hooks import RequestHooks
 from tidelog.broker.routes import Route
 from tidelog.broker.slices import TimeSlices
+from tidelog.network.session import Session
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.frames import encode_request, response_body_offset
 from tidelog.wire.messages import ListGroupsRequest, ListGroupsResponse
@@ -34,6 +36,7 @@ class FakeConnection:
         self.slots: list[FakeSlot] = []
         self.is_closed = False
         self.is_muted = False
+        self.session = Session("PLAINTEXT", "PLAINTEXT", "here")
 
     def close(self) -> None:
         self.is_closed = True
@@ -72,7 +75,7 @@ class FakeSlot:
 class World:
     """A dispatcher whose ListGroups is `handle`."""
 
-    def __init__(self, handle: Callable[[Any, Context], Any]) -> None:
+    def __init__(self, handle: Callable[[Any, Context], Any], hooks: RequestHooks | None = None) -> None:
         self.written = 0
         node: Any = SimpleNamespace(
             slices=TimeSlices(asyncio.get_running_loop()), replica_manager=SimpleNamespace(write_staged=self._write)
@@ -82,7 +85,7 @@ class World:
         for route in self.routes.values():
             route.load()
         self.route(ListGroupsRequest).handle = handle
-        self.dispatcher = Dispatcher(node, self.routes)
+        self.dispatcher = Dispatcher(node, self.routes, hooks)
         self.connection = FakeConnection()
 
     def _write(self) -> None:
@@ -276,5 +279,50 @@ def test_staged_records_are_written_for_whoever_comes_behind_on_the_same_connect
         assert world.written == 0, "alone on its connection"
         world.send(ListGroupsRequest())
         assert world.written == 1
+
+    in_loop(body)
+
+
+def test_hooks_see_every_request_in_their_order_the_fast_paths_included() -> None:
+    async def body() -> None:
+        seen: list[tuple[str, str, str, int]] = []
+
+        def hook(name: str) -> Callable[[Session, Route, int, int], None]:
+            def call(session: Session, route: Route, version: int, request_bytes: int) -> None:
+                assert request_bytes > 0
+                seen.append((name, session.principal, route.api_key.name, version))
+
+            return call
+
+        world = World(lambda _request, _context: ListGroupsResponse(), RequestHooks(*map(hook, ("n", "a", "t"))))
+        for route in world.routes.values():
+            seen.clear()
+            frame = bytearray(encode_request(route.api_key, route.max_version, 7, "client", b""))
+            slot = FakeSlot(world.connection)
+            world.dispatcher.dispatch(world.connection, slot, frame, 4, len(frame))  # type: ignore[arg-type]
+            assert seen == [(name, "User:ANONYMOUS", route.api_key.name, route.max_version) for name in "nat"]
+
+    in_loop(body)
+
+
+def test_a_hook_that_refuses_closes_the_connection_before_the_handler_is_called() -> None:
+    async def body() -> None:
+        def refuse(*_: object) -> None:
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+        world = World(lambda _request, _context: pytest.fail("it was handled"), RequestHooks(authorize=refuse))
+        world.send(ListGroupsRequest())
+        assert world.connection.is_closed
+
+    in_loop(body)
+
+
+def test_the_session_knows_the_client_id_of_its_requests() -> None:
+    async def body() -> None:
+        world = World(lambda _request, _context: ListGroupsResponse())
+        assert world.connection.session.client_id is None
+        world.send(ListGroupsRequest())
+        assert world.connection.session.client_id == "client"
+        assert world.connection.session.is_authenticated
 
     in_loop(body)
