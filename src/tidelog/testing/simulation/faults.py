@@ -34,7 +34,7 @@ def draw_schedule(seed: int, seconds: float, count: int) -> list[Fault]:
     chance = random.Random(f"schedule {seed}")
     names = sorted(FAULTS)
     return sorted(
-        Fault(chance.uniform(1.0, seconds), chance.choice(names), chance.uniform(0.2, 12.0), chance.randrange(1 << 30))
+        Fault(chance.uniform(0.5, seconds), chance.choice(names), chance.uniform(0.2, 5.0), chance.randrange(1 << 30))
         for _ in range(count)
     )
 
@@ -67,7 +67,7 @@ def _stop(cluster: Simulation, chance: random.Random, seconds: float) -> bool:
     if broker is None:
         return False
     broker.stop()
-    _restart_later(cluster, broker, seconds + 30)
+    _restart_later(cluster, broker, seconds + 5)
     return True
 
 

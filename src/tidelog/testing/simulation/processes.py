@@ -25,9 +25,9 @@ from tidelog.testing.simulation.world import Event, World
 T = TypeVar("T")
 
 BROKER_PORT: Final = 9092
-SESSION_SECONDS: Final = 6.0
+SESSION_SECONDS: Final = 2.0
 """How long the metadata tree waits for a client that is silent before it ends the session."""
-_RESTART_SECONDS: Final = 2.0
+_RESTART_SECONDS: Final = 0.5
 
 
 class Process:

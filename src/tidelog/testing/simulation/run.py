@@ -21,8 +21,8 @@ from tidelog.testing.simulation.history import History
 from tidelog.testing.simulation.simulation import Simulation, SimulationFailed
 from tidelog.testing.simulation.workload import PARTITIONS, TOPIC, TRANSACTIONS_TOPIC, Workload, read_everything
 
-FAULT_SECONDS: Final = 30.0
-FAULTS_PER_SEED: Final = 8
+FAULT_SECONDS: Final = 12.0
+FAULTS_PER_SEED: Final = 6
 _HEALTHY_SECONDS_MAX: Final = 120.0
 _STORY_LINES: Final = 60
 
@@ -72,8 +72,9 @@ def run_seed(seed: int, brokers: int = 1, schedule: Sequence[Fault] | None = Non
 def _live(cluster: Simulation, report: Report) -> None:
     history = History()
     chance = random.Random(f"workload {cluster.seed}")
-    workload = Workload(history, cluster.bootstrap_servers, chance)
-    cluster.run(cluster.client().run(_create_topics(cluster.bootstrap_servers, min(3, len(cluster.brokers)))))
+    replicas = min(3, len(cluster.brokers))
+    workload = Workload(history, cluster.bootstrap_servers, chance, replicas)
+    cluster.run(cluster.client().run(_create_topics(cluster.bootstrap_servers, replicas)))
     workload.start(cluster.client)
     began = cluster.world.now
     for fault in report.schedule:

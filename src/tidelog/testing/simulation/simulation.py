@@ -34,6 +34,12 @@ _SETTINGS: Final = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "100",
+    # Less time between two faults, and fewer requests that bring nothing.
+    "zookeeper.session.timeout.ms": "2000",
+    "replica.lag.time.max.ms": "3000",
+    "replica.fetch.wait.max.ms": "1500",
+    "replica.fetch.backoff.ms": "200",
+    "controlled.shutdown.retry.backoff.ms": "500",
 }
 _START_SECONDS_MAX: Final = 60.0
 _COMPARE_SECONDS: Final = 5.0

@@ -12,11 +12,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from tidelog.client import (
+    AsyncAdmin,
     AsyncConsumer,
     AsyncProducer,
     ClientError,
     ConsumerRecord,
     DeadlinePassed,
+    NewTopic,
     TopicPartition,
 )
 from tidelog.testing.simulation.history import History, Outcome, Reader, Send, Transaction, Verdict
@@ -39,9 +41,10 @@ _FAST: Final = {
     "bootstrap.timeout.ms": 15_000,
 }
 _FAST_CONSUMER: Final = {
-    "request.timeout.ms": 6_000,
+    "request.timeout.ms": 4_000,
     "session.timeout.ms": 6_000,
-    "heartbeat.interval.ms": 1_000,
+    "heartbeat.interval.ms": 1_500,
+    "fetch.max.wait.ms": 1_500,
     "retry.backoff.ms": 50,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
@@ -54,7 +57,7 @@ _FAST_CONSUMER: Final = {
 class Workload:
     """The clients of one simulation."""
 
-    def __init__(self, history: History, bootstrap_servers: str, chance: random.Random) -> None:
+    def __init__(self, history: History, bootstrap_servers: str, chance: random.Random, replicas: int) -> None:
         self.history = history
         self.is_stopping = False
         self.counts: dict[str, int] = {}
@@ -64,6 +67,10 @@ class Workload:
         self._owned: dict[tuple[str, int], dict[int, str]] = {}
         """Who owned a partition in a generation of the group."""
         self.violations: list[str] = []
+        self._replicas = replicas
+        self._extra: list[str] = []
+        """Topics that are there for the sake of being created, grown and deleted."""
+        self._extra_topics = 0
 
     def start(self, new_client: Callable[[], Process]) -> None:
         """Give each client a host of its own."""
@@ -76,6 +83,7 @@ class Workload:
             lambda: self._keep(lambda: self._read_all("committed-reader", TRANSACTIONS_TOPIC, "read_committed")),
             lambda: self._keep(lambda: self._join_group("member-0")),
             lambda: self._keep(lambda: self._join_group("member-1")),
+            lambda: self._keep(self._administrate),
         ]
         for each in work:
             self._tasks.append(new_client().run(each()))
@@ -165,6 +173,59 @@ class Workload:
         transaction.verdict = Verdict.COMMITTED
         self.count("transactions committed")
 
+    # --- administration ---
+
+    async def _administrate(self) -> None:
+        settings = {
+            "bootstrap.servers": self._servers,
+            "request.timeout.ms": 4_000,
+            "default.api.timeout.ms": 8_000,
+            "bootstrap.timeout.ms": 15_000,
+        }
+        async with AsyncAdmin(settings) as admin:
+            while not self.is_stopping:
+                await asyncio.sleep(self._random.uniform(0.5, 3.0))
+                name = self._random.choice(sorted(self._operations))
+                await self._operations[name](admin)
+                self.count(name)
+
+    @property
+    def _operations(self) -> dict[str, Callable[[AsyncAdmin], Coroutine[Any, Any, object]]]:
+        return {
+            "topics created": self._create_topic,
+            "topics deleted": self._delete_topic,
+            "topics grown": self._grow_topic,
+            "partitions moved": self._reassign,
+            "leaders elected": self._elect,
+        }
+
+    async def _create_topic(self, admin: AsyncAdmin) -> None:
+        self._extra_topics += 1
+        name = f"extra-{self._extra_topics}"
+        await admin.create_topics([NewTopic(name, self._random.randrange(1, 4), self._replicas)])
+        self._extra.append(name)
+
+    async def _delete_topic(self, admin: AsyncAdmin) -> None:
+        if self._extra:
+            await admin.delete_topics([self._extra.pop(self._random.randrange(len(self._extra)))])
+
+    async def _grow_topic(self, admin: AsyncAdmin) -> None:
+        if self._extra:
+            name = self._random.choice(self._extra)
+            described = (await admin.describe_topics([name]))[name]
+            await admin.create_partitions({name: len(described.partitions) + 1})
+
+    async def _reassign(self, admin: AsyncAdmin) -> None:
+        """Another order of the replicas, and so another preferred leader."""
+        where = TopicPartition(self._random.choice((TOPIC, TRANSACTIONS_TOPIC)), self._random.randrange(PARTITIONS))
+        described = (await admin.describe_topics([where.topic]))[where.topic]
+        replicas = list(described.partitions[where.partition].replicas)
+        self._random.shuffle(replicas)
+        await admin.alter_partition_reassignments({where: replicas})
+
+    async def _elect(self, admin: AsyncAdmin) -> None:
+        await admin.elect_leaders([TopicPartition(TOPIC, index) for index in range(PARTITIONS)])
+
     # --- readers ---
 
     async def _read_all(self, name: str, topic: str, isolation: str) -> None:
@@ -173,7 +234,7 @@ class Workload:
         async with AsyncConsumer(settings) as consumer:
             await consumer.assign([TopicPartition(topic, index) for index in range(PARTITIONS)])
             while not self.is_stopping:
-                for record in await consumer.poll(timeout_s=0.5):
+                for record in await consumer.poll(timeout_s=1):
                     _note(reader, record)
                     self.count("reads")
 
@@ -186,9 +247,9 @@ class Workload:
         }
         async with AsyncConsumer(settings) as consumer:
             await consumer.subscribe([TOPIC])
-            ends_at = asyncio.get_running_loop().time() + self._random.uniform(5, 40)
+            ends_at = asyncio.get_running_loop().time() + self._random.uniform(3, 20)
             while not self.is_stopping and asyncio.get_running_loop().time() < ends_at:
-                records = await consumer.poll(timeout_s=0.5)
+                records = await consumer.poll(timeout_s=1)
                 self._check_ownership(name, consumer)
                 for _ in records:
                     self.count("reads of the group")
@@ -228,5 +289,5 @@ async def read_everything(servers: str, history: History) -> None:
             await consumer.assign(places)
             ends = await consumer.end_offsets(*places)
             while any([await consumer.position(place) < ends[place] for place in places]):
-                for record in await consumer.poll(timeout_s=0.5):
+                for record in await consumer.poll(timeout_s=1):
                     _note(reader, record)
