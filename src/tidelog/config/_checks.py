@@ -45,7 +45,7 @@ def _version_problem(value: str) -> str | None:
 
 
 def _migration_problem(value: str) -> str | None:
-    """Kafka asks for these names without regard to case."""
+    """Kafka compares these names case-insensitively."""
     return None if value.lower() in MIGRATION_POLICIES else f"String must be one of: {', '.join(MIGRATION_POLICIES)}"
 
 

@@ -19,15 +19,16 @@ class GroupSettings(Settings, area="Groups and offsets"):
         "group.initial.rebalance.delay.ms", 3000,
         doc="Wait for more members before the first rebalance of a new group.")
     group_max_size: int = setting(
-        "group.max.size", INT_MAX, at_least=1, doc="Members of one group.")
+        "group.max.size", INT_MAX, at_least=1, doc="Most members in one group.")
     group_consumer_session_timeout_ms: int = setting(
         "group.consumer.session.timeout.ms", 45 * SECOND_MS, at_least=1,
-        doc="A member of the newer group protocol (KIP-848) that is silent for this long is put out.")
+        doc="Remove a member of the newer group protocol (KIP-848) that sends no heartbeat for this long.")
     group_consumer_heartbeat_interval_ms: int = setting(
         "group.consumer.heartbeat.interval.ms", 5 * SECOND_MS, at_least=1,
-        doc="How often members of the newer group protocol (KIP-848) are told to send heartbeats.")
+        doc="Heartbeat interval of members of the newer group protocol (KIP-848).")
     group_consumer_max_size: int = setting(
-        "group.consumer.max.size", INT_MAX, at_least=1, doc="Members of one group of the newer protocol (KIP-848).")
+        "group.consumer.max.size", INT_MAX, at_least=1,
+        doc="Most members in one group of the newer protocol (KIP-848).")
     group_consumer_migration_policy: str = setting(
         "group.consumer.migration.policy", "disabled", validator=checks.MIGRATION_POLICY,
         doc="Whether a group with members may change its protocol: `upgrade` lets a classic group become one of the "
@@ -36,8 +37,8 @@ class GroupSettings(Settings, area="Groups and offsets"):
     group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
         "group.coordinator.rebalance.protocols", ("classic", "consumer"), one_of=("classic", "consumer"),
         validator=checks.REBALANCE_PROTOCOLS,
-        doc="Group protocols that are served; without `consumer`, requests of the newer one (KIP-848) are refused. "
-            "`classic` has to be among them, and is the only one by default in Kafka 3.9.")
+        doc="Group protocols to serve; without `consumer`, requests of the newer one (KIP-848) are rejected. "
+            "`classic` is required. Kafka 3.9 serves only `classic` by default.")
     offset_metadata_max_bytes: int = setting(
         "offset.metadata.max.bytes", 4096, importance="high", doc="Longest metadata text of a committed offset.")
     offsets_load_buffer_size: int = setting(
@@ -45,10 +46,10 @@ class GroupSettings(Settings, area="Groups and offsets"):
         doc="Bytes read at once when offsets are loaded; a larger batch is still read whole.")
     offsets_topic_replication_factor: int = setting(
         "offsets.topic.replication.factor", 3, type=SHORT, importance="high", at_least=1,
-        doc="Replicas of `__consumer_offsets`. A broker with embedded metadata is alone and makes one.")
+        doc="Replicas of `__consumer_offsets`. A standalone broker (embedded metadata) creates one.")
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions", 50, importance="high", at_least=1,
-        doc="Partitions of `__consumer_offsets`; not to be changed once it exists.")
+        doc="Partitions of `__consumer_offsets`; do not change it once the topic exists.")
     offsets_topic_segment_bytes: int = setting(
         "offsets.topic.segment.bytes", 100 * MIB, importance="high", at_least=1,
         doc="Segment size of `__consumer_offsets`; small segments load and compact faster.")
@@ -57,10 +58,10 @@ class GroupSettings(Settings, area="Groups and offsets"):
         doc="Codec of `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.")
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes", 7 * 24 * 60, importance="high", at_least=1,
-        doc="Offsets of a group without members are forgotten after this long.")
+        doc="Delete the offsets of a group without members after this long.")
     offsets_retention_check_interval_ms: int = setting(
         "offsets.retention.check.interval.ms", 10 * MINUTE_MS, type=LONG, importance="high", at_least=1,
-        doc="How often old offsets are looked for.")
+        doc="How often the coordinator looks for expired offsets.")
     offsets_commit_timeout_ms: int = setting(
         "offsets.commit.timeout.ms", 5000, importance="high", at_least=1,
         doc="An offset commit fails when its replicas take longer than this.")
@@ -70,17 +71,17 @@ class GroupSettings(Settings, area="Groups and offsets"):
 
 
 class TransactionSettings(Settings, area="Producers and transactions"):
-    """The transaction coordinator, and what is remembered of producers."""
+    """The transaction coordinator, and the producer state of partitions."""
 
     transaction_state_log_replication_factor: int = setting(
         "transaction.state.log.replication.factor", 3, type=SHORT, importance="high", at_least=1,
-        doc="Replicas of `__transaction_state`. A broker with embedded metadata is alone and makes one.")
+        doc="Replicas of `__transaction_state`. A standalone broker (embedded metadata) creates one.")
     transaction_state_log_min_isr: int = setting(
         "transaction.state.log.min.isr", 2, importance="high", at_least=1,
-        doc="`min.insync.replicas` of `__transaction_state`. Never more than its replicas on a broker that is alone.")
+        doc="`min.insync.replicas` of `__transaction_state`; at most its number of replicas.")
     transaction_state_log_num_partitions: int = setting(
         "transaction.state.log.num.partitions", 50, importance="high", at_least=1,
-        doc="Partitions of `__transaction_state`; not to be changed once it exists.")
+        doc="Partitions of `__transaction_state`; do not change it once the topic exists.")
     transaction_state_log_segment_bytes: int = setting(
         "transaction.state.log.segment.bytes", 100 * MIB, importance="high", at_least=1,
         doc="Segment size of `__transaction_state`.")
@@ -92,13 +93,13 @@ class TransactionSettings(Settings, area="Producers and transactions"):
         doc="Longest transaction timeout a producer may ask for.")
     transactional_id_expiration_ms: int = setting(
         "transactional.id.expiration.ms", 7 * DAY_MS, importance="high", at_least=1,
-        doc="A transactional id that is not used is forgotten after this long.")
+        doc="Delete a transactional id that has not been used for this long.")
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", 10 * SECOND_MS, importance="low", at_least=1,
-        doc="How often transactions past their timeout are looked for.")
+        doc="How often the coordinator looks for transactions past their timeout.")
     transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
         "transaction.remove.expired.transaction.cleanup.interval.ms", HOUR_MS, importance="low", at_least=1,
-        doc="How often transactional ids to forget are looked for.")
+        doc="How often the coordinator looks for unused transactional ids.")
     transaction_partition_verification_enable: bool = setting(
         "transaction.partition.verification.enable", True, importance="low", dynamic="cluster-wide",
         doc="Ask the coordinator, before a transactional write, whether the partition belongs to the transaction.")
@@ -107,5 +108,5 @@ class TransactionSettings(Settings, area="Producers and transactions"):
         doc="A partition forgets an idle producer's sequence numbers after this long.")
     producer_id_expiration_check_interval_ms: int = setting(
         "producer.id.expiration.check.interval.ms", 10 * MINUTE_MS, importance="low", at_least=1,
-        doc="How often idle producers are looked for.")
+        doc="How often partitions look for idle producers.")
 # fmt: on

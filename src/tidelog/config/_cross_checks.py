@@ -105,7 +105,7 @@ def _connections(config: BrokerConfig) -> None:
     overrides = config.connections_per_ip_overrides
     _refuse_unless(
         config.max_connections_per_ip > 0 or bool(overrides),
-        "max.connections.per.ip=0 needs exceptions in max.connections.per.ip.overrides, or nobody could connect",
+        "max.connections.per.ip=0 needs exceptions in max.connections.per.ip.overrides, or no client could connect",
     )
     delay_ms, idle_ms = config.connection_failed_authentication_delay_ms, config.connections_max_idle_ms
     _refuse_unless(

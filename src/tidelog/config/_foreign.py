@@ -1,24 +1,25 @@
-"""Names that Kafka 3.9 knows and Tidelog does not declare: what is said about them.
+"""Settings of Kafka 3.9 that Tidelog does not declare: which are ignored and which are rejected.
 
-Loading asks here before it calls a name unknown, so that a server.properties written for Kafka opens as it is, except
-where it asks for something that Tidelog does not do.
+Loading looks here before it rejects a name as unknown. So a server.properties written for Kafka loads unchanged, unless
+it needs a feature that Tidelog does not have.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Settings that decide how a KRaft cluster is formed. To ignore one would be to start another kind of broker than asked.
+# Settings that form a KRaft cluster. Ignoring one would start a different kind of broker than the file describes.
 _KRAFT_ADVICE: Final = {
     "process.roles": "leave it out; a broker has no roles",
     "node.id": "use broker.id",
-    "controller.quorum.voters": "leave it out; metadata is embedded",
-    "controller.quorum.bootstrap.servers": "leave it out; metadata is embedded",
+    "controller.quorum.voters": "leave it out; metadata is in ZooKeeper or embedded",
+    "controller.quorum.bootstrap.servers": "leave it out; metadata is in ZooKeeper or embedded",
     "controller.listener.names": "leave it out; the controller is one of the brokers",
     "metadata.log.dir": "leave it out; embedded metadata is in the first of log.dirs",
 }
 
-# Settings that tune what is not here: KRaft, tiered storage, the JVM, share groups, bounds of groups, telemetry.
+# Settings of features that Tidelog does not have: KRaft, tiered storage, the JVM, share groups, bounds of groups,
+# telemetry.
 # fmt: off
 _WITHOUT_EFFECT: Final = frozenset((
     "auto.include.jmx.reporter", "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "early.start.listeners",
@@ -36,10 +37,10 @@ _PREFIXES_WITHOUT_EFFECT: Final = (
 
 
 def kraft_advice(name: str) -> str | None:
-    """What to do instead of a setting that makes a KRaft cluster; None for any other name."""
+    """What to do instead of setting `name`, if it forms a KRaft cluster; None for any other name."""
     return _KRAFT_ADVICE.get(name)
 
 
 def is_without_effect(name: str) -> bool:
-    """Whether Kafka knows the name and Tidelog has no use for it."""
+    """Whether Kafka has this setting and Tidelog ignores it."""
     return name in _WITHOUT_EFFECT or (name.startswith(_PREFIXES_WITHOUT_EFFECT) and name not in _KRAFT_ADVICE)

@@ -12,9 +12,9 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 # fmt: off
 class ListenerSettings(Settings, area="Listeners"):
-    """Where a broker listens, what it tells clients to connect to, and how listeners are secured.
+    """Where a broker listens, which addresses it advertises, and how listeners are secured.
 
-    In Kafka `listeners` can also be changed while a broker runs; ours need a restart and say so.
+    Kafka can also change `listeners` while a broker runs; here that needs a restart.
     """
 
     listeners: str = setting(
@@ -23,16 +23,15 @@ class ListenerSettings(Settings, area="Listeners"):
             "port 0 is any free port, an IPv6 address stands in brackets.")
     advertised_listeners: str | None = setting(
         "advertised.listeners", None, importance="high", dynamic="per-broker",
-        doc="Addresses that clients are told to connect to, in the form of `listeners`; the same as `listeners` "
-            "when not set.")
+        doc="Addresses the broker gives to clients, in the form of `listeners`; the same as `listeners` when not set.")
     listener_security_protocol_map: str = setting(
         "listener.security.protocol.map",
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         importance="low",
-        doc="Which security protocol each listener name speaks, as `NAME:PROTOCOL` pairs.")
+        doc="Security protocol of each listener name, as `NAME:PROTOCOL` pairs.")
     inter_broker_listener_name: str | None = setting(
         "inter.broker.listener.name", None,
-        doc="Name of the listener that brokers use among themselves; else the one whose protocol is "
+        doc="Name of the listener for connections between brokers; when not set, the listener named after "
             "`security.inter.broker.protocol`.")
     security_inter_broker_protocol: str = setting(
         "security.inter.broker.protocol", "PLAINTEXT", one_of=SECURITY_PROTOCOLS,
@@ -40,7 +39,7 @@ class ListenerSettings(Settings, area="Listeners"):
         doc="Security protocol between brokers; only one of this and `inter.broker.listener.name` may be set.")
     control_plane_listener_name: str | None = setting(
         "control.plane.listener.name", None, importance="high",
-        refused="one broker has no control plane",
+        refused="a separate listener for the controller is not supported",
         doc="Name of a listener for the controller's requests alone, so that they do not queue behind data.")
 
 
@@ -58,7 +57,7 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="A connection that announces a larger request is closed.")
     socket_listen_backlog_size: int = setting(
         "socket.listen.backlog.size", 50, at_least=1,
-        doc="Connections the system holds back until they are accepted.")
+        doc="Connections the operating system queues until the broker accepts them.")
     max_connections: int = setting(
         "max.connections", INT_MAX, at_least=0, dynamic="cluster-wide",
         doc="Connections a broker holds at once. At the limit new ones wait, except on the inter-broker listener, "
@@ -74,21 +73,21 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="Connections a broker accepts per second; above it, accepting slows down.")
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms", 600_000, type=LONG,
-        doc="Close a connection that has been silent for this long; negative never.")
+        doc="Close a connection that has been idle for this long; a negative value never does.")
     connection_failed_authentication_delay_ms: int = setting(
         "connection.failed.authentication.delay.ms", 100, importance="low", at_least=0,
         effect=False,
-        doc="Hold back the reply to a failed authentication this long, to slow down guessing. Must be less than "
+        doc="Delay the response to a failed authentication by this long, to slow down guessing. Must be less than "
             "`connections.max.idle.ms`.")
     connections_max_reauth_ms: int = setting(
         "connections.max.reauth.ms", 0, type=LONG,
         effect=False, doc="Longest time a SASL session lasts before the client must authenticate again; 0 is for ever.")
     queued_max_requests: int = setting(
         "queued.max.requests", 500, importance="high", at_least=1,
-        doc="Requests that may wait for their turn or their reply before reading from clients pauses.")
+        doc="Requests queued or without a response before the broker pauses reading from clients.")
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes", -1, type=LONG,
-        doc="Bytes of requests held in memory before reading from clients pauses; -1 sets no limit.")
+        doc="Bytes of requests held in memory before the broker pauses reading from clients; -1 sets no limit.")
     num_network_threads: int = setting(
         "num.network.threads", 3, importance="high", at_least=1, dynamic="cluster-wide",
         effect=False, doc="One event loop serves all connections.")
@@ -100,14 +99,14 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="Threads for work that blocks or burns CPU: fsync, recovery, deletion of directories.")
     request_timeout_ms: int = setting(
         "request.timeout.ms", 30_000, importance="high",
-        doc="How long a broker waits for the answer to a request of its own.")
+        doc="How long a broker waits for the response to a request it sends.")
     socket_connection_setup_timeout_ms: int = setting(
         "socket.connection.setup.timeout.ms", 10_000, type=LONG,
-        doc="First limit on setting up a connection to another broker; it doubles with each failure.")
+        doc="Timeout for connecting to another broker; it doubles with each failure.")
     socket_connection_setup_timeout_max_ms: int = setting(
         "socket.connection.setup.timeout.max.ms", 30_000, type=LONG,
-        effect=False, doc="Largest limit on setting up a connection to another broker.")
+        effect=False, doc="Largest timeout for connecting to another broker.")
     max_request_partition_size_limit: int = setting(
         "max.request.partition.size.limit", 2000, at_least=1,
-        doc="Partitions in one answer to DescribeTopicPartitions.")
+        doc="Most partitions in one DescribeTopicPartitions response.")
 # fmt: on

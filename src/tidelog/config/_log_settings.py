@@ -26,7 +26,7 @@ class LogSettings(Settings, area="Logs"):
         "log.roll.hours", 168, importance="high", at_least=1, doc="`log.roll.ms` in hours, if that is not set.")
     log_roll_jitter_ms: int | None = setting(
         "log.roll.jitter.ms", None, type=LONG, importance="high", dynamic="cluster-wide",
-        doc="Up to this much is taken off the age at which a segment is rolled, at random.")
+        doc="Start a new segment earlier by a random time up to this, so that segments do not all start together.")
     log_roll_jitter_hours: int = setting(
         "log.roll.jitter.hours", 0, importance="high", at_least=0,
         doc="`log.roll.jitter.ms` in hours, if that is not set.")
@@ -45,7 +45,7 @@ class LogSettings(Settings, area="Logs"):
         doc="Delete the oldest segments while a partition is larger than this; -1 keeps all.")
     log_retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms", 5 * MINUTE_MS, type=LONG, at_least=1,
-        doc="How often logs are looked at for segments to delete.")
+        doc="How often the broker looks for segments to delete.")
     log_cleanup_policy: tuple[str, ...] = setting(
         "log.cleanup.policy", ("delete",), one_of=("compact", "delete"), dynamic="cluster-wide",
         doc="What happens to old data: `delete`, `compact` or both.")
@@ -64,7 +64,7 @@ class LogSettings(Settings, area="Logs"):
             "`log.flush.scheduler.interval.ms` when not set.")
     log_flush_scheduler_interval_ms: int = setting(
         "log.flush.scheduler.interval.ms", LONG_MAX, type=LONG, importance="high",
-        doc="How often logs are looked at for data to flush.")
+        doc="How often the broker looks for data to flush.")
     log_flush_offset_checkpoint_interval_ms: int = setting(
         "log.flush.offset.checkpoint.interval.ms", MINUTE_MS, importance="high", at_least=0,
         doc="How often recovery points are written.")
@@ -88,10 +88,10 @@ class LogSettings(Settings, area="Logs"):
         effect=False, doc="The stored format is always the current one.")
     log_message_timestamp_type: str = setting(
         "log.message.timestamp.type", "CreateTime", one_of=("CreateTime", "LogAppendTime"), dynamic="cluster-wide",
-        doc="Whose clock a record's timestamp is: the producer's or the broker's.")
+        doc="Timestamp of a record: the producer's (CreateTime) or the broker's (LogAppendTime).")
     log_message_timestamp_difference_max_ms: int = setting(
         "log.message.timestamp.difference.max.ms", LONG_MAX, type=LONG, at_least=0, dynamic="cluster-wide",
-        doc="Deprecated: both `log.message.timestamp.before.max.ms` and `log.message.timestamp.after.max.ms`.")
+        doc="Deprecated: sets both `log.message.timestamp.before.max.ms` and `log.message.timestamp.after.max.ms`.")
     log_message_timestamp_before_max_ms: int = setting(
         "log.message.timestamp.before.max.ms", LONG_MAX, type=LONG, at_least=0, dynamic="cluster-wide",
         doc="Refuse records whose timestamp lies further behind the broker's clock (CreateTime only).")
@@ -103,10 +103,10 @@ class LogSettings(Settings, area="Logs"):
         doc="Convert batches to old formats for consumers that need it; otherwise such fetches are refused.")
     log_local_retention_ms: int = setting(
         "log.local.retention.ms", -2, type=LONG, at_least=-2, dynamic="cluster-wide",
-        effect=False, doc="Tiered storage is not offered, all data is local.")
+        effect=False, doc="Tiered storage is not supported; all data is local.")
     log_local_retention_bytes: int = setting(
         "log.local.retention.bytes", -2, type=LONG, at_least=-2, dynamic="cluster-wide",
-        effect=False, doc="Tiered storage is not offered, all data is local.")
+        effect=False, doc="Tiered storage is not supported; all data is local.")
 
 
 class CleanerSettings(Settings, area="Log compaction"):
@@ -130,10 +130,10 @@ class CleanerSettings(Settings, area="Log compaction"):
         doc="How full the map of keys may get; fuller cleans more at once, with more collisions.")
     log_cleaner_backoff_ms: int = setting(
         "log.cleaner.backoff.ms", 15_000, type=LONG, at_least=0, dynamic="cluster-wide",
-        doc="Rest when there is nothing to clean.")
+        doc="Wait between two checks when there is nothing to clean.")
     log_cleaner_min_cleanable_ratio: float = setting(
         "log.cleaner.min.cleanable.ratio", 0.5, at_least=0, at_most=1, dynamic="cluster-wide",
-        doc="Share of a log that must be uncompacted before the cleaner takes it up.")
+        doc="Share of a log that must be uncompacted before the cleaner cleans it.")
     log_cleaner_delete_retention_ms: int = setting(
         "log.cleaner.delete.retention.ms", DAY_MS, type=LONG, at_least=0, dynamic="cluster-wide",
         doc="How long compaction keeps a tombstone.")

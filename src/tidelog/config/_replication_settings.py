@@ -32,11 +32,11 @@ class ReplicationSettings(Settings, area="Replication"):
         doc="Longest wait of a follower's fetch; at most `replica.lag.time.max.ms`.")
     replica_fetch_backoff_ms: int = setting(
         "replica.fetch.backoff.ms", 1000, at_least=0,
-        doc="Rest of a follower after a failed fetch of a partition.")
+        doc="Wait before a follower retries a partition whose fetch failed.")
     replica_fetch_min_bytes: int = setting(
         "replica.fetch.min.bytes", 1, importance="high", doc="Bytes a follower's fetch waits for.")
     replica_fetch_response_max_bytes: int = setting(
-        "replica.fetch.response.max.bytes", 10 * MIB, at_least=0, doc="Bytes a follower asks for in all.")
+        "replica.fetch.response.max.bytes", 10 * MIB, at_least=0, doc="Bytes a follower asks for per request.")
     num_replica_fetchers: int = setting(
         "num.replica.fetchers", 1, importance="high", dynamic="cluster-wide",
         doc="Fetchers per leading broker that a follower runs.")
@@ -49,13 +49,13 @@ class ReplicationSettings(Settings, area="Replication"):
     replica_selector_class: str | None = setting(
         "replica.selector.class", None,
         doc="How a consumer's preferred replica is chosen; Kafka's class names `LeaderSelector` and "
-            "`RackAwareReplicaSelector` are known.")
+            "`RackAwareReplicaSelector` are supported.")
     auto_leader_rebalance_enable: bool = setting(
         "auto.leader.rebalance.enable", True, importance="high",
-        doc="Give leadership back to preferred replicas now and then.")
+        doc="Give leadership back to preferred replicas periodically.")
     leader_imbalance_per_broker_percentage: int = setting(
         "leader.imbalance.per.broker.percentage", 10, importance="high",
-        doc="Share of a broker's partitions led elsewhere, in percent, that sets the rebalancing off.")
+        doc="Percentage of a broker's preferred partitions led by other brokers that triggers rebalancing.")
     leader_imbalance_check_interval_seconds: int = setting(
         "leader.imbalance.check.interval.seconds", 300, type=LONG, importance="high", at_least=1,
         doc="How often the controller looks for imbalance.")
@@ -95,7 +95,7 @@ class MetricSettings(Settings, area="Metrics", effect=False):
     """How measurements are sampled."""
 
     metric_reporters: tuple[str, ...] = setting(
-        "metric.reporters", (), importance="low", dynamic="cluster-wide", doc="Classes that are told of metrics.")
+        "metric.reporters", (), importance="low", dynamic="cluster-wide", doc="Classes that receive metrics.")
     metrics_num_samples: int = setting(
         "metrics.num.samples", 2, importance="low", at_least=1, doc="Samples a metric is computed over.")
     metrics_sample_window_ms: int = setting(

@@ -1,6 +1,6 @@
 """Broker settings: authorization, delegation tokens, TLS, SASL.
 
-None of it takes effect yet. Listeners with TLS or SASL are refused, and so is whatever would switch protection on.
+None of them has an effect yet. Listeners with TLS or SASL are rejected, and so are settings that turn protection on.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ class AuthorizationSettings(Settings, area="Authorization and tokens"):
         "authorizer.class.name", "", importance="low",
         refused="access control is not supported yet, and every client would be allowed everything",
         doc="Switches access control on: Kafka's `kafka.security.authorizer.AclAuthorizer`, or `AclAuthorizer`. "
-            "Empty: everybody may do everything.")
+            "Empty: every client may do everything.")
     super_users: str = setting(
         "super.users", "", effect=False,
         doc="Principals that may do everything, as `User:name` separated by semicolons.")
     allow_everyone_if_no_acl_found: bool = setting(
-        "allow.everyone.if.no.acl.found", False, effect=False, doc="Resources without any ACL are open to everybody.")
+        "allow.everyone.if.no.acl.found", False, effect=False,
+        doc="Resources without any ACL are open to every principal.")
     principal_builder_class: str = setting(
         "principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
         type=CLASS, dynamic="per-broker", refused="principals are not supported yet",
@@ -116,7 +117,7 @@ class TlsSettings(Settings, area="TLS", effect=False):
         doc="OpenSSL is always used.")
     ssl_endpoint_identification_algorithm: str = setting(
         "ssl.endpoint.identification.algorithm", "https", importance="low", dynamic="per-broker",
-        doc="Check the other side's host name against its certificate with `https`; empty does not.")
+        doc="`https` checks the other side's host name against its certificate; empty disables the check.")
     ssl_secure_random_implementation: str | None = setting(
         "ssl.secure.random.implementation", None, importance="low", dynamic="per-broker",
         doc="OpenSSL is always used.")
@@ -180,13 +181,13 @@ class SaslSettings(Settings, area="SASL", effect=False):
         doc="Longest wait for a connection to the token endpoint.")
     sasl_login_read_timeout_ms: int | None = setting(
         "sasl.login.read.timeout.ms", None, type=INT, importance="low",
-        doc="Longest wait for the token endpoint's answer.")
+        doc="Longest wait for the token endpoint's response.")
     sasl_login_retry_backoff_ms: int = setting(
         "sasl.login.retry.backoff.ms", 100, type=LONG, importance="low",
-        doc="First wait before the token endpoint is asked again; it doubles.")
+        doc="First wait before the token endpoint is tried again; it doubles.")
     sasl_login_retry_backoff_max_ms: int = setting(
         "sasl.login.retry.backoff.max.ms", 10 * SECOND_MS, type=LONG, importance="low",
-        doc="Longest wait before the token endpoint is asked again.")
+        doc="Longest wait before the token endpoint is tried again.")
     sasl_oauthbearer_scope_claim_name: str = setting(
         "sasl.oauthbearer.scope.claim.name", "scope", importance="low", doc="Claim that holds a token's scope.")
     sasl_oauthbearer_sub_claim_name: str = setting(
@@ -200,13 +201,13 @@ class SaslSettings(Settings, area="SASL", effect=False):
         doc="How often those keys are fetched again.")
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = setting(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100, type=LONG, importance="low",
-        doc="First wait before the keys are asked for again; it doubles.")
+        doc="First wait before the keys are requested again; it doubles.")
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = setting(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10 * SECOND_MS, type=LONG, importance="low",
-        doc="Longest wait before the keys are asked for again.")
+        doc="Longest wait before the keys are requested again.")
     sasl_oauthbearer_clock_skew_seconds: int = setting(
         "sasl.oauthbearer.clock.skew.seconds", 30, importance="low",
-        doc="Difference between clocks that is forgiven when a token's times are checked.")
+        doc="Clock difference that is tolerated when a token's times are checked.")
     sasl_oauthbearer_expected_audience: tuple[str, ...] | None = setting(
         "sasl.oauthbearer.expected.audience", None, type=LIST, importance="low",
         doc="Audiences of which a token must name one.")

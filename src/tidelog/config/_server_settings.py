@@ -8,17 +8,17 @@ from tidelog.config import _checks as checks
 from tidelog.config.declaration import MIB, Settings, setting
 from tidelog.config.kinds import CLASS, INT, LIST, LONG, PASSWORD
 
-_NOT_CHOSEN: Final = "cipher suites are those of OpenSSL; leave it out"
+_NOT_CHOSEN: Final = "OpenSSL's cipher suites are always used; leave it out"
 _NOT_REVOKED: Final = "revocation of ZooKeeper's certificate is not checked; leave it out"
 
 
 # fmt: off
 class ServerSettings(Settings, area="Broker"):
-    """Who the broker is and how it shuts down."""
+    """The broker's identity and how it shuts down."""
 
     broker_id: int = setting(
         "broker.id", -1, importance="high",
-        doc="Number of this broker, unique in its cluster; -1 has one generated.")
+        doc="Number of this broker, unique in its cluster; -1 generates one.")
     broker_id_generation_enable: bool = setting(
         "broker.id.generation.enable", True,
         doc="Generate a broker id above `reserved.broker.max.id` when none is set.")
@@ -29,7 +29,7 @@ class ServerSettings(Settings, area="Broker"):
         doc="Unix socket of the metadata tree that `tidelog cluster up` serves to the brokers of one machine.")
     broker_rack: str | None = setting(
         "broker.rack", None,
-        doc="Where the broker stands; replicas are spread over racks, and followers chosen by it.")
+        doc="Rack of the broker; replicas are spread over racks, and consumers may fetch from a follower in theirs.")
     controlled_shutdown_enable: bool = setting(
         "controlled.shutdown.enable", True, doc="Hand over leadership before stopping.")
     controlled_shutdown_max_retries: int = setting(
@@ -59,7 +59,7 @@ class ZooKeeperSettings(Settings, area="ZooKeeper"):
         doc="Longest wait for a connection; `zookeeper.session.timeout.ms` when not set.")
     zookeeper_max_in_flight_requests: int = setting(
         "zookeeper.max.in.flight.requests", 10, importance="high", at_least=1,
-        doc="Requests sent to ZooKeeper without waiting for an answer.")
+        doc="Requests sent to ZooKeeper without waiting for a response.")
 
 
 class ZooKeeperSecuritySettings(Settings, area="ZooKeeper"):
@@ -92,7 +92,7 @@ class ZooKeeperSecuritySettings(Settings, area="ZooKeeper"):
         doc="Cipher suites allowed.")
     zookeeper_ssl_endpoint_identification_algorithm: str = setting(
         "zookeeper.ssl.endpoint.identification.algorithm", "HTTPS", importance="low",
-        doc="Check ZooKeeper's host name against its certificate with `https`; empty does not.")
+        doc="`https` checks ZooKeeper's host name against its certificate; empty disables the check.")
     zookeeper_ssl_crl_enable: bool = setting(
         "zookeeper.ssl.crl.enable", False, importance="low", refused=_NOT_REVOKED, doc="Check revocation lists.")
     zookeeper_ssl_ocsp_enable: bool = setting(
@@ -107,9 +107,9 @@ class TopicSettings(Settings, area="Topics and requests"):
     delete_topic_enable: bool = setting(
         "delete.topic.enable", True, importance="high", doc="Let clients delete topics.")
     num_partitions: int = setting(
-        "num.partitions", 1, at_least=1, doc="Partitions of a topic that is created without a number.")
+        "num.partitions", 1, at_least=1, doc="Partitions of a topic that is created without a partition count.")
     default_replication_factor: int = setting(
-        "default.replication.factor", 1, doc="Replicas of a topic that is created without a number.")
+        "default.replication.factor", 1, doc="Replicas of a topic that is created without a replication factor.")
     create_topic_policy_class_name: str | None = setting(
         "create.topic.policy.class.name", None, type=CLASS, importance="low",
         refused="policies are not supported, and requests would not be checked",
@@ -138,7 +138,7 @@ class TopicSettings(Settings, area="Topics and requests"):
         doc="Most bytes in one fetch response, whatever the client asks for.")
     max_incremental_fetch_session_cache_slots: int = setting(
         "max.incremental.fetch.session.cache.slots", 1000, at_least=0,
-        doc="Incremental fetch sessions kept; clients beyond them send whole requests.")
+        doc="Incremental fetch sessions kept; clients without one send full fetch requests.")
     fetch_purgatory_purge_interval_requests: int = setting(
         "fetch.purgatory.purge.interval.requests", 1000,
         doc="Completed fetches that may stay in purgatory's watch lists before these are swept.")

@@ -57,7 +57,7 @@ class BrokerConfig(
 
     @property
     def parsed_advertised_listeners(self) -> tuple[Listener, ...]:
-        """The addresses that clients are told; those of `listeners` when nothing else is set."""
+        """The addresses given to clients; those of `listeners` when nothing else is set."""
         if self.advertised_listeners is None:
             return self.parsed_listeners
         return _listeners.parse_listeners(
@@ -66,12 +66,12 @@ class BrokerConfig(
 
     @property
     def inter_broker_name(self) -> str:
-        """Name of the listener that brokers use among themselves."""
+        """Name of the listener for connections between brokers."""
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     @property
     def connections_per_ip_overrides(self) -> dict[str, int]:
-        """Most connections by host, where it is not `max.connections.per.ip`. Raises ConfigError."""
+        """Largest number of connections by host, where `max.connections.per.ip` is overridden. Raises ConfigError."""
         overrides: dict[str, int] = {}
         for item in parse_items(self.max_connections_per_ip_overrides):
             host, _, digits = (part.strip() for part in item.rpartition(":"))

@@ -1,7 +1,7 @@
 """The types a setting may have: how each is read from text, printed, and named to clients.
 
 Kafka prints and parses every setting as text (server.properties, DescribeConfigs, AlterConfigs). A `Kind` holds both
-directions, so that `kind.format(kind.parse(text))` is the text Kafka itself would print. `_setting` is the only caller.
+directions, so that `kind.format(kind.parse(text))` is the text Kafka itself would print. `declaration` calls both.
 """
 
 from __future__ import annotations

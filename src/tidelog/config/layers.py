@@ -130,7 +130,7 @@ class ConfigLayers:
         declared = _declared(name)
         synonyms = self._synonyms_of(name)
         if declared is None:
-            # Nobody knows what this is, so it may be a secret.
+            # The setting is unknown, so its value may be a secret.
             source = synonyms[0].source if synonyms else ConfigSource.UNKNOWN
             return ConfigEntry(name, None, source, True, True, synonyms, 0, None)
         if name == declared.name and declared.name in BrokerConfig.settings:
@@ -170,7 +170,7 @@ def _overlay(lower: Mapping[str, str], upper: Mapping[str, str]) -> dict[str, st
 
 
 def _selected(known: Iterable[str], names: Iterable[str] | None) -> list[str]:
-    """An empty list of names asks for everything, as null does."""
+    """The known names among `names`, sorted; all of them when `names` is empty or None."""
     wanted = set(names or ())
     return sorted(set(known) & wanted if wanted else known)
 

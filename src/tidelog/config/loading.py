@@ -43,7 +43,7 @@ def unknown_settings(names: Iterable[str]) -> list[str]:
 
 
 def settings_without_effect(properties: Mapping[str, str]) -> list[str]:
-    """The names, sorted, of settings that are accepted although nothing reads them. Worth one warning.
+    """The names, sorted, of settings that are accepted although nothing reads them. The broker logs them once.
 
     A declared setting counts only if its value is not the default, which it would have anyway.
     """
@@ -97,11 +97,11 @@ def _refuse_kraft(properties: Mapping[str, str]) -> None:
 def _refuse_tiered_storage(properties: Mapping[str, str]) -> None:
     name = "remote.log.storage.system.enable"
     if properties.get(name, "false").strip().lower() == "true":
-        raise ConfigError(f"{name}=true: tiered storage is not offered", setting=name)
+        raise ConfigError(f"{name}=true: tiered storage is not supported", setting=name)
 
 
 def _check_listener_settings(properties: Mapping[str, str]) -> None:
-    """Settings of one listener are parsed for the sake of their errors; `BrokerConfig.for_listener` uses them."""
+    """Parse the settings of single listeners, to report errors early; `BrokerConfig.for_listener` applies them."""
     for name, text in properties.items():
         declared = listener_setting(name)
         if declared is not None:

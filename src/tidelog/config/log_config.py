@@ -1,7 +1,7 @@
 """The settings of one topic's logs: every topic-level setting of Kafka 3.9.
 
-`topic_config` makes one from a topic's overrides and the broker's settings; the storage room receives it and nothing
-else of the configuration.
+`topic_config` makes one from a topic's overrides and the broker's settings. The storage room receives no other
+configuration.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class LogConfig(Settings, scope="topic"):
         doc="Replicas to which the leader's sending is throttled, as `partition:broker` pairs, or `*` for all.")
     local_retention_bytes: int = setting(
         "local.retention.bytes", -2, type=LONG, at_least=-2, synonyms=("log.local.retention.bytes",),
-        effect=False, doc="Tiered storage is not offered, all data is local.")
+        effect=False, doc="Tiered storage is not supported; all data is local.")
     local_retention_ms: int = setting(
         "local.retention.ms", -2, type=LONG, at_least=-2, synonyms=("log.local.retention.ms",),
-        effect=False, doc="Tiered storage is not offered, all data is local.")
+        effect=False, doc="Tiered storage is not supported; all data is local.")
     max_compaction_lag_ms: int = setting(
         "max.compaction.lag.ms", LONG_MAX, type=LONG, at_least=1, synonyms=("log.cleaner.max.compaction.lag.ms",),
         doc="A record is compacted at the latest this long after it was written.")
@@ -94,14 +94,14 @@ class LogConfig(Settings, scope="topic"):
     message_timestamp_difference_max_ms: int = setting(
         "message.timestamp.difference.max.ms", LONG_MAX, type=LONG, at_least=0,
         synonyms=("log.message.timestamp.difference.max.ms",),
-        doc="Deprecated: both `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`.")
+        doc="Deprecated: sets both `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`.")
     message_timestamp_type: str = setting(
         "message.timestamp.type", "CreateTime", one_of=("CreateTime", "LogAppendTime"),
         synonyms=("log.message.timestamp.type",),
-        doc="Whose clock a record's timestamp is: the producer's or the broker's.")
+        doc="Timestamp of a record: the producer's (CreateTime) or the broker's (LogAppendTime).")
     min_cleanable_dirty_ratio: float = setting(
         "min.cleanable.dirty.ratio", 0.5, at_least=0, at_most=1, synonyms=("log.cleaner.min.cleanable.ratio",),
-        doc="Share of a log that must be uncompacted before the cleaner takes it up.")
+        doc="Share of a log that must be uncompacted before the cleaner cleans it.")
     min_compaction_lag_ms: int = setting(
         "min.compaction.lag.ms", 0, type=LONG, at_least=0, synonyms=("log.cleaner.min.compaction.lag.ms",),
         doc="A record stays uncompacted at least this long.")
@@ -113,13 +113,13 @@ class LogConfig(Settings, scope="topic"):
         doc="Reserve the disk space of a new segment when it is created.")
     remote_log_copy_disable: bool = setting(
         "remote.log.copy.disable", False,
-        effect=False, doc="Tiered storage is not offered.")
+        effect=False, doc="Tiered storage is not supported.")
     remote_log_delete_on_disable: bool = setting(
         "remote.log.delete.on.disable", False,
-        effect=False, doc="Tiered storage is not offered.")
+        effect=False, doc="Tiered storage is not supported.")
     remote_storage_enable: bool = setting(
         "remote.storage.enable", False,
-        refused="tiered storage is not offered", doc="Move old segments to another store.")
+        refused="tiered storage is not supported", doc="Move old segments to another store.")
     retention_bytes: int = setting(
         "retention.bytes", -1, type=LONG, synonyms=("log.retention.bytes",),
         doc="Delete the oldest segments while a partition is larger than this; -1 keeps all.")
@@ -137,7 +137,7 @@ class LogConfig(Settings, scope="topic"):
     segment_jitter_ms: int = setting(
         "segment.jitter.ms", 0, type=LONG, at_least=0,
         synonyms=("log.roll.jitter.ms", Synonym("log.roll.jitter.hours", HOUR_MS)),
-        doc="Up to this much is taken off `segment.ms` at random, so that segments do not all start together.")
+        doc="Start a new segment earlier by a random time up to this, so that segments do not all start together.")
     segment_ms: int = setting(
         "segment.ms", 7 * DAY_MS, type=LONG, at_least=1,
         synonyms=("log.roll.ms", Synonym("log.roll.hours", HOUR_MS)),

@@ -23,15 +23,15 @@ defaults of their own. Give them in a file in the form of server.properties (`ti
 one (`tidelog serve --set name=value`). An unknown name, a malformed value or a contradiction stops the start with a
 message that names it.
 
-Not everything that Kafka has is here. A setting marked **No effect** is accepted, so that a file written for Kafka
-opens as it is, and one warning at start names it; so are settings of Kafka that are not listed (KRaft's tuning, tiered
-storage, the JVM). A setting marked **Only the default is accepted** stops the start when it is set to anything else,
-because its effect is relied on where it is set; so do listeners with TLS or SASL and settings that form a KRaft
+Tidelog does not have every feature of Kafka. A setting marked **No effect** is accepted, so that a file written for
+Kafka loads unchanged, and one warning at start names it. The same holds for settings of Kafka that are not listed
+(KRaft's tuning, tiered storage, the JVM). A setting marked **Only the default is accepted** stops the start when it has
+any other value, because ignoring it would be unsafe; so do listeners with TLS or SASL and settings that form a KRaft
 cluster. AlterConfigs follows the same rules.
 
 "Changed" says how a setting is changed: at a **restart**, or while the broker runs **per broker** or for the whole
-**cluster** (`tidelog config alter`, AlterConfigs). What holds for a topic is, first of all, its own setting, then the
-broker's dynamic one, the cluster's dynamic one, the file, the default. `max.connections` and
+**cluster** (`tidelog config alter`, AlterConfigs). A topic uses its own setting first, then the broker's dynamic one,
+the cluster's dynamic one, the file, the default. `max.connections` and
 `max.connection.creation.rate` may be given for one listener alone: `listener.name.<name>.<setting>`.
 """
 

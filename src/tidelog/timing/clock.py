@@ -1,4 +1,4 @@
-"""The two clocks of a broker, as an interface, and the one that tests and the simulator turn by hand.
+"""The two clocks of a broker, as an interface, and a clock that tests and the simulator set by hand.
 
 Records carry wall time; deadlines use monotonic time, which no operator and no NTP step can move. Both are whole
 milliseconds. The real clock lives at the edge, in `tidelog.broker`.
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time. Two calls of `monotonic_ms` never go backwards; two of `wall_ms` may."""
+    """Source of the time. `monotonic_ms` never goes backwards; `wall_ms` may."""
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC."""
@@ -20,7 +20,7 @@ class Clock(Protocol):
 
 
 class ManualClock:
-    """A clock that stands still until it is told otherwise."""
+    """A clock that moves only by `advance` and `set_wall_ms`."""
 
     __slots__ = ("_monotonic_ms", "_wall_ms")
 
@@ -42,5 +42,5 @@ class ManualClock:
         self._monotonic_ms += by_ms
 
     def set_wall_ms(self, wall_ms: int) -> None:
-        """Set the wall clock alone, as an operator or NTP would; deadlines must not notice."""
+        """Set the wall clock alone, as an operator or NTP would; deadlines do not change."""
         self._wall_ms = wall_ms

@@ -1,7 +1,7 @@
-"""Operations that wait for something to happen, or for their deadline: the base of delayed produce, fetch, join, ….
+"""Operations that wait for an event or their deadline: the base of delayed produce, fetch and delete-records.
 
-A subclass says when it can be answered (`try_complete`) and what to do then (`on_complete`). `Purgatory` holds it in
-between.
+A subclass says when it can complete (`try_complete`) and what to do then (`on_complete`). `Purgatory` holds it while it
+waits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DelayedOperation(TimerTask):
-    """Completes exactly once: by an event, by its deadline, or because somebody called `force_complete`.
+    """Completes exactly once: by an event, by its deadline, or by a call of `force_complete`.
 
     `deadline_ms` is monotonic time. Subclasses declare `__slots__` and call `super().__init__(deadline_ms)`.
     """
@@ -27,7 +27,7 @@ class DelayedOperation(TimerTask):
         super().__init__(deadline_ms)
         self.is_completed = False
         self._purgatory: Purgatory[Any] | None = None  # the one that holds it, while it waits
-        self._watch_count = 0  # in how many of that purgatory's watch lists it stands
+        self._watch_count = 0  # number of that purgatory's watch lists it is in
 
     @abstractmethod
     def try_complete(self) -> bool:
@@ -35,18 +35,18 @@ class DelayedOperation(TimerTask):
 
     @abstractmethod
     def on_complete(self) -> None:
-        """Answer. Called once, also when the deadline passed."""
+        """Send the response. Called once, also when the deadline passed."""
 
     def on_failure(self, error: Exception) -> None:
         """The operation raised `error` instead of completing, and will not be tried again. Must not wait."""
         raise error
 
     def on_expiration(self) -> None:
-        """Called after `on_complete` when it was the deadline that completed the operation; for metrics, mostly."""
+        """Called after `on_complete` when the deadline completed the operation; for metrics, mostly."""
         return
 
     def force_complete(self) -> bool:
-        """Complete now, whatever the condition. False when it was completed before, and then nothing happens."""
+        """Complete now, whatever the condition. Does nothing and returns False when it has completed before."""
         if self.is_completed:
             return False
         self._end_waiting()
@@ -57,7 +57,7 @@ class DelayedOperation(TimerTask):
         return True
 
     def fail(self, error: Exception) -> None:
-        """`try_complete` raised: end here, as it would raise again at every event. Nothing happens if it is over."""
+        """`try_complete` raised: stop waiting, as it would raise at every event. Does nothing once completed."""
         if not self.is_completed:
             self._end_waiting()
             self.on_failure(error)

@@ -1,12 +1,12 @@
 """Where operations wait until an event completes them or their deadline passes.
 
-An operation is watched under keys: a delayed fetch under its partitions, a delayed join under its group. Whoever
-changes what a key stands for (the high watermark of a partition, say) calls `check_and_complete(key)`. The replica
-manager and the coordinators own one purgatory for each kind of operation; all share the broker's timer.
+An operation is watched under keys: a delayed fetch under its partitions, say. Code that changes the state behind a key
+(the high watermark of a partition) calls `check_and_complete(key)`. The replica manager owns one purgatory for each
+kind of operation; all share the broker's timer.
 
-A completed operation is dropped from the list that found it complete; in the lists of its other keys it stays behind
-until somebody looks there, or until so many have stayed behind that all lists are swept. So completing an operation
-that watches a thousand partitions costs nothing for the other 999.
+A completed operation is dropped from the list that found it complete. It stays in the lists of its other keys until
+they are checked, or until so many entries are stale that all lists are swept. So completing an operation that watches a
+thousand partitions costs nothing for the other 999.
 """
 
 from collections.abc import Hashable, Iterable
@@ -24,8 +24,9 @@ class Purgatory(Generic[Operation]):
     Everything happens on one thread, and nothing here awaits. An operation may, while it is tried or completed, call
     back into this purgatory in any way: check the same key, complete other operations, add new ones.
 
-    An operation that raises has failed: its `on_failure` is called, and it waits no more. What that raises goes to the
-    timer's `on_error` and the others of the key are still tried; without such a handler it is raised at once.
+    An operation that raises has failed: its `on_failure` is called, and it stops waiting. An error from `on_failure`
+    goes to the timer's `on_error`, and the other operations of the key are still tried; without `on_error` it is raised
+    at once.
     """
 
     __slots__ = ("_delayed", "_stale", "_timer", "_watchers", "name", "purge_interval", "watched_keys")
@@ -36,7 +37,7 @@ class Purgatory(Generic[Operation]):
         self._timer = timer
         self._watchers: dict[Hashable, list[Operation]] = {}
         self.watched_keys = self._watchers.keys()
-        """Keys under which operations may wait. Most keys that something happens to are not among them."""
+        """Keys under which operations may wait, to skip events of all other keys cheaply."""
         self._delayed = 0
         self._stale = 0
 
@@ -77,13 +78,13 @@ class Purgatory(Generic[Operation]):
         return False
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Something happened to `key`: try what waits under it. Returns how many operations this completed."""
+        """The state behind `key` changed: try its operations. Returns how many completed."""
         operations = self._watchers.get(key)
         if operations is None:
             return 0
         completed = 0
-        # A copy, because completing an operation may add to the list or replace it. Not detached either: an event
-        # raised meanwhile must find the operations that were tried in vain before it.
+        # A copy, because completing an operation may add to the list or replace it. The list stays in place: an event
+        # raised meanwhile must find the operations that were tried and did not complete.
         for operation in tuple(operations):
             if operation._purgatory is not self:
                 continue
@@ -105,7 +106,7 @@ class Purgatory(Generic[Operation]):
             self._timer.report(operation, failure)
 
     def cancel_for_key(self, key: Hashable) -> list[Operation]:
-        """Take what waits under `key` out of the purgatory, other keys and deadline included, and return it.
+        """Remove the operations under `key` from the purgatory, other keys and deadline included, and return them.
 
         The operations are not completed: the caller owns them now and may `force_complete` them.
         """

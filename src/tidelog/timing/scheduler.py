@@ -1,7 +1,7 @@
 """Named tasks that run once or again and again: retention, flush and checkpoint rounds, idle connections, ….
 
-A layer over `Timer`; it owns no thread. What a task calls runs on the event loop and must not block; work that does
-belongs into the pool of background threads, which the task then only kicks off.
+A layer over `Timer`; it owns no thread. A task runs on the event loop and must not block; it hands blocking work to the
+pool of background threads.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class ScheduledTask(TimerTask):
 
 
 class Scheduler:
-    """Schedules functions by name. Errors they raise go where the timer's errors go."""
+    """Schedules functions by name. Their errors go to the timer's `on_error`."""
 
     __slots__ = ("_clock", "_tasks", "_timer")
 
@@ -72,7 +72,7 @@ class Scheduler:
         return task
 
     def tasks(self) -> list[ScheduledTask]:
-        """What is scheduled, oldest first."""
+        """The scheduled tasks, oldest first."""
         return list(self._tasks)
 
     def cancel_all(self) -> None:

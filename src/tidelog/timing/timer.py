@@ -4,7 +4,7 @@ Adding and cancelling a task cost the same however many tasks wait, which a heap
 delayed operation of a broker is cancelled long before its time. The queue orders buckets, of which there are few.
 
 The event loop drives it: `advance(now_ms)` runs what is due, `next_expiry_ms()` says when to call again, so that one
-`call_later` serves every deadline of the broker. Used by `Purgatory`, `Scheduler` and whoever has a deadline.
+`call_later` serves every deadline of the broker. Used by `Purgatory`, `Scheduler` and the coordinators.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from tidelog.timing.wheel import NOT_QUEUED, Bucket, TimingWheel
 
 
 class TimerTask(ABC):
-    """Something to run at `deadline_ms` (monotonic). Tasks are told apart by identity: never give one an `__eq__`."""
+    """A task to run at `deadline_ms` (monotonic). Tasks are compared by identity: never define `__eq__`."""
 
     __slots__ = ("_entries", "deadline_ms")
 
@@ -40,7 +40,7 @@ class TimerTask(ABC):
 
     @property
     def is_pending(self) -> bool:
-        """It is in a timer and has not run."""
+        """Whether the task is in a timer and has not run."""
         return self._entries is not None
 
 
@@ -58,7 +58,7 @@ class CallbackTask(TimerTask):
 
 
 ErrorHandler: TypeAlias = Callable[[object, Exception], object]
-"""Takes what failed, a task mostly, and the error."""
+"""Takes the object that failed, mostly a task, and the error."""
 
 
 class Timer:
@@ -84,10 +84,10 @@ class Timer:
         return len(self._due) + sum(len(bucket.entries) for _, _, bucket in self._queue)
 
     def add(self, task: TimerTask, now_ms: int | None = None) -> bool:
-        """Let `task` run at its deadline. False when that has passed already; it then runs at the next `advance`.
+        """Run `task` at its deadline. False when that has passed already; it then runs at the next `advance`.
 
-        A task that waits already is moved to its deadline of now. `now_ms`, if known, spares a timer that was not
-        advanced for a while from filing a near deadline under a far wheel; it changes nothing else.
+        A task that is already in the timer moves to its current deadline. `now_ms`, if known, lets a timer that was not
+        advanced for a while file a near deadline in a fine wheel; it changes nothing else.
         """
         if task._entries is not None:
             TimerTask.cancel(task)  # not the subclass's: moving a task does not end it
@@ -113,8 +113,7 @@ class Timer:
     def report(self, failed: object, error: Exception) -> None:
         """Hand an error of `failed` to `on_error`; raise it when there is no such handler.
 
-        For everything that runs the continuations of several requests, one after the other: none of them may stop the
-        others.
+        For code that runs the continuations of several requests in turn: an error in one must not stop the others.
         """
         if self.on_error is None:
             raise error
@@ -132,7 +131,7 @@ class Timer:
             expiration_ms, _, bucket = queue[0]
             if bucket.entries:
                 return expiration_ms
-            heappop(queue)  # everything in it was cancelled: nobody needs to wake up for it
+            heappop(queue)  # all its tasks were cancelled, so no wake-up is needed
             bucket.expiration_ms = NOT_QUEUED
         return None
 
@@ -141,7 +140,7 @@ class Timer:
         errors: list[Exception] = []
         ran = 0
         if self._due:
-            # Swapped out first: what these tasks add that is due at once waits for the next call, lest we never end.
+            # Swapped out first: tasks added meanwhile that are due at once wait for the next call, so that this ends.
             due, self._due = self._due, {}
             ran += self._run(due, errors)
         queue = self._queue
@@ -154,7 +153,7 @@ class Timer:
                 ran += self._run(self._flush(entries, expiration_ms), errors)
         self._wheel.advance_clock(now_ms)
         if errors:
-            raise ExceptionGroup("tasks of the timer failed", errors)
+            raise ExceptionGroup("timer tasks failed", errors)
         return ran
 
     def _place(self, task: TimerTask, expiry_ms: int) -> None:
@@ -173,7 +172,7 @@ class Timer:
         task._entries = bucket.entries
 
     def _flush(self, entries: dict[TimerTask, int], now_ms: int) -> dict[TimerTask, int]:
-        """Move what is not due yet down the wheels and return the rest, in order, still cancellable."""
+        """Move the tasks that are not due yet down the wheels; return the due ones in order, still cancellable."""
         later = [(task, expiry_ms) for task, expiry_ms in entries.items() if expiry_ms > now_ms]
         for task, expiry_ms in later:
             del entries[task]

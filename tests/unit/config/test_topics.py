@@ -84,5 +84,5 @@ def test_compaction_lags_that_contradict_each_other_are_refused() -> None:
 
 def test_tiered_storage_is_refused() -> None:
     topic_config({"remote.storage.enable": "false", "local.retention.ms": "5"}, BrokerConfig())
-    with pytest.raises(InvalidValueError, match="tiered storage is not offered"):
+    with pytest.raises(InvalidValueError, match="tiered storage is not supported"):
         topic_config({"remote.storage.enable": "true"}, BrokerConfig())
