@@ -1,4 +1,4 @@
-"""An active shard with what the runtime keeps for it: its timers and the replies that wait for a commit."""
+"""An active shard with its timers and the replies that wait for a commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ShardT = TypeVar("ShardT")
 
 
 class Pending:
-    """Records under way and the replies that wait for them."""
+    """Records that are not committed yet, and the replies that wait for them."""
 
     __slots__ = ("answers", "is_replayed", "outcome", "then")
 
@@ -64,7 +64,7 @@ class ShardTimer(TimerTask):
 
 
 class ActiveShard(Generic[ShardT]):
-    """A shard that serves."""
+    """A loaded shard that serves requests."""
 
     __slots__ = ("is_closed", "open_batch", "partition", "pending", "shard", "timers")
 
@@ -75,7 +75,7 @@ class ActiveShard(Generic[ShardT]):
         self.timers: dict[TimerKey, ShardTimer] = {}
         self.is_closed = False
         self.open_batch: OpenBatch | None = None
-        """Records that were replayed and not appended yet; what waits for them is the last of `pending`."""
+        """Records that were replayed and not appended yet; their replies are in the last of `pending`."""
 
     def change_timers(self, changes: tuple[TimerChange, ...], owner: TimerOwner) -> None:
         for change in changes:
@@ -94,7 +94,7 @@ class ActiveShard(Generic[ShardT]):
         return task
 
     def close(self) -> list[Respond]:
-        """Forget the timers. Returns what waited for a commit that will not be heard of here."""
+        """Cancel the timers. Returns the callbacks that waited for a commit."""
         self.is_closed = True
         self.open_batch = None
         for task in self.timers.values():

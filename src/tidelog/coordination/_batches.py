@@ -1,4 +1,4 @@
-"""Between state records and record batches, both ways."""
+"""State records to record batches, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
 
 
 def build_record_batch(records: Sequence[BulkRecord], codec: Codec, producer: ProducerEpoch | None = None) -> bytearray:
-    """One batch of state records; a producer's take part in its transaction and have no sequence, as in Kafka."""
+    """One batch of state records. With a `producer` it is part of a transaction and has no sequence, as in Kafka."""
     if producer is None:
         return assemble_batch(records, codec=codec).buffer
     producer_id, producer_epoch = producer

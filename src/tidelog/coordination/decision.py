@@ -16,7 +16,7 @@ Respond: TypeAlias = Callable[[Any], None]
 """Takes the reply of one request, or the ApiError it failed with. Called once."""
 
 StateRecord: TypeAlias = tuple[bytes, bytes | None]
-"""Key and value of a record of the internal topic; without a value it is a tombstone."""
+"""Key and value of a record of the internal topic; a null value is a tombstone."""
 
 TimerKey: TypeAlias = Hashable
 """Names a timer within its shard; setting a timer that is set moves it."""
@@ -30,7 +30,7 @@ class SetTimer(NamedTuple):
 
 
 class CancelTimer(NamedTuple):
-    """Do not call it any more; nothing happens if it was not set."""
+    """Cancel a timer; does nothing if it was not set."""
 
     key: TimerKey
 
@@ -39,14 +39,14 @@ TimerChange: TypeAlias = SetTimer | CancelTimer
 
 
 class Answer(NamedTuple):
-    """A reply to a request that was made earlier and has waited since."""
+    """A reply to an earlier request that has been waiting."""
 
     respond: Respond
     reply: Any
 
 
 class ProducerEpoch(NamedTuple):
-    """Who writes records as part of a transaction."""
+    """The producer of records that are part of a transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -55,9 +55,9 @@ class ProducerEpoch(NamedTuple):
 class Decision(NamedTuple, Generic[Reply]):
     """Append `records` as one batch, change `timers`, release `reply` and `answers` once all that is committed.
 
-    A request without a `reply` is answered by an `Answer` of a later decision. `then` is called when the records are
-    committed, with NONE, or have been refused, with the log's error; it decides what follows. If the log is lost, so
-    is the shard, and nothing follows. The records of a decision with a `producer` take part in its transaction.
+    A request without a `reply` is answered by an `Answer` of a later decision. `then` is called with NONE when the
+    records are committed, or with the log's error when it rejected them; it returns the next decision. It is not called
+    if the partition was lost. The records of a decision with a `producer` are part of its transaction.
     """
 
     reply: Reply | None = None
@@ -69,4 +69,4 @@ class Decision(NamedTuple, Generic[Reply]):
 
 
 NOTHING: Final[Decision[Any]] = Decision()
-"""There is nothing to do."""
+"""The empty decision."""

@@ -7,11 +7,11 @@ states here:
     loading    its log is being replayed; requests get COORDINATOR_LOAD_IN_PROGRESS
     active     requests are decided
 
-Records are replayed as soon as the log has taken them, so that the next request is decided upon what this one changed;
-replies wait for the commit, and so do replies without records of their own while earlier records are under way, since
-they may tell of them. Should the log be lost, so is the shard: it is dropped with all that waits in it.
+Records are replayed as soon as they are appended, so that the next request sees their effect. Replies wait for the
+commit. A reply without records also waits for earlier records that are not committed, because it may depend on them.
+When this broker loses the log, the shard is dropped, and its waiting requests get an error.
 
-A reply that cannot be made is reported to the timer's `on_error`; the others of the same commit are answered.
+A reply that raises is reported to the timer's `on_error`; the other replies of the same commit are still sent.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tidelog.wire.errors import ApiError, ErrorCode
 ShardT = TypeVar("ShardT", bound=Shard)
 
 Append = Callable[[int, bytearray, Callable[[ErrorCode, int], None]], int]
-"""`(partition, batch, on_committed(error, first offset)) -> first offset`; raises ApiError when the log refuses."""
+"""`(partition, batch, on_committed(error, first offset)) -> first offset`; raises ApiError when the log rejects it."""
 
 
 class Batching(NamedTuple):
-    """What lets decisions share batches."""
+    """The functions that let decisions share batches."""
 
     bytes_max: Callable[[int], int]
     """The largest batch that the log of a partition takes; raises ApiError if it takes none."""
@@ -54,7 +54,7 @@ REFUSALS: Final = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""What a client is told when the log refuses records. Clients of a coordinator do not know its partitions."""
+"""The error for the client when the log rejects records. Clients of a coordinator do not know its partitions."""
 
 _LOG_LOST: Final = frozenset(
     {
@@ -63,11 +63,11 @@ _LOG_LOST: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""After these the log is not ours any more; after the others it goes on, only without what it refused."""
+"""Errors after which this broker no longer has the log. After any other, only the rejected records are missing."""
 
 
 class ShardState(Enum):
-    """How a partition stands with this broker."""
+    """State of a partition on this broker."""
 
     NOT_HERE = auto()
     LOADING = auto()
@@ -104,7 +104,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         refusals: dict[ErrorCode, ErrorCode] | None = None,
         on_lost: Callable[[int], None] | None = None,
     ) -> None:
-        """`refusals` adds to what the log's errors become; `on_lost` is told a partition whose log went away."""
+        """`refusals` adds to `REFUSALS`; `on_lost` is called with a partition whose log this broker no longer has."""
         self._new_shard = new_shard
         self._append = append
         self._clock = clock
@@ -120,7 +120,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     # --- partitions come and go ---
 
     def begin_load(self, partition: int) -> Loading[ShardT]:
-        """This broker leads `partition` from now on: feed its log to what is returned, then `finish_load`."""
+        """This broker leads `partition` from now on: feed its log to the returned `Loading`, then `finish_load`."""
         self.unload(partition)
         shard = self._new_shard(partition)
         loading = Loading(partition, shard)
@@ -128,7 +128,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         return loading
 
     def finish_load(self, loading: Loading[ShardT]) -> None:
-        """The log was replayed to its end: requests are served, unless the partition has gone meanwhile."""
+        """The log was replayed to its end: serve requests, unless the partition was unloaded meanwhile."""
         if loading.is_cancelled:
             return
         _, shard = self._loading.pop(loading.partition)
@@ -146,7 +146,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         self.finish_load(loading)
 
     def unload(self, partition: int, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """This broker does not keep `partition` any more: drop it, and answer whoever waits with `code`."""
+        """This broker no longer leads `partition`: drop its shard, and fail waiting requests with `code`."""
         loading = self._loading.pop(partition, None)
         if loading is not None:
             loading[0].is_cancelled = True
@@ -159,7 +159,7 @@ class CoordinatorRuntime(Generic[ShardT]):
                 self._answer(respond, reply)
 
     def unload_all(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """For shutdown."""
+        """Unload every partition, for shutdown."""
         for partition in [*self._loading, *self._active]:
             self.unload(partition, code)
 
@@ -175,7 +175,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         return sorted(self._loading)
 
     def shard(self, partition: int) -> ShardT:
-        """The shard of an active partition, to be looked at; raises the error a client gets otherwise."""
+        """The shard of an active partition, for reading; raises the client's ApiError otherwise."""
         return self._find(partition).shard
 
     # --- requests ---
@@ -237,7 +237,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     ) -> None:
         reply, records, timers, answers, then, producer = decision
         if timers:
-            # Also when the log refuses: what the shard has noted without a record still has its time.
+            # Also when the log rejects the records: state without records still needs its timers.
             active.change_timers(timers, self)
         if records:
             if self._batching is not None and then is None and producer is None:
@@ -262,7 +262,7 @@ class CoordinatorRuntime(Generic[ShardT]):
                 self._not_replayed(active, pending, cause)
             self._staged(active, pending)
             return
-        assert then is None, "only a decision with records has something to wait for"
+        assert then is None, "only a decision with records has a `then`"
         if active.pending:
             waiting = active.pending[-1].answers
             if respond is not None and reply is not None:
@@ -284,7 +284,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         batching: Batching,
         now_ms: int,
     ) -> bool:
-        """Replay records and add them to the open batch; False if they do not fit into any batch with others."""
+        """Replay records and add them to the open batch; False if they are too large for a shared batch."""
         reply, records, _, other_answers, _, _ = decision
         size = 0
         for key, value in records:
@@ -325,14 +325,14 @@ class CoordinatorRuntime(Generic[ShardT]):
         return True
 
     def _append_all_open(self) -> None:
-        """The turn ends: append what its decisions have added up to."""
+        """The turn ends: append the open batches."""
         shards, self._with_open_batch = self._with_open_batch, []
         for active in shards:
             if active.open_batch is not None:
                 self._append_open(active)
 
     def _append_open(self, active: ActiveShard[ShardT]) -> bool:
-        """Append the open batch; False when the log refused it, and with it the shard is gone."""
+        """Append the open batch; False when the log rejected it: the shard is then dropped."""
         batch = active.open_batch
         assert batch is not None, "there is an open batch to append"
         assert active.pending[-1] is batch.pending, "nothing was staged behind the open batch"
@@ -341,20 +341,20 @@ class CoordinatorRuntime(Generic[ShardT]):
         if self._stage(active, batch.pending, build_record_batch(batch.records, self._codec)):
             return True
         if not active.is_closed and self._batching is not None:
-            # Its records were replayed, but they are not in the log and never will be.
+            # The shard has replayed records that are not in the log, so it is loaded again.
             self.unload(active.partition, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             self._batching.reload(active.partition)
         return False
 
     def _answer(self, respond: Respond, reply: Any) -> None:
-        """Answer one request. Should that fail, the shard goes on with the others."""
+        """Answer one request. An error is reported and does not affect other requests."""
         try:
             respond(reply)
         except Exception as cause:
             self._timer.report(respond, cause)
 
     def _stage(self, active: ActiveShard[ShardT], pending: Pending, batch: bytearray) -> bool:
-        """Append a batch; False when the log refused, and then everybody concerned has been told."""
+        """Append a batch; False when the log rejected it: its requests have then been answered with the error."""
 
         def on_committed(code: ErrorCode, _first_offset: int) -> None:
             pending.outcome = code
@@ -372,7 +372,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     def _not_replayed(
         self, active: ActiveShard[ShardT], pending: Pending, cause: Exception, first_answer: int = 0
     ) -> None:
-        """A mistake of ours in a shard: its requests fail, and what comes after them must not wait for ever."""
+        """A bug in a shard: fail its requests, so that later ones do not wait for ever."""
         error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         pending.answers[first_answer:] = [(respond, error) for respond, _ in pending.answers[first_answer:]]
         self._timer.report(active.shard, cause)
@@ -382,7 +382,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._release(active)
 
     def _release(self, active: ActiveShard[ShardT]) -> None:
-        """Answer what is committed, in the order of the log."""
+        """Answer the requests whose records are committed, in the order of the log."""
         queue = active.pending
         while queue and queue[0].outcome is not None and queue[0].is_replayed:
             pending = queue.popleft()
@@ -401,7 +401,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     def _follow(
         self, active: ActiveShard[ShardT], then: Callable[[ErrorCode, int], Decision[Any]], code: ErrorCode
     ) -> None:
-        """Carry out what a shard decides once its records are committed or refused."""
+        """Carry out the decision of `then`, once records are committed or rejected."""
         try:
             now_ms = self._clock.wall_ms()
             self._carry_out(active, then(code, now_ms), None, now_ms)
@@ -411,7 +411,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     def _refuse(
         self, active: ActiveShard[ShardT], decision: Decision[Any], respond: Respond | None, code: ErrorCode
     ) -> None:
-        """The log does not take the records of a decision, which were not replayed."""
+        """The log rejects the records of a decision, which were not replayed."""
         pending = Pending(decision.then)
         if respond is not None and decision.reply is not None:
             pending.answers.append((respond, decision.reply))

@@ -9,12 +9,12 @@ Event = TypeVar("Event", bound=Enum)
 
 
 class IllegalTransitionError(AssertionError):
-    """An event that may not happen in this state: a mistake of ours."""
+    """An event that is not allowed in this state: a bug."""
 
 
 def follow(transitions: Mapping[tuple[State, Event], State], state: State, event: Event, kind: str) -> State:
-    """The state after `event`. An event that may not happen to this `kind` of thing raises and changes nothing."""
+    """The state after `event`. Raises IllegalTransitionError if the table does not allow it; `kind` is for the text."""
     following = transitions.get((state, event))
     if following is None:
-        raise IllegalTransitionError(f"{event.name} may not happen to a {kind} that is {state.value}")
+        raise IllegalTransitionError(f"{event.name} is not allowed for a {kind} in state {state.value}")
     return following

@@ -1,7 +1,7 @@
-"""Markers on their way to the partitions of a transaction whose outcome is decided.
+"""Writing transaction markers to the partitions of a transaction whose outcome is decided.
 
-The shard orders them and keeps the book: which partitions have theirs, which must be tried again. The edge writes them,
-into its own logs or through the leaders of others, and reports each to `TransactionShard.on_marker`.
+The shard orders them and tracks which partitions have theirs and which must be retried. The edge writes them, into its
+own logs or through the leaders of others, and reports each to `TransactionShard.on_marker`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.wire.partitions import PartitionKey
 
 
 class MarkerOrder(NamedTuple):
-    """Have markers written to `partitions`. Whoever carries it out reports each of them with this very order."""
+    """Markers to write to `partitions`. The edge reports each of them with this order."""
 
     transactional_id: str
     producer_id: int
@@ -26,27 +26,27 @@ class MarkerOrder(NamedTuple):
 
 
 MarkerSender: TypeAlias = Callable[[MarkerOrder], None]
-"""Takes an order; it must not report before it has returned."""
+"""Takes an order; it must return before it reports any marker."""
 
 
 class Fate(Enum):
-    """What follows from the answer to a marker."""
+    """How to go on after the response to a marker."""
 
     WRITTEN = auto()
     RETRY = auto()
-    """The partition will be able to take it: its leader moves, its replicas return."""
+    """The partition may accept it later: its leader moves, its replicas return."""
     FENCED = auto()
     """A later coordinator has the transactional id, and ends the transaction itself."""
 
 
 FATES: Final = {
     ErrorCode.NONE: Fate.WRITTEN,
-    # Only a log of a format before transactions says so, and then nothing was written there either.
+    # Only a log of a format before transactions returns this, and it has no records of the transaction.
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Fate.WRITTEN,
     ErrorCode.INVALID_PRODUCER_EPOCH: Fate.FENCED,
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: Fate.FENCED,
 }
-"""Everything else is tried again: a decided transaction must end everywhere."""
+"""Any other error is retried: a decided transaction must end in every partition."""
 
 
 def fate_of(code: ErrorCode) -> Fate:
@@ -54,7 +54,7 @@ def fate_of(code: ErrorCode) -> Fate:
 
 
 class MarkerProgress:
-    """The markers of one transaction. `to_write` lack one; those of them in `to_retry` were refused."""
+    """The markers of one transaction: partitions `to_write` have none yet, those in `to_retry` rejected it."""
 
     __slots__ = ("order", "to_retry", "to_write")
 
@@ -68,11 +68,11 @@ class MarkerProgress:
         return not self.to_write
 
     def is_of(self, order: MarkerOrder) -> bool:
-        """Whether `order` asks for these markers, or for those of them that were refused."""
+        """Whether `order` is for these markers, or is a retry of some of them."""
         return self.order[:5] == order[:5]
 
     def settle(self, partition: PartitionKey, code: ErrorCode) -> Fate:
-        """Note what became of one marker."""
+        """Record the result of one marker."""
         fate = fate_of(code)
         if fate is Fate.WRITTEN:
             self.to_write.discard(partition)
@@ -82,7 +82,7 @@ class MarkerProgress:
         return fate
 
     def take_retries(self) -> MarkerOrder:
-        """An order for the markers that were refused."""
+        """An order for the markers that were rejected."""
         order = self.order._replace(partitions=tuple(sorted(self.to_retry)))
         self.to_retry.clear()
         return order

@@ -1,7 +1,7 @@
-"""Who gets a transactional id: the rules of InitProducerId.
+"""Which producer gets a transactional id: the rules of InitProducerId.
 
-A producer that starts names nothing but its transactional id, and fences whoever has it. One that goes on after an
-error names its producer id and epoch (KIP-360) and gets the next epoch, unless it was fenced itself.
+A producer that starts sends only its transactional id, and fences the producer before it. One that continues after an
+error sends its producer id and epoch (KIP-360) and gets the next epoch, unless it was fenced itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog.transactions.transaction import NO_EPOCH, Transaction, is_exhausted
 from tidelog.wire.errors import ApiError, ErrorCode
 
 NewProducerId = Callable[[], int]
-"""An id that nobody has; may raise ApiError."""
+"""Allocates an unused producer id; may raise ApiError."""
 
 
 def initialize(
@@ -25,17 +25,19 @@ def initialize(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Transaction:
-    """The transactional id after a producer asked for it; raises ApiError when it may not have it.
+    """The transaction state after InitProducerId; raises ApiError when the producer may not have the transactional id.
 
-    A transaction that is open is aborted first, under an epoch that nobody gets; the producer is told to ask again.
+    An open transaction is aborted first, under an epoch that no producer gets; the producer then has to retry.
     """
     if current is None:
-        # Its state may have expired, so that a producer that names an id of its own is as welcome as a new one.
+        # The state may have expired, so a producer that sends an id is treated like a new one.
         return Transaction(transactional_id, new_producer_id(), 0, timeout_ms, updated_ms=now_ms)
     if expected is not None and not _may_be_its_producer(current, expected):
         raise _fenced(current, expected)
     if current.state.is_prepared:
-        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {transactional_id} is being ended")
+        raise ApiError(
+            ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {transactional_id} is still completing"
+        )
     if current.state is TransactionState.ONGOING:
         return current.fenced().ended(False, now_ms)
     if is_exhausted(current.producer_epoch) and (expected is None or expected.producer_epoch == current.producer_epoch):
@@ -46,20 +48,20 @@ def initialize(
 
 
 def _may_be_its_producer(current: Transaction, expected: ProducerEpoch) -> bool:
-    """It has the id, or had the one before and missed the answer when its epochs ran out."""
+    """Whether it has the producer id, or had the previous one and missed the response when its epochs ran out."""
     return expected.producer_id == current.producer_id or (
         expected.producer_id == current.last_producer_id and is_exhausted(expected.producer_epoch)
     )
 
 
 def _next_epoch(current: Transaction, expected: ProducerEpoch | None) -> tuple[int, int]:
-    """The epoch to give, and the one to remember so that its producer may ask again."""
+    """The next epoch, and the last epoch to keep so that its producer may retry."""
     if expected is None:
         return current.producer_epoch + 1, NO_EPOCH
     if expected.producer_epoch == current.producer_epoch:
         return current.producer_epoch + 1, current.producer_epoch
     if expected.producer_epoch == current.last_producer_epoch:
-        # It asks again because it missed the answer. Another producer would have reset the last epoch, so it is safe.
+        # A retry: the producer missed the response. Another producer would have reset the last epoch, so it is safe.
         return current.producer_epoch, current.last_producer_epoch
     raise _fenced(current, expected)
 
@@ -67,6 +69,6 @@ def _next_epoch(current: Transaction, expected: ProducerEpoch | None) -> tuple[i
 def _fenced(current: Transaction, expected: ProducerEpoch) -> ApiError:
     return ApiError(
         ErrorCode.PRODUCER_FENCED,
-        f"producer {expected.producer_id} with epoch {expected.producer_epoch} has lost {current.transactional_id} "
-        f"to producer {current.producer_id} with epoch {current.producer_epoch}",
+        f"producer id {expected.producer_id} with epoch {expected.producer_epoch} is fenced: "
+        f"{current.transactional_id} belongs to producer id {current.producer_id} with epoch {current.producer_epoch}",
     )

@@ -36,7 +36,7 @@ _TIMES: Final = struct.Struct(">qq")
 
 
 class SchemaError(ValueError):
-    """Bytes of a record that are not what its version says."""
+    """The bytes of a record do not match its version."""
 
 
 def transaction_key(transactional_id: str) -> bytes:
@@ -51,10 +51,10 @@ def read_transaction_key(key: bytes) -> str | None:
         if version != KEY_VERSION:
             return None
         if length < 0 or len(key) < _KEY_HEAD.size + length:
-            raise SchemaError(f"a key of {len(key)} bytes announces an id of {length}")
+            raise SchemaError(f"a key of {len(key)} bytes claims a transactional id of {length} bytes")
         return key[_KEY_HEAD.size : _KEY_HEAD.size + length].decode()
     except (struct.error, UnicodeDecodeError) as error:
-        raise SchemaError(f"a key that cannot be read: {error}") from None
+        raise SchemaError(f"the key cannot be read: {error}") from None
 
 
 def transaction_value(transaction: Transaction) -> bytes:
@@ -93,18 +93,18 @@ def read_transaction_value(transactional_id: str, value: bytes) -> Transaction:
     try:
         version, producer_id = _PRODUCER_ID.unpack_from(value)
         if version not in (VALUE_VERSION, _COMPACT_VERSION):
-            raise SchemaError(f"a transaction of unknown version {version}")
+            raise SchemaError(f"the transaction has unknown version {version}")
         reader = (_CompactReader if version == _COMPACT_VERSION else _Reader)(value, _PRODUCER_ID.size)
         epoch, timeout_ms, number = reader.unpack(_EPOCH_TIMEOUT_STATE)
         state = _STATES.get(number)
         if state is None or state in _NEVER_STORED:
-            raise SchemaError(f"a transaction in state {number}")
+            raise SchemaError(f"the transaction has unknown state {number}")
         partitions = frozenset((topic, index) for topic, indexes in reader.topics() for index in indexes)
         updated_ms, start_ms = reader.unpack(_TIMES)
         previous = reader.tags().get(_PREVIOUS_PRODUCER_ID_TAG)
         last_producer_id = NO_PRODUCER_ID if previous is None else _INT64.unpack(previous)[0]
     except (struct.error, UnicodeDecodeError, IndexError) as error:
-        raise SchemaError(f"a transaction that cannot be read: {error}") from None
+        raise SchemaError(f"the transaction cannot be read: {error}") from None
     return Transaction(
         transactional_id, producer_id, epoch, timeout_ms, state, partitions, start_ms, updated_ms, last_producer_id
     )
@@ -138,25 +138,25 @@ class _Reader:
         return self._take(self.unpack(_INT16)[0]).decode()
 
     def _count(self) -> int:
-        """How many elements follow; none of an array that is null."""
+        """How many elements follow; 0 for a null array."""
         return self._checked(self.unpack(_INT32)[0])
 
     def _checked(self, count: int) -> int:
         if count > len(self._data) - self._position:
-            raise SchemaError(f"{count} elements are announced, {len(self._data) - self._position} bytes are left")
+            raise SchemaError(f"an array claims {count} elements, {len(self._data) - self._position} bytes are left")
         return max(count, 0)
 
     def _take(self, length: int) -> bytes:
         end = self._position + length
         if length < 0 or end > len(self._data):
-            raise SchemaError(f"{length} bytes are announced, {len(self._data) - self._position} are left")
+            raise SchemaError(f"a field claims {length} bytes, {len(self._data) - self._position} are left")
         data = self._data[self._position : end]
         self._position = end
         return data
 
 
 class _CompactReader(_Reader):
-    """Reads a value of version 1: lengths are varints of one more, and structures end with tagged fields."""
+    """Reads a value of version 1: lengths are varints of length + 1, and structures end with tagged fields."""
 
     def _topic(self) -> tuple[str, tuple[int, ...]]:
         topic = super()._topic()
@@ -186,4 +186,4 @@ class _CompactReader(_Reader):
                 return value
             shift += 7
             if shift > 28:
-                raise SchemaError("a length of more than five bytes")
+                raise SchemaError("a varint has more than five bytes")

@@ -12,10 +12,10 @@ class TransactionSettings:
     max_timeout_ms: int = 15 * 60 * 1000
     """The longest timeout that a producer may ask for."""
     id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
-    """A transactional id that nobody has used for so long is forgotten."""
+    """A transactional id that has not been used for so long is removed."""
     abort_timed_out_interval_ms: int = 10_000
-    """How often transactions past their timeout are looked for."""
+    """Interval of the search for transactions past their timeout."""
     remove_expired_interval_ms: int = 60 * 60 * 1000
-    """How often transactional ids to forget are looked for."""
+    """Interval of the search for unused transactional ids."""
     retry_backoff_ms: int = 100
-    """How long to wait before a marker or a record that was refused is written again."""
+    """Wait before a rejected marker or record is written again."""

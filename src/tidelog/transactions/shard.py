@@ -1,14 +1,15 @@
 """The transactional ids of one partition of `__transaction_state`: the core of the transaction coordinator.
 
-The runtime of `coordination` calls it, on behalf of the broker's edge: requests, timeouts and the fate of markers go
-in, decisions come out. Two phases end a transaction:
+The runtime of `coordination` calls it, on behalf of the broker's edge: requests, timeouts and results of markers go in,
+decisions come out. Two phases end a transaction:
 
     decide     append PrepareCommit or PrepareAbort; once that is committed nothing can change the outcome, so the
                producer is answered
-    carry out  have a marker written to every partition, again and again until it is there; then append the completion,
-               and the next transaction may begin
+    carry out  write a marker to every partition, with retries until it is there; then append CompleteCommit or
+               CompleteAbort, and the next transaction may begin
 
-Whoever loads the log finds a transaction in between and carries it out again: a second marker does no harm.
+A coordinator that loads the log finds a transaction between the two and carries it out again: a second marker does no
+harm.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ logger = logging.getLogger(__name__)
 TIMEOUTS: Final = "timeouts"
 """The timer of the search for transactions past their timeout."""
 EXPIRY: Final = "expiry"
-"""The timer of the search for transactional ids to forget."""
+"""The timer of the search for unused transactional ids."""
 _RETRY: Final = "retry"
 _RECORDS_MAX: Final = 500
-"""So many records a search decides upon at once, lest it hold up everybody else."""
+"""Most records of one search step, so that a search does not delay requests."""
 
 _ENDED: Final = {
     (TransactionState.COMPLETE_COMMIT, True): ErrorCode.NONE,
@@ -50,7 +51,7 @@ _ENDED: Final = {
     (TransactionState.PREPARE_COMMIT, True): ErrorCode.CONCURRENT_TRANSACTIONS,
     (TransactionState.PREPARE_ABORT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
 }
-"""What EndTxn is answered when nothing is open: a repetition of what was decided is no error, all else is."""
+"""The response to EndTxn when no transaction is open: repeating the last outcome is no error, anything else is."""
 
 
 class TransactionShard:
@@ -65,7 +66,7 @@ class TransactionShard:
         send_markers: MarkerSender,
         on_completed: Callable[[Transaction], None] | None = None,
     ) -> None:
-        """`coordinator_epoch` is the leader epoch of the partition: markers of an earlier coordinator are refused."""
+        """`coordinator_epoch` is the leader epoch of the partition; markers of an earlier coordinator are rejected."""
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
         self._settings = settings
@@ -88,10 +89,10 @@ class TransactionShard:
             if value is None:
                 self._transactions.pop(transactional_id, None)
                 return
-            # What was decided here is known better than its record tells it: the last epoch is not in the log.
+            # A decision of this shard has more than its record: the last epoch is not in the log.
             transaction = self._decided.pop(value, None) or read_transaction_value(transactional_id, value)
         except SchemaError as error:
-            logger.error("a record of __transaction_state-%d is passed over: %s", self.partition, error)
+            logger.error("a record of __transaction_state-%d is skipped: %s", self.partition, error)
             return
         self._transactions[transactional_id] = transaction
         if transaction.state is TransactionState.ONGOING:
@@ -103,12 +104,12 @@ class TransactionShard:
                 self._writing.pop(transactional_id, None)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """Records of this log are in no transaction, so that none of them ever ends."""
+        """Does nothing: records of `__transaction_state` are not part of transactions."""
 
-    # --- coming and going of the partition ---
+    # --- loading and unloading ---
 
     def on_loaded(self, _now_ms: int) -> Decision[Any]:
-        """Go on with what an earlier coordinator, or an earlier life of this one, has left in between."""
+        """Continue the transactions that an earlier coordinator decided and did not complete."""
         for transaction in self._transactions.values():
             if transaction.state.is_prepared:
                 self._carry_out(transaction)
@@ -119,7 +120,7 @@ class TransactionShard:
         return Decision(timers=tuple(timers))
 
     def on_unloaded(self, _error: ApiError) -> Iterable[Answer]:
-        """Nobody waits in the shard itself; markers under way are reported to whoever loads the partition next."""
+        """No request waits in the shard itself; the next coordinator of the partition writes the markers again."""
         self._writing.clear()
         return ()
 
@@ -136,22 +137,25 @@ class TransactionShard:
     def initialize(
         self, transactional_id: str, timeout_ms: int, expected: ProducerEpoch | None, now_ms: int
     ) -> Decision[ProducerEpoch | ApiError]:
-        """Give the id to a producer; the reply is its producer id and epoch, or that an abort comes first."""
+        """InitProducerId; the reply is the producer id and epoch, or CONCURRENT_TRANSACTIONS while an abort is due."""
         current = self._transactions.get(transactional_id)
         following = producers.initialize(current, transactional_id, timeout_ms, expected, self._new_producer_id, now_ms)
         if following.state is TransactionState.EMPTY:
             return Decision(following.producer, self._records(following))
-        logger.info("the open transaction of %s is aborted: another producer has come", transactional_id)
-        error = ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the open transaction of {transactional_id} is aborted")
+        logger.info("the open transaction of %s is aborted: a new producer has started", transactional_id)
+        text = f"the open transaction of {transactional_id} is being aborted"
+        error = ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, text)
         return self._prepare(following)._replace(reply=error)
 
     def add_partitions(
         self, transactional_id: str, producer: ProducerEpoch, partitions: Collection[PartitionKey], now_ms: int
     ) -> Decision[ErrorCode]:
-        """Let partitions join the transaction; the first of them begin it."""
+        """Add partitions to the transaction; the first ones begin it."""
         current = self._checked(transactional_id, producer)
         if current.state.is_prepared:
-            raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction of {transactional_id} is being ended")
+            raise ApiError(
+                ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction of {transactional_id} is still completing"
+            )
         if current.state is TransactionState.ONGOING and current.partitions.issuperset(partitions):
             return Decision(ErrorCode.NONE)
         following = current.with_partitions(frozenset(partitions), now_ms)
@@ -160,10 +164,12 @@ class TransactionShard:
     def verify(
         self, transactional_id: str, producer: ProducerEpoch, partitions: Iterable[PartitionKey]
     ) -> dict[PartitionKey, ErrorCode]:
-        """Whether partitions are part of the transaction that is open (KIP-890); raises ApiError if none is."""
+        """Whether partitions are part of the open transaction (KIP-890); raises ApiError if none is open."""
         current = self._checked(transactional_id, producer)
         if current.state.is_prepared:
-            raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction of {transactional_id} is being ended")
+            raise ApiError(
+                ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction of {transactional_id} is still completing"
+            )
         joined = current.partitions
         return {
             partition: ErrorCode.NONE if partition in joined else ErrorCode.TRANSACTION_ABORTABLE
@@ -171,7 +177,7 @@ class TransactionShard:
         }
 
     def end(self, transactional_id: str, producer: ProducerEpoch, is_commit: bool, now_ms: int) -> Decision[ErrorCode]:
-        """Commit or abort; the reply comes when the decision cannot be lost any more."""
+        """Commit or abort; the reply is sent once the outcome is committed."""
         current = self._checked(transactional_id, producer)
         if current.state is TransactionState.ONGOING:
             return self._prepare(current.ended(is_commit, now_ms))._replace(reply=ErrorCode.NONE)
@@ -182,17 +188,17 @@ class TransactionShard:
         raise ApiError(code, f"{transactional_id} is {current.state.value} and cannot be {outcome}")
 
     def _checked(self, transactional_id: str, producer: ProducerEpoch) -> Transaction:
-        """The transactional id, if it is this producer's."""
+        """The state of the transactional id; raises ApiError unless it belongs to this producer."""
         current = self._transactions.get(transactional_id)
         if current is None or current.producer_id != producer.producer_id:
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-                f"producer {producer.producer_id} does not have the transactional id {transactional_id}",
+                f"transactional id {transactional_id} does not belong to producer id {producer.producer_id}",
             )
         if current.producer_epoch != producer.producer_epoch:
             raise ApiError(
                 ErrorCode.PRODUCER_FENCED,
-                f"epoch {producer.producer_epoch} of {transactional_id} is not its current one, "
+                f"epoch {producer.producer_epoch} of {transactional_id} is not the current epoch "
                 f"{current.producer_epoch}",
             )
         return current
@@ -209,7 +215,7 @@ class TransactionShard:
     # --- the end of a transaction ---
 
     def _records(self, *transactions: Transaction) -> tuple[StateRecord, ...]:
-        """The records of transactions that replay will take over as they are here, should the log take them."""
+        """The records of transactions. `replay` uses these objects as they are once the log has the records."""
         self._decided.clear()
         records: list[StateRecord] = []
         for transaction in transactions:
@@ -219,11 +225,11 @@ class TransactionShard:
         return tuple(records)
 
     def _prepare(self, *prepared: Transaction) -> Decision[Any]:
-        """Append outcomes, and have them carried out as soon as they are committed."""
+        """Append outcomes, and carry them out as soon as they are committed."""
 
         def then(code: ErrorCode, _now_ms: int) -> Decision[Any]:
-            # If the records were refused outright, nothing has changed and there is nothing to do. If they are in the
-            # log and nobody knows whether they will stay, they are written again until somebody does.
+            # If the log rejected the records, nothing has changed and there is nothing to do. If they are in the log
+            # but their commit is uncertain, they are written again until one is committed.
             current = [entry for entry in prepared if self._transactions.get(entry.transactional_id) is entry]
             if code is not ErrorCode.NONE:
                 return Decision(timers=tuple(self._retry_timer(entry.transactional_id) for entry in current))
@@ -246,7 +252,7 @@ class TransactionShard:
         self._send_markers(order)
 
     def on_marker(self, order: MarkerOrder, partition: PartitionKey, code: ErrorCode, now_ms: int) -> Decision[Any]:
-        """A marker was written, or could not be."""
+        """A marker was written, or was rejected with `code`."""
         transactional_id = order.transactional_id
         progress = self._writing.get(transactional_id)
         if progress is None or not progress.is_of(order):
@@ -255,14 +261,14 @@ class TransactionShard:
         if fate is Fate.FENCED:
             del self._writing[transactional_id]
             logger.error(
-                "%s-%d refuses the marker of %s with %s: another coordinator must end its transaction",
+                "%s-%d rejected the marker of %s with %s: a newer coordinator completes the transaction",
                 *partition,
                 transactional_id,
                 code.name,
             )
             return NOTHING
         if fate is Fate.RETRY:
-            logger.info("%s-%d has no marker of %s yet: %s", *partition, transactional_id, code.name)
+            logger.info("%s-%d rejected the marker of %s with %s: retrying", *partition, transactional_id, code.name)
             return Decision(timers=(self._retry_timer(transactional_id),))
         return self._complete(transactional_id, now_ms) if progress.is_done else NOTHING
 
@@ -283,7 +289,7 @@ class TransactionShard:
         return SetTimer((_RETRY, transactional_id), self._settings.retry_backoff_ms)
 
     def _retry(self, transactional_id: str, now_ms: int) -> Decision[Any]:
-        """Go on with a transaction at the step that did not succeed."""
+        """Retry the step of a transaction that failed."""
         current = self._transactions.get(transactional_id)
         if current is None or not current.state.is_prepared:
             return NOTHING
@@ -299,13 +305,13 @@ class TransactionShard:
     # --- time ---
 
     def _timeout_search(self) -> tuple[TimerChange, ...]:
-        """The search is set when a transaction begins while no other is open, and goes on as long as any is."""
+        """Start the search when the first open transaction begins; it repeats as long as any is open."""
         if self._is_timeout_search_set:
             return ()
         return (SetTimer(TIMEOUTS, self._settings.abort_timed_out_interval_ms),)
 
     def _abort_timed_out(self, now_ms: int) -> Decision[Any]:
-        """Fence the producers of transactions that have been open too long, and abort those."""
+        """Abort transactions that have been open too long, and fence their producers."""
         late = [self._transactions[name] for name in self._ongoing if self._transactions[name].is_timed_out(now_ms)]
         if not late:
             self._is_timeout_search_set = bool(self._ongoing)
@@ -314,7 +320,7 @@ class TransactionShard:
         delay_ms = 1 if len(late) > _RECORDS_MAX else self._settings.abort_timed_out_interval_ms
         for transaction in late[:_RECORDS_MAX]:
             logger.info(
-                "the transaction of %s is aborted: it is open since %d, its timeout is %d ms",
+                "the transaction of %s is aborted: open since %d, longer than its timeout of %d ms",
                 transaction.transactional_id,
                 transaction.start_ms,
                 transaction.timeout_ms,
@@ -323,7 +329,7 @@ class TransactionShard:
         return _with_timer(decision, SetTimer(TIMEOUTS, delay_ms))
 
     def _forget_unused(self, now_ms: int) -> Decision[Any]:
-        """Forget transactional ids that nobody has used for long."""
+        """Remove transactional ids that have not been used for `transactional.id.expiration.ms`."""
         oldest_ms = now_ms - self._settings.id_expiration_ms
         unused = [
             transaction.transactional_id
@@ -333,7 +339,7 @@ class TransactionShard:
         interval_ms = self._settings.remove_expired_interval_ms
         if not unused:
             return Decision(timers=(SetTimer(EXPIRY, interval_ms),))
-        logger.info("%d transactional ids are forgotten: nobody has used them for long", len(unused))
+        logger.info("removing %d transactional ids: unused for transactional.id.expiration.ms", len(unused))
         records: tuple[StateRecord, ...] = tuple((transaction_key(name), None) for name in unused[:_RECORDS_MAX])
         return _with_timer(
             Decision(records=records), SetTimer(EXPIRY, 1 if len(unused) > _RECORDS_MAX else interval_ms)
@@ -341,7 +347,7 @@ class TransactionShard:
 
 
 def _with_timer(decision: Decision[Any], timer: SetTimer) -> Decision[Any]:
-    """The decision, with a timer that is set when its records are settled: those of refused records never are."""
+    """The decision, with a timer that is set once its records are committed or rejected."""
     following = decision.then
 
     def then(code: ErrorCode, now_ms: int) -> Decision[Any]:

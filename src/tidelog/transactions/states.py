@@ -1,4 +1,4 @@
-"""The states of a transactional id, and what leads from one to the next.
+"""The states of a transactional id and the transitions between them.
 
     Empty              a producer has the id and has written nothing under it
     Ongoing            partitions belong to an open transaction
@@ -7,9 +7,9 @@
     CompleteCommit     every partition has its marker; the next transaction may begin
     CompleteAbort      the same
     PrepareEpochFence  its producer is being fenced by another, or by the timeout; never stored
-    Dead               nobody has used the id for long, and it is being forgotten; never stored
+    Dead               the id has not been used for long and is being removed; never stored
 
-The table below is the whole of it: `Transaction` asks `advance` for every state that it takes.
+The table below has every transition: `Transaction` changes its state only through `advance`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.coordination.transitions import follow
 
 
 class TransactionState(Enum):
-    """Its value is the name that clients are told."""
+    """The value is the name that clients see."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -35,7 +35,7 @@ class TransactionState(Enum):
 
     @property
     def is_prepared(self) -> bool:
-        """The outcome is decided and not everywhere known."""
+        """The outcome is decided, and not every partition has its marker."""
         return self is TransactionState.PREPARE_COMMIT or self is TransactionState.PREPARE_ABORT
 
 
@@ -43,19 +43,19 @@ class TransactionEvent(Enum):
     """What may happen to a transactional id."""
 
     INITIALIZED = auto()
-    """A producer asked for an id and epoch, and has them."""
+    """A producer got a producer id and epoch."""
     PARTITIONS_ADDED = auto()
-    """Partitions joined the transaction; the first of them begin it."""
+    """Partitions were added to the transaction; the first ones begin it."""
     COMMIT_ASKED = auto()
-    """The producer ends it with a commit."""
+    """The producer commits it."""
     ABORT_ASKED = auto()
-    """The producer gives it up, or the coordinator does so after fencing the producer."""
+    """The producer aborts it, or the coordinator does so after fencing the producer."""
     FENCED = auto()
-    """Another producer asked for the id, or the transaction timed out."""
+    """Another producer initialized the id, or the transaction timed out."""
     MARKERS_WRITTEN = auto()
-    """Every partition knows the outcome."""
+    """Every partition has its marker."""
     EXPIRED = auto()
-    """Nobody has used the id for `transactional.id.expiration.ms`."""
+    """The id has not been used for `transactional.id.expiration.ms`."""
 
 
 _S = TransactionState
@@ -87,5 +87,5 @@ def may_happen(state: TransactionState, event: TransactionEvent) -> bool:
 
 
 def advance(state: TransactionState, event: TransactionEvent) -> TransactionState:
-    """The state after `event`. An event that may not happen here raises and changes nothing."""
+    """The state after `event`; raises IllegalTransitionError if the table does not allow it."""
     return follow(TRANSITIONS, state, event, "transaction")

@@ -1,6 +1,6 @@
-"""One transactional id: its producer, and the transaction that is open or was last.
+"""One transactional id: its producer, and its open or last transaction.
 
-Immutable: every change makes another, which the shard takes over when its record is in the log.
+Immutable: every change makes a new value, which the shard uses once its record is in the log.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ EPOCH_MAX: Final = 2**15 - 1
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether a producer id can give out no more epochs. The very last one is kept for fencing its last producer."""
+    """Whether a producer id has no epoch left. The very last one is reserved for fencing its last producer."""
     return producer_epoch >= EPOCH_MAX - 1
 
 
 class Transaction(NamedTuple):
-    """What is known of a transactional id. The last two fields are in memory only: Kafka's records have no room."""
+    """State of a transactional id. The last two fields are in memory only: Kafka's records do not have them."""
 
     transactional_id: str
     producer_id: int
@@ -32,12 +32,12 @@ class Transaction(NamedTuple):
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[PartitionKey] = frozenset()
     start_ms: int = NO_TIME
-    """When the first partition joined; it stays after the end, until a producer asks for the id again."""
+    """When the first partition was added; it stays after the end, until the next InitProducerId."""
     updated_ms: int = NO_TIME
     last_producer_id: int = NO_PRODUCER_ID
-    """The producer id before this one, for a producer whose id was exhausted and that missed the answer."""
+    """The previous producer id, for a producer whose id was exhausted and that missed the response."""
     last_producer_epoch: int = NO_EPOCH
-    """The epoch before this one if the same producer asked for the next, so that it may ask again (KIP-360)."""
+    """The previous epoch if the same producer got the next one, so that it may retry (KIP-360)."""
 
     @property
     def producer(self) -> ProducerEpoch:
@@ -51,7 +51,7 @@ class Transaction(NamedTuple):
     def initialized(
         self, producer: ProducerEpoch, last_producer_epoch: int, timeout_ms: int, now_ms: int
     ) -> Transaction:
-        """For a producer that starts, or starts anew."""
+        """The state after InitProducerId of a producer that starts or continues."""
         return self._replace(
             state=advance(self.state, TransactionEvent.INITIALIZED),
             producer_id=producer.producer_id,
@@ -65,7 +65,7 @@ class Transaction(NamedTuple):
         )
 
     def with_partitions(self, added: frozenset[PartitionKey], now_ms: int) -> Transaction:
-        """Partitions join; if none had, the transaction begins now."""
+        """The state with more partitions; the first ones begin the transaction."""
         is_open = self.state is TransactionState.ONGOING
         return self._replace(
             state=advance(self.state, TransactionEvent.PARTITIONS_ADDED),
@@ -80,7 +80,7 @@ class Transaction(NamedTuple):
         return self._replace(state=advance(self.state, event), updated_ms=now_ms)
 
     def fenced(self) -> Transaction:
-        """The producer is locked out by an epoch that is given to nobody; the abort follows at once."""
+        """The producer is fenced by an epoch that no producer gets; the abort follows at once."""
         assert self.producer_epoch < EPOCH_MAX, f"{self.transactional_id} has no epoch left to fence with"
         return self._replace(
             state=advance(self.state, TransactionEvent.FENCED),
@@ -89,11 +89,11 @@ class Transaction(NamedTuple):
         )
 
     def completed(self, now_ms: int) -> Transaction:
-        """Every partition knows the outcome."""
+        """Every partition has its marker."""
         return self._replace(
             state=advance(self.state, TransactionEvent.MARKERS_WRITTEN), partitions=frozenset(), updated_ms=now_ms
         )
 
     def is_timed_out(self, now_ms: int) -> bool:
-        """Whether it has been open for longer than its producer said."""
+        """Whether it has been open for longer than its timeout."""
         return self.state is TransactionState.ONGOING and self.start_ms + self.timeout_ms < now_ms

@@ -35,7 +35,7 @@ def test_nothing_leads_out_of_death() -> None:
 
 
 def test_an_event_out_of_place_raises_and_names_both() -> None:
-    with pytest.raises(IllegalTransitionError, match="COMMIT_ASKED may not happen to a transaction that is Empty"):
+    with pytest.raises(IllegalTransitionError, match="COMMIT_ASKED is not allowed for a transaction in state Empty"):
         advance(S.EMPTY, E.COMMIT_ASKED)
 
 
