@@ -1,7 +1,7 @@
-"""Consumer groups: who is a member, who reads what, and how far each group has read.
+"""Consumer groups: their members, assignments and committed offsets.
 
-`GroupShard` decides, one for each partition of `__consumer_offsets`; the runtime of `coordination` carries its
-decisions out, and the edge in `tidelog.broker.group_coordinator` connects both to sockets and logs. No I/O here.
+`GroupShard` decides, one for each partition of `__consumer_offsets`; the runtime of `coordination` carries out its
+decisions, and the edge in `tidelog.broker.group_coordinator` connects both to sockets and logs. No I/O here.
 """
 
 from tidelog.groups.classic.group import Group

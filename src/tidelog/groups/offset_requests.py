@@ -1,7 +1,7 @@
 """Commits, fetches and deletions of offsets.
 
 A group need not have members to keep offsets: tools and consumers that assign their own partitions commit with
-generation -1, as long as nobody has joined.
+generation -1, as long as the group has no members.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ NO_GENERATION = -1
 _NONE: Final = ErrorCode.NONE
 _new = tuple.__new__
 TIMESTAMP_MS_MAX = 2**63 - 1
-"""The latest time that a record can say: a retention of 2^63-1 ms ends there, and so never."""
+"""The latest timestamp of a record: an offset with a retention of 2^63-1 ms expires then, and so never."""
 
 
 class Committer(NamedTuple):
-    """Who commits."""
+    """The sender of a commit."""
 
     generation: int = NO_GENERATION
     member_id: str = ""
@@ -49,7 +49,7 @@ class Committer(NamedTuple):
 
 
 class PartitionOffset(NamedTuple):
-    """What is known of a partition: its offset, or None, or an error."""
+    """The committed offset of a partition: a value, None, or an error."""
 
     partition: int
     committed: CommittedOffset | None
@@ -58,11 +58,11 @@ class PartitionOffset(NamedTuple):
 
 Codes = dict[tuple[str, int], ErrorCode]
 CommitCodes = list[tuple[str, list[tuple[int, ErrorCode]]]]
-"""Topics of a commit and, for each partition in the order of the request, its index and what became of it."""
+"""Topics of a commit and, for each partition in the order of the request, its index and error code."""
 
 
 def check_committer(group: Group | None, committer: Committer, is_transactional: bool) -> None:
-    """Raise unless these may commit offsets of the group."""
+    """Raise ApiError unless the sender may commit offsets of the group."""
     generation, member_id, instance_id, knows_epochs = committer
     if group is None:
         if generation < 0:
@@ -73,23 +73,21 @@ def check_committer(group: Group | None, committer: Committer, is_transactional:
         return
     if group.consumer is not None:
         if not knows_epochs and group.consumer.member(member_id).classic is None:
-            raise ApiError(
-                ErrorCode.UNSUPPORTED_VERSION, "members of the newer protocol commit with version 9 or later"
-            )
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "members of the newer protocol need OffsetCommit 9 or later")
         check_consumer_epoch(group.consumer, committer)
         return
     if generation >= 0 or member_id or instance_id is not None:
         group.check_member(member_id, instance_id)
         group.check_generation(generation)
     elif not is_transactional:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"only members commit while {group.group_id} has any")
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{group.group_id} has members, so only they may commit")
     if group.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
         # It knows its generation but not its partitions, so it cannot have read any yet.
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def check_consumer_epoch(group: ConsumerGroup, committer: Committer) -> None:
-    """A member names its epoch, also one of the classic protocol, which knows it as its generation."""
+    """A member sends its epoch; a classic member sends it as its generation."""
     member = group.member(committer.member_id)
     if committer.generation != member.member_epoch:
         raise ApiError(
@@ -141,13 +139,13 @@ def commit(
 
 
 _key_of = lru_cache(maxsize=1024)(partition_key)
-"""Of partitions that exist; each of them is committed again and again."""
+"""Cached for partitions that exist, because each is committed repeatedly."""
 
 
 def fetch(
     group: Group | None, topics: Sequence[tuple[str, Sequence[int]]] | None, require_stable: bool
 ) -> dict[str, list[PartitionOffset]]:
-    """Offsets by topic, all of them if `topics` is None. What was never committed has none, and that is no error."""
+    """Offsets by topic, all of them if `topics` is None. A partition without a commit has no offset and no error."""
     found: dict[str, list[PartitionOffset]] = {}
     if topics is None:
         for topic, entry in filter(None, map(read_stored, stored_offsets(group, require_stable))):
@@ -163,7 +161,7 @@ StoredOffset = tuple[bytes, bytes | None]
 
 
 def stored_offsets(group: Group | None, require_stable: bool) -> list[StoredOffset]:
-    """All offsets of a group unread, which takes little time however many there are; see `read_stored`."""
+    """All offsets of a group, not decoded, which is fast however many there are; see `read_stored`."""
     if group is None:
         return []
     pending = group.offsets.pending_keys() if require_stable else frozenset()
@@ -173,7 +171,7 @@ def stored_offsets(group: Group | None, require_stable: bool) -> list[StoredOffs
 
 
 def read_stored(stored: StoredOffset) -> tuple[str, PartitionOffset] | None:
-    """The topic of a stored offset and what `fetch` says of it; None for one that cannot be read."""
+    """The topic of a stored offset and its result as in `fetch`; None for one that cannot be read."""
     key, value = stored
     topic, index = read_partition_key(key)
     if value is None:
@@ -192,7 +190,7 @@ def _fetch(group: Group | None, topic: str, index: int, require_stable: bool) ->
 
 
 def delete(group: Group, partitions: Sequence[tuple[str, int]]) -> Decision[Codes]:
-    """Forget offsets of topics that no member reads; raises ApiError if it cannot be known what they read."""
+    """Delete offsets of topics that no member reads; raises ApiError if the subscriptions are unknown."""
     if not group.is_empty and not group.is_consumer_group:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"{group.group_id} has members of type {group.protocol_type}")
     codes: Codes = {}
@@ -209,7 +207,7 @@ def delete(group: Group, partitions: Sequence[tuple[str, int]]) -> Decision[Code
 
 
 def expired_keys(group: Group, settings: GroupSettings, now_ms: int) -> list[bytes]:
-    """Offsets of a group that nobody has needed for `offsets.retention.minutes`.
+    """Offsets of a group that are past `offsets.retention.minutes`.
 
     A group that never had members counts from each commit; one that has lost its members from that moment; one that
     has members keeps what they are subscribed to, and the rest counts from each commit, as long as it is stable.
@@ -231,9 +229,9 @@ def _never(_topic: str) -> bool:
 
 
 def removal(group: Group, keys: Sequence[bytes]) -> list[StateRecord]:
-    """Records that forget offsets of a group and, if nothing is left of it then, the group.
+    """Tombstones of offsets and, if nothing is left of the group then, of the group.
 
-    A group that never completed a rebalance was never stored: it goes with its last offset.
+    A group that never completed a rebalance was never stored: it is removed with its last offset.
     """
     records: list[StateRecord] = [*tombstones(group.group_id, keys)]
     if group.is_empty and not group.pending_members and group.offsets.has_only(keys):

@@ -1,6 +1,6 @@
 """The committed offsets of one group, and those of transactions that are not ended yet.
 
-`Group` owns one; only `GroupShard.replay` changes it, so that what is here is what the log says.
+`Group` owns one; only replay changes it, so that it always matches the log.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OffsetStore:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is committed and nothing may yet be."""
+        """Whether there is neither a committed nor a pending offset."""
         return not self._values and not self._pending
 
     # --- replay ---
@@ -52,7 +52,7 @@ class OffsetStore:
             self._supersede(key, self._sequence)
 
     def remove(self, key: bytes) -> None:
-        """Forget an offset, and what open transactions would make of it."""
+        """Remove a committed offset, and the pending ones of open transactions."""
         self._values.pop(key, None)
         if self._pending:
             for producer_id, offsets in list(self._pending.items()):
@@ -61,12 +61,12 @@ class OffsetStore:
                     del self._pending[producer_id]
 
     def put_pending(self, producer_id: int, key: bytes, value: bytes) -> None:
-        """An offset that counts when the producer's transaction commits."""
+        """Add an offset that takes effect when the producer's transaction commits."""
         self._sequence += 1
         self._pending.setdefault(producer_id, {})[key] = (self._sequence, value)
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
-        """Pending offsets take effect in the order of the log: one that was overtaken by a later commit does not."""
+        """Apply or drop pending offsets. One that a later commit in the log has replaced is dropped."""
         for key, (sequence, value) in self._pending.pop(producer_id, {}).items():
             if is_commit and value is not _SUPERSEDED:
                 self._values[key] = value
@@ -100,12 +100,12 @@ class OffsetStore:
         return list(dict.fromkeys((*self._values, *(key for offsets in self._pending.values() for key in offsets))))
 
     def has_only(self, keys: Collection[bytes]) -> bool:
-        """Whether nothing is left without these."""
+        """Whether there are no other keys than these."""
         wanted = set(keys)
         return wanted.issuperset(self._values) and all(wanted.issuperset(offsets) for offsets in self._pending.values())
 
     def items(self) -> ItemsView[bytes, bytes]:
-        """Everything that is committed, by partition key, as the log has it; to be read with `read_committed`."""
+        """All committed offsets by partition key, encoded as in the log; `read_committed` decodes them."""
         return self._values.items()
 
     def pending_keys(self) -> frozenset[bytes]:
@@ -144,9 +144,9 @@ class OffsetStore:
 
 
 def read_committed(value: bytes) -> CommittedOffset | None:
-    """An offset, or None for one that a later version of Kafka wrote in a way unknown here."""
+    """Decode an offset; None for one of an unknown version or that is malformed."""
     try:
         return read_offset_value(value)
     except SchemaError as error:
-        logger.error("an offset in the log is passed over: %s", error)
+        logger.error("a committed offset is skipped: %s", error)
         return None

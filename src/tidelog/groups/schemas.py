@@ -1,6 +1,6 @@
 """The records of `__consumer_offsets`: Kafka's keys and values, byte for byte.
 
-A key's version says what it is of, a value's version how it is laid out:
+A key's version is the kind of record, a value's version its layout:
 
     key 0, 1   group, topic, partition       value 0  offset, metadata, commit time
                                              value 1  … and expiry time
@@ -11,9 +11,9 @@ A key's version says what it is of, a value's version how it is laid out:
                                              value 2  since when the group is in its state
                                              value 3  instance ids of members
 
-We write key 1 with value 3 (or 1, for a commit that names its own retention) and key 2 with value 3; all are read. An
-offset is kept in memory as it is in the log, `topic and partition` of the key and the value, and decoded when somebody
-asks: loading a million of them then costs little more than finding them.
+We write key 1 with value 3 (or 1, for a commit with its own retention) and key 2 with value 3; all are read. An offset
+is kept in memory as it is in the log, `topic and partition` of the key and the value, and decoded on request: so
+loading a million of them is fast.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ NO_TIMESTAMP: Final = -1
 
 
 class SchemaError(ValueError):
-    """Bytes of a record that are not what its version says."""
+    """The bytes of a record do not match its version."""
 
 
 class CommittedOffset(NamedTuple):
-    """What a group committed for a partition."""
+    """The committed offset of a partition."""
 
     offset: int
     leader_epoch: int
@@ -75,13 +75,13 @@ def read_partition_key(key: bytes) -> tuple[str, int]:
 
 
 def topic_prefix(topic: str) -> bytes:
-    """What the partition keys of a topic, and of no other, begin with."""
+    """The prefix that only the partition keys of this topic have."""
     name = topic.encode()
     return _INT16.pack(len(name)) + name
 
 
 def offset_key_prefix(group_id: str) -> bytes:
-    """What comes before the partition key."""
+    """The bytes before the partition key."""
     name = group_id.encode()
     return _KEY_HEAD.pack(1, len(name)) + name
 
@@ -94,7 +94,7 @@ def group_key(group_id: str) -> bytes:
 def offset_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, expire_timestamp: int = NO_TIMESTAMP
 ) -> bytes:
-    """A committed offset. One with an expiry of its own is written in version 1, which has no leader epoch."""
+    """Encode a committed offset. One with its own expiry is written in version 1, which has no leader epoch."""
     text = metadata.encode()
     if expire_timestamp == NO_TIMESTAMP:
         return _OFFSET_HEAD_3.pack(3, offset, leader_epoch, len(text)) + text + _INT64.pack(commit_timestamp)
@@ -113,12 +113,12 @@ def read_offset_value(value: bytes) -> CommittedOffset:
             leader_epoch, start = _NO_EPOCH, _OFFSET_HEAD.size
         end = start + length
         if not 0 <= version <= 3 or length < 0:
-            raise SchemaError(f"an offset of version {version} with {length} bytes of metadata")
+            raise SchemaError(f"the offset has version {version} and {length} bytes of metadata")
         commit_timestamp = _INT64.unpack_from(value, end)[0]
         expire_timestamp = _INT64.unpack_from(value, end + 8)[0] if version == 1 else NO_TIMESTAMP
         metadata = value[start:end].decode()
     except (struct.error, UnicodeDecodeError) as error:
-        raise SchemaError(f"an offset that cannot be read: {error}") from None
+        raise SchemaError(f"the offset cannot be read: {error}") from None
     return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp)
 
 
@@ -128,7 +128,7 @@ def commit_timestamp(value: bytes) -> int:
 
 
 def group_value(group: GroupValue, assignments: Mapping[str, bytes]) -> bytes:
-    """A group with the assignments that its members are about to get."""
+    """Encode a group with the assignments of its members."""
     parts = [
         _INT16.pack(3),
         _string(group.protocol_type),
@@ -159,7 +159,7 @@ def read_group_value(value: bytes) -> GroupValue:
         reader = _Reader(value)
         version = reader.int16()
         if not 0 <= version <= 3:
-            raise SchemaError(f"a group of unknown version {version}")
+            raise SchemaError(f"the group has unknown version {version}")
         protocol_type = reader.string()
         generation = reader.int32()
         protocol_name = reader.nullable_string()
@@ -167,10 +167,10 @@ def read_group_value(value: bytes) -> GroupValue:
         state_since_ms = reader.int64() if version >= 2 else NO_TIMESTAMP
         count = reader.int32()
         if not 0 <= count <= len(value):
-            raise SchemaError(f"a group that claims {count} members")
+            raise SchemaError(f"the group claims {count} members")
         members = [_read_member(reader, version, protocol_name) for _ in range(count)]
     except (struct.error, UnicodeDecodeError, IndexError) as error:
-        raise SchemaError(f"a group that cannot be read: {error}") from None
+        raise SchemaError(f"the group cannot be read: {error}") from None
     return GroupValue(protocol_type, generation, protocol_name, leader_id, state_since_ms, members)
 
 
@@ -196,7 +196,7 @@ def _read_member(reader: _Reader, version: int, protocol_name: str | None) -> Me
 
 
 def tombstones(group_id: str, partition_keys: Iterable[bytes]) -> list[tuple[bytes, None]]:
-    """Records that forget offsets of a group."""
+    """Tombstones of a group's offsets."""
     prefix = offset_key_prefix(group_id)
     return [(prefix + key, None) for key in partition_keys]
 
@@ -242,19 +242,19 @@ class _Reader:
     def string(self) -> str:
         text = self.nullable_string()
         if text is None:
-            raise SchemaError("a text that must be there is null")
+            raise SchemaError("a required string is null")
         return text
 
     def blob(self) -> bytes:
         length = self.int32()
         if length < 0:
-            raise SchemaError("bytes that must be there are null")
+            raise SchemaError("required bytes are null")
         return self._take(length)
 
     def _take(self, length: int) -> bytes:
         end = self._position + length
         if end > len(self._data):
-            raise SchemaError(f"{length} bytes are announced, {len(self._data) - self._position} are left")
+            raise SchemaError(f"a field claims {length} bytes, {len(self._data) - self._position} are left")
         data = self._data[self._position : end]
         self._position = end
         return data

@@ -7,7 +7,7 @@ from typing import Final
 
 INT_MAX: Final = 2**31 - 1
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
-"""How long a new member's JoinGroup may wait. It sends no heartbeats yet; this alone puts out those that vanished."""
+"""How long a new member's JoinGroup may wait. It sends no heartbeats yet, so only this removes a client that died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,4 +27,4 @@ class GroupSettings:
     can_upgrade: bool = False
     """A classic group with members may become a consumer group (`group.consumer.migration.policy`)."""
     can_downgrade: bool = False
-    """And the other way round."""
+    """A consumer group with classic members may become a classic group."""

@@ -1,9 +1,9 @@
 """The groups of one partition of `__consumer_offsets`: the core of the group coordinator.
 
 The runtime of `coordination` calls it, on behalf of the broker's edge: requests and timeouts go in, decisions come out.
-Offsets change only by replay. Membership is ahead of its record while the shard serves, since a rebalance in progress
-is not stored; so records of groups are applied when the partition is loaded, and of those written later only the ones
-that remove a group or make a classic group of a consumer group.
+Offsets change only by replay. Membership is ahead of its record while the shard serves, because a rebalance in progress
+is not stored. So records of groups are applied while the partition is loaded; of later ones only those that remove a
+group or turn a consumer group into a classic one.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ logger = logging.getLogger(__name__)
 EXPIRY: Final = ("expiry", "", "")
 """The timer of the search for old offsets."""
 _SEARCHED_OFFSETS_MAX: Final = 5_000
-"""So many offsets are looked at in one go, lest the search hold up everybody else."""
+"""Most offsets that one search step examines, so that a search does not delay requests."""
 _TOMBSTONES_MAX: Final = 2_000
-"""So many fit into a batch, whatever the topics are called."""
+"""This many fit into a batch, however long the topic names are."""
 _OFFSET_KEY_HEADS: Final = frozenset({b"\0\0", b"\0\1"})
 _PARTITION_KEY_BYTES_MIN: Final = 6
-"""Of a topic without a name."""
+"""With an empty topic name."""
 _GROUP_KEY_HEAD: Final = GROUP_KEY_VERSION.to_bytes(2)
 _CONSUMER_KEY_HEADS: Final = frozenset(kind.to_bytes(2) for kind in KINDS)
 
@@ -74,7 +74,7 @@ class GroupShard:
         self._by_name: dict[bytes, Group] = {}
         self._is_loaded = False
         self._removed: tuple[str, int] | None = None
-        """The consumer group that was removed last, and its epoch: the generation of a classic group in its place."""
+        """The consumer group that was removed last, and its epoch: the generation of the classic group it became."""
         self._to_search: list[str] = []
         self._rebalances = Rebalances(settings)
         self._joins = Joins(settings, self._rebalances, new_id)
@@ -110,9 +110,9 @@ class GroupShard:
             elif head in _CONSUMER_KEY_HEADS:
                 self._replay_consumer(read_key(key), value)
             else:
-                logger.debug("a record with key version %s is passed over", head.hex())
+                logger.debug("a record with key version %s is skipped", head.hex())
         except (IndexError, UnicodeDecodeError, SchemaError):
-            logger.error("a record of partition %d with key %s is passed over", self.partition, key.hex())
+            logger.error("a record of __consumer_offsets-%d with key %s is skipped", self.partition, key.hex())
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         group = self._groups.get(group_id)
@@ -120,16 +120,16 @@ class GroupShard:
             if group is not None:
                 self._drop(group)
         elif not self._is_loaded or group is None or group.generation == 0:
-            # While serving, only what was a consumer group until now has no generation of its own.
+            # While serving, only a group that was a consumer group until now has generation 0.
             try:
                 stored = read_group_value(value)
             except SchemaError as error:
-                logger.error("group %s of partition %d is passed over: %s", group_id, self.partition, error)
+                logger.error("group %s in __consumer_offsets-%d is skipped: %s", group_id, self.partition, error)
                 return
             group = group or self._create(group_id)
             group.restore(stored)
             if self._removed == (group_id, stored.generation):
-                # Nobody has what its last consumer had, so its members join again.
+                # The partitions of its last consumer are unassigned, so its members join again.
                 group.advance(GroupEvent.REBALANCE_BEGAN, stored.state_since_ms)
         self._removed = None
 
@@ -156,7 +156,7 @@ class GroupShard:
         return group
 
     def _drop(self, group: Group) -> None:
-        """Forget a group, but not offsets that were committed after it was removed."""
+        """Remove a group, but not offsets that were committed after its tombstone."""
         del self._groups[group.group_id]
         del self._by_name[group.group_id.encode()]
         if not group.offsets.is_empty:
@@ -168,7 +168,7 @@ class GroupShard:
                 logger.info("group %s is removed", group.group_id)
 
     def _drop_if_unused(self, group: Group) -> None:
-        """A group that was never stored goes when it keeps nothing and nobody is about to join."""
+        """Remove a group that was never stored, once it has no offsets, members or pending members."""
         if (
             group.state is GroupState.EMPTY
             and group.consumer is None
@@ -178,10 +178,10 @@ class GroupShard:
         ):
             self._drop(group)
 
-    # --- coming and going of the partition ---
+    # --- loading and unloading ---
 
     def on_loaded(self, now_ms: int) -> Decision[Any]:
-        """Members of loaded groups have a session timeout to show up."""
+        """Start the session timeouts of members of loaded groups."""
         self._is_loaded = True
         effects = Effects()
         for group in self._groups.values():
@@ -223,7 +223,7 @@ class GroupShard:
     # --- membership ---
 
     def join(self, request: JoinGroupRequest, joiner: Joiner, respond: Respond, now_ms: int) -> Decision[Any]:
-        """Become a member, or stay one; answered when everybody has joined."""
+        """Become a member, or stay one; answered when all members have joined."""
         settings = self._settings
         if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
             return Decision(join_error(request.member_id, ErrorCode.INVALID_SESSION_TIMEOUT))
@@ -236,12 +236,12 @@ class GroupShard:
             return self._joins.join(group, request, joiner, respond, now_ms)
         if not group.consumer.is_empty:
             return self._consumers.classic.join(group.consumer, request, joiner)
-        # Its last member has gone: the group becomes one of the classic protocol.
+        # The consumer group is empty: it becomes a classic group.
         decision = self._joins.join(group, request, joiner, respond, now_ms)
         return decision._replace(records=(*consumer_tombstones(group.group_id), *decision.records))
 
     def sync(self, request: SyncGroupRequest, respond: Respond, _now_ms: int) -> Decision[Any]:
-        """Get the assignment; answered when the leader's is stored."""
+        """Get the assignment; answered when the leader's assignment is stored."""
         group = self._member_group(request.group_id)
         if group.consumer is not None:
             return self._consumers.classic.sync(group.consumer, request)
@@ -271,7 +271,7 @@ class GroupShard:
     def _member_group(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
         if group is None:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}")
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id} does not exist")
         return group
 
     # --- offsets ---
@@ -286,7 +286,7 @@ class GroupShard:
         retention_ms: int = -1,
         producer: ProducerEpoch | None = None,
     ) -> Decision[CommitCodes]:
-        """Store offsets; with a producer they count once its transaction commits."""
+        """Store offsets; with a producer they take effect once its transaction commits."""
         return offset_requests.commit(
             group_id,
             self._groups.get(group_id),
@@ -306,13 +306,13 @@ class GroupShard:
         require_stable: bool,
         reader: Committer | None = None,
     ) -> dict[str, list[PartitionOffset]]:
-        """Offsets for anybody; a `reader` that says it is a member must be one, if members speak the newer protocol."""
+        """Offsets of a group. With the newer protocol, a `reader` that claims to be a member must be one."""
         return offset_requests.fetch(self._read_by(group_id, reader), topics, require_stable)
 
     def stored_offsets(
         self, group_id: str, require_stable: bool, reader: Committer | None = None
     ) -> list[StoredOffset]:
-        """All offsets of a group, for the same readers; `read_stored` reads them."""
+        """All offsets of a group, not decoded, for the same readers; `read_stored` decodes them."""
         return offset_requests.stored_offsets(self._read_by(group_id, reader), require_stable)
 
     def _read_by(self, group_id: str, reader: Committer | None) -> Group | None:
@@ -325,7 +325,7 @@ class GroupShard:
         return offset_requests.delete(self._known_group(group_id), partitions)
 
     def forget_topics(self, names: Collection[str], _now_ms: int) -> Decision[Any]:
-        """Topics were deleted: nobody can come back to their offsets."""
+        """Topics were deleted: delete their offsets."""
         records: list[StateRecord] = []
         for group in self._groups.values():
             keys = [key for name in names for key in group.offsets.keys_of_topic(name)]
@@ -342,7 +342,7 @@ class GroupShard:
         return Decision(records=tuple(records), then=then)
 
     def expire(self, now_ms: int) -> Decision[Any]:
-        """Forget offsets past their retention, and groups with nothing left; a part of them at a time."""
+        """Delete offsets past their retention and groups with nothing left, a limited number at a time."""
         if not self._to_search:
             self._to_search = list(self._groups)
         records: list[StateRecord] = []
@@ -364,7 +364,7 @@ class GroupShard:
     # --- groups as a whole ---
 
     def delete_group(self, group_id: str, respond: Respond, _now_ms: int) -> Decision[Any]:
-        """Remove a group without members and all its offsets; raises ApiError if it has any."""
+        """Delete a group and its offsets; raises ApiError if it has members."""
         group = self._known_group(group_id)
         if not group.is_empty:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
@@ -391,7 +391,7 @@ class GroupShard:
     def _known_group(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
         if group is None:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} does not exist")
         return group
 
     def groups(self) -> Iterator[Group]:
@@ -399,11 +399,11 @@ class GroupShard:
         return iter(self._groups.values())
 
     def group(self, group_id: str) -> Group | None:
-        """To look at, not to change."""
+        """A group, for reading only."""
         return self._groups.get(group_id)
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """A group and its members; a group that does not exist is Dead, and that is no error."""
+        """A group and its members; a group that does not exist is Dead, without an error."""
         group = self._groups.get(group_id)
         if group is None or group.consumer is not None:
             return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)

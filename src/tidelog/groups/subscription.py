@@ -1,7 +1,7 @@
-"""The one thing the coordinator reads in members' metadata: the topics a consumer subscribes to.
+"""Reads the subscribed topics from the metadata of classic members.
 
-Offsets of topics that nobody in the group reads any more may be deleted, or expire. Only the version and the list of
-topics are read, which every version of the consumer protocol begins with.
+Offsets of topics that no member reads may be deleted, or expire. Only the version and the list of topics are read;
+every version of the consumer protocol begins with them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LENGTH: Final = struct.Struct(">h")
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a subscription; None if the bytes are none."""
+    """The topics of a subscription; None if it is malformed."""
     try:
         version, count = _VERSION_AND_COUNT.unpack_from(metadata)
         if version < 0 or not 0 <= count <= len(metadata):

@@ -1,12 +1,12 @@
-"""Groups of the classic protocol: members join, one of them assigns for all, and everyone synchronizes.
+"""Groups of the classic protocol: members join, the leader computes the assignment, and members get it by SyncGroup.
 
     states         the states of a group and the transitions between them, as a table
     group, member  the state itself
-    joining        JoinGroup: members, static ones and those that come without an id
-    rebalancing    the phase in which members join, and its end
-    syncing        SyncGroup and heartbeats
-    leaving        LeaveGroup and members that are removed
-    effects        what a decision is put together from while it is made
+    joining        JoinGroup: dynamic and static members, new and known ones
+    rebalancing    the join phase and its end
+    syncing        SyncGroup
+    leaving        Heartbeat, LeaveGroup and session timeouts
+    effects        collects the records, timers and answers of a decision
 
 No I/O here: requests and the time come in, decisions go out.
 """

@@ -1,4 +1,4 @@
-"""What a decision is put together from while it is made: one operation may answer many members and set many timers."""
+"""Collects the parts of a decision: one operation may answer many members and set many timers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidelog.groups.classic.member import Member
 from tidelog.wire.errors import ErrorCode
 
 TimerKey: TypeAlias = tuple[str, str, str]
-"""What for, which group, which member."""
+"""Purpose, group id, member id."""
 
 SESSION: Final = "session"
-"""A member has not been heard of for its session timeout, or has not joined with the id it was given."""
+"""Session timeout of a member, or of a new member id that no client has joined with."""
 JOIN: Final = "join"
-"""Members had until now to join."""
+"""End of the join phase."""
 SYNC: Final = "sync"
-"""Members had until now to ask for their assignment."""
+"""Deadline for SyncGroup."""
 
 
 class Effects:
@@ -33,14 +33,14 @@ class Effects:
         self.then: Callable[[ErrorCode, int], Decision[Any]] | None = None
 
     def answer(self, respond: Respond | None, reply: object) -> bool:
-        """Answer whoever waits; False when nobody did."""
+        """Answer a waiting request; False when there is none."""
         if respond is None:
             return False
         self.answers.append(Answer(respond, reply))
         return True
 
     def keep_alive(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-        """Expect to hear of a member within its session timeout."""
+        """Restart a member's session timeout."""
         delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self.timers.append(SetTimer((SESSION, group.group_id, member.member_id), delay_ms))
 

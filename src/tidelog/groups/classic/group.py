@@ -1,6 +1,6 @@
 """A group with the classic protocol: its members, its generation, its offsets.
 
-Data and the rules that keep it consistent; what to do with it is decided in `rebalancing`, `joining`, `syncing` and
+State and the rules that keep it consistent; decisions are made in `rebalancing`, `joining`, `syncing`, `leaving` and
 `offset_requests`. `GroupShard` owns the groups. No I/O, no clock.
 """
 
@@ -56,7 +56,7 @@ class Group:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.pending_members: set[str] = set()
-        """Ids that were given out (KIP-394) to clients that have not joined with them yet."""
+        """Member ids that clients got (KIP-394) and have not joined with yet."""
         self.pending_sync: set[str] = set()
         """Members that have not sent the SyncGroup of this generation."""
         self.awaiting_join_count = 0
@@ -64,10 +64,10 @@ class Group:
         self.subscribed_topics: frozenset[str] | None = None
         self.offsets = OffsetStore()
         self.consumer: ConsumerGroup | None = None
-        """Its members, if they speak the newer protocol; then it has none of the classic one."""
+        """The members, if the group uses the newer protocol; `members` is then empty."""
         self.initial_delay_ms = 0
         self.initial_delay_left_ms: int | None = None
-        """While a group's first rebalance waits for more members: how much longer it may be put off; else None."""
+        """While the first rebalance waits for more members: how much longer it may be delayed; else None."""
         self.has_new_member = False
 
     # --- state ---
@@ -77,7 +77,7 @@ class Group:
         self.state_since_ms = now_ms
 
     def restore(self, stored: GroupValue) -> None:
-        """Become what the log says; the offsets stay."""
+        """Restore the group from its record; the offsets stay."""
         self.members.clear()
         self.static_members.clear()
         self.protocol_counts.clear()
@@ -94,7 +94,7 @@ class Group:
         self.subscribed_topics = self._find_subscribed_topics()
 
     def stored(self) -> GroupValue:
-        """What the log is to say."""
+        """The group as its record has it."""
         since_ms = NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms
         members = list(self.members.values())
         return GroupValue(
@@ -112,13 +112,13 @@ class Group:
 
     @property
     def state_name(self) -> str:
-        """As clients are told."""
+        """The state's name as clients see it."""
         return self.state.value if self.consumer is None else self.consumer.state_name
 
     # --- members ---
 
     def add(self, member: Member, respond: Respond | None) -> None:
-        """Take in a member that waits in JoinGroup, if `respond` is given."""
+        """Add a member; it waits in JoinGroup if `respond` is given."""
         assert member.member_id not in self.members, f"{member.member_id} is a member of {self.group_id} already"
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -130,7 +130,7 @@ class Group:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Take a member out, or an id that was given out. Whoever it waits for must have been answered."""
+        """Remove a member or a pending member id. Its waiting requests must have been answered."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_protocols(member.protocols, -1)
@@ -150,7 +150,7 @@ class Group:
         rebalance_timeout_ms: int,
         respond: Respond | None,
     ) -> None:
-        """A member joins again, perhaps with other wishes."""
+        """A member joins again, perhaps with other protocols and timeouts."""
         self._count_protocols(member.protocols, -1)
         member.protocols = protocols
         self._count_protocols(protocols, 1)
@@ -170,7 +170,7 @@ class Group:
         self.static_members[member.instance_id] = new_id
 
     def take_join(self, member: Member) -> Respond | None:
-        """Whom to answer for a member's JoinGroup; it does not wait any more."""
+        """The callback of a member's JoinGroup; the member no longer waits."""
         respond = member.awaiting_join
         self._await_join(member, None)
         return respond
@@ -185,13 +185,15 @@ class Group:
             counts[name] = counts.get(name, 0) + by
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member, or the error for who is none: a static member's instance id goes before its member id."""
+        """The member; raises ApiError if there is none. A static member is looked up by its instance id first."""
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
             if current_id is None:
-                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{self.group_id} knows no instance {instance_id}")
+                raise ApiError(
+                    ErrorCode.UNKNOWN_MEMBER_ID, f"{self.group_id} has no member with instance {instance_id}"
+                )
             if current_id != member_id:
-                raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {instance_id} has another member id by now")
+                raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {instance_id} now has another member id")
         member = self.members.get(member_id)
         if member is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -210,7 +212,7 @@ class Group:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """Let a member lead that has joined, the present leader if possible; False when nobody has."""
+        """Make a member that has joined the leader, the current one if possible; False when none has joined."""
         leader = None if self.leader_id is None else self.members.get(self.leader_id)
         if leader is not None and leader.awaiting_join is not None:
             return True
@@ -223,14 +225,14 @@ class Group:
     # --- protocols ---
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member with these protocols can be part of the group."""
+        """Whether a member with these protocols can join the group."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         count = len(self.members)
         return protocol_type == self.protocol_type and any(self.protocol_counts.get(name) == count for name in names)
 
     def select_protocol(self) -> str:
-        """Among the protocols that all members support, the one that most of them like best."""
+        """Of the protocols that all members support, the one that most of them prefer."""
         count = len(self.members)
         candidates = {name for name, supporters in self.protocol_counts.items() if supporters == count}
         votes: dict[str, int] = {}
@@ -240,7 +242,7 @@ class Group:
         return max(votes, key=votes.__getitem__)
 
     def begin_generation(self, now_ms: int) -> None:
-        """Everybody has joined who will: the next generation begins, or the group is empty."""
+        """The join phase is over: begin the next generation, or make the group empty."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self._find_subscribed_topics()
@@ -248,7 +250,7 @@ class Group:
         self.advance(GroupEvent.MEMBERS_JOINED if self.members else GroupEvent.MEMBERS_GONE, now_ms)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads a topic; if that cannot be known, it may."""
+        """Whether a member is subscribed to a topic; True if the subscriptions are unknown."""
         if self.consumer is not None:
             return self.consumer.is_subscribed_to(topic)
         return self.subscribed_topics is None or topic in self.subscribed_topics

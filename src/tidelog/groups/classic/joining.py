@@ -1,8 +1,8 @@
-"""JoinGroup: who becomes a member, who stays one, who is turned away.
+"""JoinGroup: which clients become members, stay members or are rejected.
 
-new, dynamic    v4+: gets an id and comes again with it (KIP-394); before: is taken in at once
-new, static     is taken in; or takes the place of the member with its instance id (KIP-345)
-with an id      given out before: is taken in; a member's: joins the next generation, or hears of this one again
+new, dynamic    v4+: gets a member id and joins again with it (KIP-394); before: is added at once
+new, static     is added, or replaces the member with its instance id (KIP-345)
+with an id      a pending one: is added; a member's: joins the next generation, or gets the current one again
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 
 class Joiner(NamedTuple):
-    """Who asks, and what its version of JoinGroup can be told."""
+    """The client that joins, and what its JoinGroup version supports."""
 
     client_id: str
     client_host: str
     needs_member_id: bool = False
-    """A dynamic member is given its id first (v4+)."""
+    """A dynamic member gets its member id first (v4+)."""
     may_skip_assignment: bool = False
-    """A static leader that came back can be told that there is nothing to assign (v9+)."""
+    """The response to a returning static leader can say that the assignment is to be skipped (v9+)."""
 
 
 MEMBER_ID_NAME_LENGTH_MAX: Final = 1000
-"""Characters of an instance id or client id in a member id. Whole ones may be as long as a string of a reply can be."""
+"""Characters of an instance id or client id in a member id, so that the member id fits into a response."""
 
 
 def join_error(member_id: str, code: ErrorCode) -> JoinGroupResponse:
@@ -54,7 +54,7 @@ class Joins:
         self._new_id = new_id
 
     def _member_id(self, name: str) -> str:
-        """A new member id, which begins with the instance id or the client id as far as a string has room for it."""
+        """A new member id, which begins with the instance id or client id, cut to its maximum length."""
         return f"{name[:MEMBER_ID_NAME_LENGTH_MAX]}-{self._new_id()}"
 
     def join(
@@ -79,8 +79,8 @@ class Joins:
     def _has_room(self, group: Group, member_id: str) -> bool:
         """Whether `group.max.size` admits a join.
 
-        While members join, those that have done so count: when the limit was lowered, the last ones to come are put
-        out. Otherwise members stay members.
+        In the join phase only members that have joined count: when the limit was lowered, the last ones to join are
+        rejected. Otherwise members stay members.
         """
         if group.state is GroupState.EMPTY:
             return True
@@ -137,11 +137,11 @@ class Joins:
             return join_error(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         is_unchanged = joined_protocols(request) == member.protocols
         if group.state is GroupState.COMPLETING_REBALANCE and is_unchanged:
-            # It may not have received the answer to its JoinGroup, so it gets the same again.
+            # It may not have received the response to its JoinGroup, so it gets the same again.
             return join_reply(group, member)
         if group.state is GroupState.STABLE and is_unchanged and group.leader_id != member_id:
-            # It missed its generation and can still ask for its assignment. A leader that joins wants a rebalance:
-            # it has seen topics change, which its own metadata does not show.
+            # It missed the response and can still send SyncGroup. A leader that joins again wants a rebalance: it has
+            # seen topics change, which its own metadata does not show.
             return join_reply(group, member)
         self._update(group, member, request, respond, effects)
         self._rebalances.begin_if_possible(group, effects, f"{member_id} joins again", now_ms)
@@ -179,7 +179,7 @@ class Joins:
     def _update(
         group: Group, member: Member, request: JoinGroupRequest, respond: Respond | None, effects: Effects
     ) -> None:
-        """A repeated JoinGroup takes the place of the one that waits, whose connection is most likely gone."""
+        """A repeated JoinGroup replaces the waiting one, whose connection is most likely gone."""
         effects.answer(member.awaiting_join, join_error(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
         timeout_ms = rebalance_timeout_ms(request)
         group.update(member, joined_protocols(request), request.session_timeout_ms, timeout_ms, respond)
@@ -196,7 +196,7 @@ class Joins:
         effects: Effects,
         now_ms: int,
     ) -> None:
-        """A static member came back without its id. It gets a new one, and the old one, should it live, is fenced."""
+        """A static member returned without its member id. It gets a new one, which fences the old one."""
         assert request.group_instance_id is not None, "a static member has an instance id"
         old_id = group.static_members[request.group_instance_id]
         old_leader = group.leader_id
@@ -210,11 +210,11 @@ class Joins:
         self._update(group, member, request, respond, effects)
         effects.keep_alive(group, member)
         if group.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may be assigning to the old id, so everybody starts over.
-            self._rebalances.begin(group, effects, f"{old_id} came back as {new_id}", now_ms)
+            # The leader may be assigning to the old id, so the rebalance starts over.
+            self._rebalances.begin(group, effects, f"{old_id} returned as {new_id}", now_ms)
         elif group.state is GroupState.STABLE:
             if group.select_protocol() != group.protocol_name:
-                reason = f"{old_id} came back as {new_id} and another protocol is chosen"
+                reason = f"{old_id} returned as {new_id} and another protocol is chosen"
                 self._rebalances.begin(group, effects, reason, now_ms)
                 return
             group.take_join(member)
@@ -223,7 +223,7 @@ class Joins:
 
 
 class _StaticReplaced:
-    """What follows when the new id of a static member is stored, or could not be."""
+    """Continues once the new member id of a static member is stored or rejected by the log."""
 
     __slots__ = ("_before", "_group", "_joiner", "_member", "_new_id", "_old_id", "_old_leader", "_respond")
 
@@ -250,7 +250,7 @@ class _StaticReplaced:
         effects = Effects()
         group, member = self._group, self._member
         if group.members.get(self._new_id) is not member:
-            # While the log was written it has left, or has come back once more.
+            # Meanwhile it has left, or has returned once more.
             is_replaced = member.instance_id in group.static_members
             error = ErrorCode.FENCED_INSTANCE_ID if is_replaced else ErrorCode.UNKNOWN_MEMBER_ID
             effects.answer(self._respond, join_error(self._new_id, error))
@@ -265,7 +265,7 @@ class _StaticReplaced:
         return effects.decide()
 
     def _reply(self) -> JoinGroupResponse:
-        """Nothing is to be assigned. Before v9 that is said by naming the old leader, which nobody is any more."""
+        """The assignment is kept. Before v9 the response names the old leader id, so that no member acts as leader."""
         group, member = self._group, self._member
         if not self._joiner.may_skip_assignment:
             return join_reply(group, member, leader_id=self._old_leader)
@@ -280,7 +280,7 @@ def _current(group: Group) -> tuple[bytes, bytes]:
 
 
 def joined_protocols(request: JoinGroupRequest) -> Protocols:
-    """What a JoinGroup says its member can speak."""
+    """The protocols of a JoinGroup, with their metadata."""
     return tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
 
 

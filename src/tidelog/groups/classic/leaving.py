@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup, and members that are not heard of any more."""
+"""Heartbeat, LeaveGroup and session timeouts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ HEARTBEAT_ERRORS: Final = {
     GroupState.STABLE: ErrorCode.NONE,
     GroupState.DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
-"""What a heartbeat is answered. A member that has joined may send them before it has its assignment."""
+"""The error of a heartbeat response by group state. A joined member may send heartbeats before its assignment."""
 
 
 class Departures:
-    """Decides who is still there."""
+    """Decides which members stay in the group."""
 
     __slots__ = ("_rebalances",)
 
@@ -32,7 +32,7 @@ class Departures:
         self._rebalances = rebalances
 
     def heartbeat(self, group: Group, request: HeartbeatRequest) -> Decision[HeartbeatResponse]:
-        """A member is alive and learns whether it has to join again; raises ApiError for who is no member."""
+        """Restart the session; the reply says whether to join again. Raises ApiError for an unknown member."""
         member = group.check_member(request.member_id, request.group_instance_id)
         group.check_generation(request.generation_id)
         effects = Effects()
@@ -72,12 +72,12 @@ class Departures:
         return ErrorCode.NONE
 
     def on_session_timeout(self, group: Group, member_id: str, now_ms: int) -> Decision[Any]:
-        """Nothing was heard of a member for as long as it asked for."""
+        """Remove a member whose session has timed out."""
         effects = Effects()
         member = group.members.get(member_id)
         if member is None:
             self._rebalances.remove_pending(group, member_id, effects, now_ms)
         elif not member.is_waiting:
-            reason = f"nothing was heard of {member_id} for {member.session_timeout_ms} ms"
+            reason = f"the session of {member_id} timed out after {member.session_timeout_ms} ms"
             self._rebalances.remove(group, member, effects, reason, now_ms)
         return effects.decide()

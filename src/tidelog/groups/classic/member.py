@@ -8,14 +8,14 @@ from typing import TypeAlias
 from tidelog.coordination import Respond
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
-"""What a member can speak, what it likes best first, each with metadata that only the group's leader reads."""
+"""The protocols of a member, the preferred one first, each with metadata that only the group's leader reads."""
 
 
 class Member:
-    """What the coordinator knows of a member. `Group` owns it and keeps its counts in step.
+    """State of one member. `Group` owns it and keeps its counts in step.
 
-    A member waits in JoinGroup until everybody has joined and in SyncGroup until the assignment is stored: meanwhile
-    `awaiting_join` or `awaiting_sync` holds whom to answer.
+    A member waits in JoinGroup until all members have joined and in SyncGroup until the assignment is stored: meanwhile
+    `awaiting_join` or `awaiting_sync` holds the callback of its request.
     """
 
     __slots__ = (
@@ -56,14 +56,14 @@ class Member:
         self.is_new = False
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What it says under a protocol that it supports."""
+        """The metadata of a protocol that it supports."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         raise AssertionError(f"member {self.member_id} does not support protocol {protocol_name}")
 
     def vote(self, candidates: Container[str]) -> str:
-        """The protocol it likes best among the candidates."""
+        """The candidate it prefers."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name
@@ -71,5 +71,5 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """It waits for us, so that it need not send heartbeats; one that is new may have vanished all the same."""
+        """Whether it waits for a response and need not send heartbeats; a new member still has its session timeout."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)

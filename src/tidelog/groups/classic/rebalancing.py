@@ -1,9 +1,9 @@
 """A rebalance from its cause to the next generation.
 
-    begin → members join → complete_join → the leader's SyncGroup → assignment stored → everybody has its part
+    begin → members join → complete_join → the leader's SyncGroup → assignment stored → members get their assignments
 
-Called by `joining`, `syncing` and `leaving` with the effects of the operation at hand. Two timers push a rebalance on:
-members that do not join in time are left behind, and members that never ask for their assignment are put out.
+Called by `joining`, `syncing` and `leaving` with the effects of their operation. Two timers bound a rebalance: members
+that do not send JoinGroup in time are removed, and so are members that do not send SyncGroup in time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Rebalances:
             self.begin(group, effects, reason, now_ms)
 
     def begin(self, group: Group, effects: Effects, reason: str, now_ms: int) -> None:
-        """Ask all members to join again."""
+        """Begin a rebalance: all members have to join again."""
         logger.info("group %s rebalances after generation %d: %s", group.group_id, group.generation, reason)
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.fail_syncs(group, effects, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -56,7 +56,7 @@ class Rebalances:
             effects.set_timer(JOIN, group, group.rebalance_timeout_ms)
 
     def try_complete_join(self, group: Group, effects: Effects, now_ms: int) -> None:
-        """Complete the join phase if everybody is there. The first rebalance of a group waits out its delay."""
+        """Complete the join phase if all members have joined. The first rebalance of a group waits for its delay."""
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and group.initial_delay_left_ms is None
@@ -65,7 +65,7 @@ class Rebalances:
             self.complete_join(group, effects, now_ms)
 
     def on_join_timeout(self, group: Group, effects: Effects, now_ms: int) -> None:
-        """Time is up for those who have not joined; a new group to which members still come waits a little longer."""
+        """End the join phase; a new group that still gets members waits a little longer."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         left_ms = group.initial_delay_left_ms
@@ -79,16 +79,16 @@ class Rebalances:
         self.complete_join(group, effects, now_ms)
 
     def complete_join(self, group: Group, effects: Effects, now_ms: int) -> None:
-        """Begin the next generation with those who have joined, and with static members, which may be restarting."""
+        """Begin the next generation with the members that have joined and with static ones, which may be restarting."""
         absent = [m for m in group.members.values() if m.awaiting_join is None and m.instance_id is None]
         for member in absent:
-            logger.info("group %s goes on without %s, which did not join in time", group.group_id, member.member_id)
+            logger.info("group %s removes %s: it did not join in time", group.group_id, member.member_id)
             group.remove(member.member_id)
             effects.forget_session(group, member.member_id)
         group.initial_delay_left_ms = None
         group.has_new_member = False
         if group.members and not group.elect_joined_leader():
-            # Only static members are left, and none of them has come. They have until their session ends.
+            # Only static members are left, and none of them has joined. They stay until their sessions time out.
             effects.set_timer(JOIN, group, group.rebalance_timeout_ms)
             return
         effects.cancel_timer(JOIN, group)
@@ -115,30 +115,30 @@ class Rebalances:
         effects.set_timer(SYNC, group, group.rebalance_timeout_ms)
 
     def on_sync_timeout(self, group: Group, effects: Effects, now_ms: int) -> None:
-        """Members that never asked for their assignment are put out, so that others get their partitions."""
+        """Remove members that did not send SyncGroup, so that others get their partitions."""
         if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
             return
         silent = sorted(group.pending_sync)
         for member_id in silent:
             group.remove(member_id)
             effects.forget_session(group, member_id)
-        self.begin(group, effects, f"{', '.join(silent)} did not ask for an assignment", now_ms)
+        self.begin(group, effects, f"{', '.join(silent)} did not send SyncGroup in time", now_ms)
 
     def synced(self, group: Group, member: Member, effects: Effects) -> None:
-        """A member has sent its SyncGroup; nobody has to be waited for when all have."""
+        """A member has sent its SyncGroup; cancel the deadline once all have."""
         group.pending_sync.discard(member.member_id)
         if not group.pending_sync:
             effects.cancel_timer(SYNC, group)
 
     def hand_out(self, group: Group, assignments: dict[str, bytes], effects: Effects, now_ms: int) -> None:
-        """The assignment is stored: every member that waits gets its part."""
+        """The assignment is stored: answer every waiting member with its part."""
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
             self._answer_sync(group, member, sync_reply(group, member), effects)
         group.advance(GroupEvent.ASSIGNMENT_STORED, now_ms)
 
     def fail_syncs(self, group: Group, effects: Effects, code: ErrorCode) -> None:
-        """Whoever waits for an assignment waits in vain."""
+        """Answer every waiting SyncGroup with an error."""
         for member in group.members.values():
             member.assignment = b""
             self._answer_sync(group, member, SyncGroupResponse(error_code=code), effects)
@@ -147,11 +147,11 @@ class Rebalances:
     def _answer_sync(group: Group, member: Member, reply: SyncGroupResponse, effects: Effects) -> None:
         respond, member.awaiting_sync = member.awaiting_sync, None
         if effects.answer(respond, reply):
-            # While it waited its session may have run out without effect.
+            # Its session may have expired while it waited; that had no effect.
             effects.keep_alive(group, member)
 
     def remove(self, group: Group, member: Member, effects: Effects, reason: str, now_ms: int) -> None:
-        """A member left or is gone: the others share what it had."""
+        """Remove a member; the others share its partitions."""
         gone = ErrorCode.UNKNOWN_MEMBER_ID
         effects.answer(group.take_join(member), JoinGroupResponse(error_code=gone, protocol_name=None))
         sync_waits, member.awaiting_sync = member.awaiting_sync, None
@@ -164,14 +164,14 @@ class Rebalances:
             self.begin_if_possible(group, effects, reason, now_ms)
 
     def remove_pending(self, group: Group, member_id: str, effects: Effects, now_ms: int) -> None:
-        """An id that was given out is not used: nobody waits for it any more."""
+        """Remove a pending member id; the join phase no longer waits for it."""
         group.remove(member_id)
         effects.forget_session(group, member_id)
         self.try_complete_join(group, effects, now_ms)
 
 
 def join_reply(group: Group, member: Member, *, leader_id: str | None = None) -> JoinGroupResponse:
-    """What a member is told about its generation; the leader learns what the others said."""
+    """The JoinGroup response of a member; the leader's has the metadata of all members."""
     name = group.protocol_name
     assert name is not None, "a group with members has chosen a protocol"
     members = []
@@ -193,7 +193,7 @@ def join_reply(group: Group, member: Member, *, leader_id: str | None = None) ->
 
 
 def sync_reply(group: Group, member: Member) -> SyncGroupResponse:
-    """A member's part of the assignment."""
+    """The SyncGroup response of a member: its part of the assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
     )

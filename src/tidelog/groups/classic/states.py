@@ -1,4 +1,4 @@
-"""The states of a group with the classic protocol, and what leads from one to the next.
+"""The states of a group with the classic protocol and the transitions between them.
 
     Empty                no members; offsets may be kept
     PreparingRebalance   waits until every member has sent a JoinGroup, or the rebalance timeout
@@ -6,7 +6,7 @@
     Stable               members have their assignments
     Dead                 no members and no offsets any more, or it has become a consumer group; it is removed
 
-The table below is the whole of it: `Group.advance` is the only place where a state changes, and it asks `advance`.
+The table below has every transition: `Group.advance` is the only place where a state changes, and it uses `advance`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.coordination.transitions import follow
 
 
 class GroupState(Enum):
-    """Its value is the name that clients are told."""
+    """The value is the name that clients see."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -32,17 +32,17 @@ class GroupEvent(Enum):
     """What may happen to a group."""
 
     REBALANCE_BEGAN = auto()
-    """A member came, went or changed what it supports, or the leader asked for it."""
+    """A member joined, left or changed its protocols, or the leader joined again."""
     MEMBERS_JOINED = auto()
-    """Whoever is still a member has joined the next generation."""
+    """The remaining members have joined the next generation."""
     MEMBERS_GONE = auto()
-    """Nobody has joined the next generation."""
+    """No member has joined the next generation."""
     ASSIGNMENT_STORED = auto()
     """The leader's assignment is in the log."""
     REMOVED = auto()
-    """It was deleted, or has nothing left to be kept for."""
+    """It was deleted, or has neither members nor offsets."""
     UPGRADED = auto()
-    """It goes on as a consumer group, with its members."""
+    """It became a consumer group, with its members."""
 
 
 TRANSITIONS: Final[Mapping[tuple[GroupState, GroupEvent], GroupState]] = {
@@ -60,10 +60,10 @@ TRANSITIONS: Final[Mapping[tuple[GroupState, GroupEvent], GroupState]] = {
 
 
 def advance(state: GroupState, event: GroupEvent) -> GroupState:
-    """The state after `event`. An event that may not happen here raises and changes nothing."""
+    """The state after `event`; raises IllegalTransitionError if the table does not allow it."""
     return follow(TRANSITIONS, state, event, "group")
 
 
 def may_rebalance(state: GroupState) -> bool:
-    """Whether a rebalance can begin; while one is being prepared, it takes in whatever happens."""
+    """Whether a rebalance can begin; one that is being prepared covers later causes too."""
     return (state, GroupEvent.REBALANCE_BEGAN) in TRANSITIONS

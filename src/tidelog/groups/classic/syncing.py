@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, which is stored before anybody gets a part of it."""
+"""SyncGroup: the leader sends the assignment, which is stored before any member gets its part."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STORE_ERRORS: Final = {
 
 
 def store_error(code: ErrorCode) -> ErrorCode:
-    """What members are told when a group cannot be stored."""
+    """The error for members when the log rejects the record of a group."""
     return _STORE_ERRORS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -38,7 +38,7 @@ class Syncs:
         self._rebalances = rebalances
 
     def sync(self, group: Group, request: SyncGroupRequest, respond: Respond) -> Decision[Any]:
-        """Wait for the assignment, or get it if it is there; raises ApiError for who cannot have one."""
+        """Wait for the assignment, or return it if it is there; raises ApiError for a member that cannot have one."""
         member = group.check_member(request.member_id, request.group_instance_id)
         group.check_generation(request.generation_id)
         _check_protocol(group, request)
@@ -62,13 +62,13 @@ class Syncs:
 
         def stored(code: ErrorCode, now_ms: int) -> Decision[Any]:
             following = Effects()
-            # Somebody may have joined or left meanwhile; the next rebalance then makes its own assignment.
+            # A member may have joined or left meanwhile; the next rebalance then makes its own assignment.
             if group.state is GroupState.COMPLETING_REBALANCE and group.generation == generation:
                 if code is ErrorCode.NONE:
                     self._rebalances.hand_out(group, assignments, following, now_ms)
                 else:
                     self._rebalances.fail_syncs(group, following, store_error(code))
-                    reason = f"the assignment by {leader.member_id} could not be stored: {code.name}"
+                    reason = f"the assignment of {leader.member_id} could not be stored: {code.name}"
                     self._rebalances.begin_if_possible(group, following, reason, now_ms)
             return following.decide()
 
@@ -76,7 +76,7 @@ class Syncs:
 
 
 def _check_protocol(group: Group, request: SyncGroupRequest) -> None:
-    """From version 5 on members say what they think was chosen (KIP-559)."""
+    """From version 5 on the request names the protocol the member uses (KIP-559)."""
     for said, chosen in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)):
         if said is not None and said != chosen:
-            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group has {chosen}, the member says {said}")
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group uses {chosen}, the request says {said}")

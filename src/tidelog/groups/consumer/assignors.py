@@ -1,7 +1,7 @@
-"""Who is to have which partitions: the assignors that run on the broker (KIP-848).
+"""The assignors that run on the broker (KIP-848).
 
-uniform   everybody has as many as everybody else, within one; who has a partition keeps it if that is possible
-range     of each topic, members get neighbouring partitions, so that equal topics are read by equal members
+uniform   members have equal numbers of partitions, within one; a member keeps its partitions if possible
+range     members get consecutive partitions of each topic, so that the same members read co-partitioned topics
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Partition: TypeAlias = tuple[bytes, int]
 
 
 class Subscriber(NamedTuple):
-    """A member as assignors see it: the ids of the topics it reads, and what it was to have before."""
+    """A member as assignors see it: the ids of the topics it reads, and its previous target."""
 
     member_id: str
     instance_id: str | None
@@ -29,7 +29,7 @@ Assignor = Callable[[Sequence[Subscriber], Mapping[bytes, int]], dict[str, Assig
 
 
 def assign_range(members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
-    """Split each topic among its members in order, static ones by instance id and before the others."""
+    """Split each topic among its members in order: static ones first, by instance id."""
     ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
     result: dict[str, dict[bytes, frozenset[int]]] = {member.member_id: {} for member in members}
     for topic_id, count in partition_counts.items():
@@ -47,14 +47,14 @@ def assign_range(members: Sequence[Subscriber], partition_counts: Mapping[bytes,
 
 
 def assign_uniform(members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
-    """Keep what can be kept, give what is free to who has least, then even out what is left uneven."""
+    """Keep partitions where possible, give free ones to the members with the fewest, then even out the rest."""
     if len({member.topic_ids for member in members}) == 1 and _is_one_assignment(members, partition_counts):
         return assign_alike(members, partition_counts)
     return assign_unlike(members, partition_counts)
 
 
 def _is_one_assignment(members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> bool:
-    """Whether what members were to have is theirs alone and is there, as in every assignment but the first ones."""
+    """Whether the previous targets do not overlap and have only partitions that exist."""
     for topic_id in {topic_id for member in members for topic_id in member.before}:
         parts = [member.before[topic_id] for member in members if topic_id in member.before]
         together = frozenset[int]().union(*parts)
@@ -66,7 +66,7 @@ def _is_one_assignment(members: Sequence[Subscriber], partition_counts: Mapping[
 
 
 def assign_alike(members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
-    """Where all read the same topics, only what moves is looked at: a thousand members join one after the other."""
+    """For equal subscriptions. Only moved partitions cost time, because a thousand members join one after the other."""
     ordered = sorted(members, key=lambda member: member.member_id)
     topic_ids = [topic_id for topic_id in sorted(partition_counts) if topic_id in ordered[0].topic_ids]
     limit, spare = divmod(sum(partition_counts[topic_id] for topic_id in topic_ids), len(ordered))
@@ -97,7 +97,7 @@ def assign_alike(members: Sequence[Subscriber], partition_counts: Mapping[bytes,
 
 
 def _first(assignment: Assignment, count: int) -> Assignment:
-    """As many partitions, in the order of topics and numbers."""
+    """The first `count` partitions, in the order of topics and numbers."""
     found: dict[bytes, frozenset[int]] = {}
     for topic_id in sorted(assignment):
         part = sorted(assignment[topic_id])[:count]
@@ -117,7 +117,7 @@ def assign_unlike(members: Sequence[Subscriber], partition_counts: Mapping[bytes
 
 
 class _Holdings:
-    """Who holds what while an assignment is made."""
+    """The partitions of each member while an assignment is computed."""
 
     def __init__(self, members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]) -> None:
         self._members = {member.member_id: member for member in sorted(members, key=lambda member: member.member_id)}
@@ -130,7 +130,7 @@ class _Holdings:
         }
 
     def keep_what_was(self) -> None:
-        """A member keeps what it was to have, no more than its share where all read the same topics."""
+        """A member keeps its previous target; with equal subscriptions, no more than its share."""
         limit, spare = self._shares()
         for member_id, member in self._members.items():
             wanted = [
@@ -147,7 +147,7 @@ class _Holdings:
                 self._give(partition, member_id)
 
     def _shares(self) -> tuple[int, int]:
-        """What everybody may hold, and how many may hold one more; without a limit if subscriptions differ."""
+        """Partitions each member may hold, and how many may hold one more; no limit if subscriptions differ."""
         subscriptions = {member.topic_ids for member in self._members.values()}
         total = sum(count for topic_id, count in self._counts.items() if self._readers[topic_id])
         if len(subscriptions) == 1:
@@ -155,7 +155,7 @@ class _Holdings:
         return total, 0
 
     def hand_out_free(self) -> None:
-        """Topics with few readers first: those readers have little else to choose from."""
+        """Assign free partitions, topics with few readers first: those have the least choice."""
         for topic_id in sorted(self._counts, key=lambda topic_id: (len(self._readers[topic_id]), topic_id)):
             readers = self._readers[topic_id]
             free = [index for index in range(self._counts[topic_id]) if (topic_id, index) not in self._owner]
@@ -169,9 +169,9 @@ class _Holdings:
                 heapreplace(by_size, (size + 1, member_id))
 
     def even_out(self) -> None:
-        """Move partitions from who has more to who has at least two fewer, as long as there are such.
+        """Move partitions from members with more to members with at least two fewer, while there are any.
 
-        Where all read the same topics nothing is left to do: nobody kept more than a share.
+        With equal subscriptions there is nothing to do: no member kept more than its share.
         """
         while len({member.topic_ids for member in self._members.values()}) > 1 and any(
             self._even_out(topic_id, readers) for topic_id, readers in self._readers.items() if readers
@@ -209,4 +209,4 @@ class _Holdings:
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
-"""By the names clients ask for; the first is the default."""
+"""By the names that clients send; the first is the default."""

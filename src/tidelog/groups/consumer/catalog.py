@@ -1,4 +1,4 @@
-"""The topics of the cluster, as consumer groups need to know them."""
+"""The topics of the cluster, as consumer groups need them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.groups.consumer.group import TopicInfo
 
 
 class Catalog(Protocol):
-    """Given to the shards by the edge; the broker's image of the cluster stands behind it."""
+    """The edge gives it to the shards; it reads the broker's metadata image."""
 
     @property
     def version(self) -> int:

@@ -1,4 +1,4 @@
-"""What a request is about to change: the group as it will be, and the records that make it so."""
+"""The changes of one request: the group as it will be, and the records for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.groups.consumer.schemas import Assignment
 
 
 class Change:
-    """Made for one decision. Nothing of it touches the group itself."""
+    """Made for one decision. It does not change the group itself."""
 
     def __init__(self, group: ConsumerGroup, records: list[StateRecord]) -> None:
         self.group = group
@@ -34,7 +34,7 @@ class Change:
             self.records.append(target_record(self.group.group_id, after.member_id, self.target[after.member_id]))
 
     def replace(self, known: ConsumerMember) -> ConsumerMember:
-        """A static member is back under a new id: it takes over everything, and nothing else changes."""
+        """A static member returned under a new member id: it takes over all state of the old one."""
         self.replaced_id = known.member_id
         target = self.target.get(known.member_id, {})
         self.remove(known)
@@ -76,7 +76,7 @@ class Change:
 
 
 def member_record(group_id: str, member: ConsumerMember) -> StateRecord:
-    """Who a member is and what it reads."""
+    """A member and its subscription."""
     value = schemas.MemberValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -99,7 +99,7 @@ def _classic_metadata(classic: ClassicSide | None) -> schemas.ClassicMemberMetad
 
 
 def current_record(group_id: str, member: ConsumerMember) -> StateRecord:
-    """What a member has, and is giving up."""
+    """A member's current assignment, and the partitions it is revoking."""
     value = schemas.CurrentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_epoch,
@@ -111,7 +111,7 @@ def current_record(group_id: str, member: ConsumerMember) -> StateRecord:
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> StateRecord:
-    """What a member is to have."""
+    """A member's target assignment."""
     value = schemas.TargetValue(topic_partitions=schemas.to_partitions(target))
     return schemas.record(schemas.TARGET, group_id, member_id, value)
 

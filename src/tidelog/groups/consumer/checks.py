@@ -1,4 +1,4 @@
-"""What a heartbeat must look like, and between its lists and assignments."""
+"""Checks of ConsumerGroupHeartbeat, and conversion of its lists to assignments and back."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ JOINS: Final = 0
 
 
 class Asker(NamedTuple):
-    """Who sends a heartbeat."""
+    """The sender of a heartbeat."""
 
     client_id: str
     client_host: str
     gives_own_id: bool = False
-    """From version 1 on members make up their ids themselves (KIP-1082)."""
+    """From version 1 on members generate their own ids (KIP-1082)."""
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, asker: Asker) -> None:
-    """Raise for a request that makes no sense, whoever sends it."""
+    """Raise ApiError for a request that is invalid for any member."""
     epoch = request.member_epoch
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     if not asker.gives_own_id:
@@ -47,22 +47,22 @@ def check_request(request: ConsumerGroupHeartbeatRequest, asker: Asker) -> None:
     }
     for fault, is_there in faults.items():
         if is_there:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"the heartbeat cannot be: its {fault}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"invalid heartbeat: its {fault}")
     if request.subscribed_topic_regex:
         check_pattern(request.subscribed_topic_regex)
     if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)
-        raise ApiError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"{request.server_assignor} is not among {known}")
+        raise ApiError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"assignor {request.server_assignor} is not one of {known}")
 
 
 def check_room(group: ConsumerGroup, settings: GroupSettings) -> None:
-    """Raise if a new member would be one too many."""
+    """Raise ApiError if the group is full."""
     if len(group.members) >= settings.consumer_max_size:
         raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"{group.group_id} has {len(group.members)} members")
 
 
 def check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """A member may be one epoch behind if the answer was lost, as long as it has nothing that is not its any more."""
+    """A member may be one epoch behind if the response was lost, as long as it owns only partitions it still has."""
     epoch = request.member_epoch
     if epoch == member.member_epoch:
         return
@@ -76,7 +76,7 @@ def check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) 
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """A member that lost track says everything, and is told everything."""
+    """Whether the heartbeat has all fields: the response then has the whole assignment."""
     return (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

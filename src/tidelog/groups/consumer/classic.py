@@ -1,14 +1,14 @@
-"""Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, answered out of its state.
+"""Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, answered from its state.
 
-To them the group looks like a classic one that somebody else leads:
+To them the group looks like a classic one with another leader:
 
-    Heartbeat   says that a rebalance is in progress when the member is behind the group's epoch, has partitions to
-                give up, or could have partitions that others have given up
-    JoinGroup   is answered at once, with the member's epoch as its generation; what the member says it has tells what
-                it has given up
-    SyncGroup   brings what the member has, wrapped as its own assignor would have done it
+    Heartbeat   returns REBALANCE_IN_PROGRESS when the member is behind the group's epoch, has partitions to revoke, or
+                can get partitions that others have revoked
+    JoinGroup   is answered at once, with the member's epoch as its generation; the owned partitions in it show what
+                the member has revoked
+    SyncGroup   returns the member's assignment, encoded as its own assignor would
 
-Cooperative members give up partitions between one rebalance and the next, eager ones have none while they join.
+Cooperative members revoke partitions between two rebalances; eager ones own none while they join.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class ClassicMembers:
-    """Decides their requests. What is decided is written down and takes effect by replay."""
+    """Decides the requests of classic members. Decisions are appended and take effect by replay."""
 
     def __init__(
         self, settings: GroupSettings, catalog: Catalog, progress: Progress, new_id: Callable[[], str]
@@ -52,7 +52,7 @@ class ClassicMembers:
     # --- JoinGroup ---
 
     def join(self, group: ConsumerGroup, request: JoinGroupRequest, joiner: Joiner) -> Decision[JoinGroupResponse]:
-        """Become a member, or take the next step; one that may not is told no member id."""
+        """Become a member, or take the next step; an error response has no member id."""
         try:
             return self._join(group, request, joiner)
         except ApiError as error:
@@ -83,7 +83,7 @@ class ClassicMembers:
 
     @staticmethod
     def _find(group: ConsumerGroup, request: JoinGroupRequest, change: Change) -> ConsumerMember | None:
-        """The member that joins again, or None if it is new. An id that nobody has may have been given out by us."""
+        """The member that joins again, or None if it is new. An unknown id may be one that the coordinator gave."""
         instance_id = request.group_instance_id
         if instance_id is None:
             return group.members.get(change.member_id)
@@ -95,16 +95,16 @@ class ClassicMembers:
     # --- SyncGroup and Heartbeat ---
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> Decision[SyncGroupResponse]:
-        """What a member has; raises ApiError for who cannot have anything."""
+        """A member's assignment; raises ApiError for an unknown member."""
         member, classic = _check(group, request.member_id, request.group_instance_id, request.generation_id)
         said = (request.protocol_type, request.protocol_name)
         for mine, chosen in zip(said, (CONSUMER_PROTOCOL, classic.protocol_name), strict=True):
             if mine is not None and mine != chosen:
                 raise ApiError(
-                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{member.member_id} was told {chosen}, not {mine}"
+                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{member.member_id} uses {chosen}, the request says {mine}"
                 )
         if group.epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-            # One that has to give up partitions has joined again already; it first does that.
+            # A member that has to revoke partitions has already joined again; it revokes them first.
             timers = _expect_rejoin(group, member)
             return Decision(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), timers=tuple(timers))
         response = SyncGroupResponse(
@@ -116,7 +116,7 @@ class ClassicMembers:
         return Decision(response, timers=(alive, *cancel(group.group_id, member.member_id, RESYNC)))
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> Decision[HeartbeatResponse]:
-        """A member is alive and learns whether it has to join again; raises ApiError for who is no member."""
+        """Restart the session; the reply says whether to join again. Raises ApiError for an unknown member."""
         member, classic = _check(group, request.member_id, request.group_instance_id, request.generation_id)
         timers: list[TimerChange] = [set_timer(SESSION, group.group_id, member.member_id, classic.session_timeout_ms)]
         code = ErrorCode.NONE
@@ -147,7 +147,7 @@ class ClassicMembers:
                 member_id = group.static_members.get(instance_id, "")
             member = group.check_member(member_id, instance_id)
             if member.classic is None or member_id not in change.members:
-                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no classic member")
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not a classic member")
         except ApiError as error:
             answer.error_code = error.code
             return answer
@@ -161,7 +161,7 @@ class ClassicMembers:
 def _check(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[ConsumerMember, ClassicSide]:
-    """A classic member that knows its generation, which is its epoch."""
+    """A classic member; raises ApiError unless `generation` is its epoch."""
     member = group.check_member(member_id, instance_id)
     if member.classic is None:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} does not use the classic protocol")
@@ -180,7 +180,7 @@ def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _expect_rejoin(group: ConsumerGroup, member: ConsumerMember) -> list[TimerChange]:
-    """The time to join again runs from when the member was first told."""
+    """The rejoin deadline counts from the first response that asked the member to join again."""
     if member.member_id in group.rejoining:
         return []
     group.rejoining.add(member.member_id)
@@ -188,7 +188,7 @@ def _expect_rejoin(group: ConsumerGroup, member: ConsumerMember) -> list[TimerCh
 
 
 def _subscription(request: JoinGroupRequest) -> Subscription:
-    """It says the same under each of its protocols."""
+    """The subscription; it is the same under each of the member's protocols."""
     try:
         return read_subscription(bytes(request.protocols[0].metadata))
     except SchemaError as error:
@@ -211,7 +211,7 @@ def _updated(
 
 
 def _join_reply(member: ConsumerMember) -> JoinGroupResponse:
-    """Nobody is told to lead: the coordinator assigns."""
+    """The response names no leader: the coordinator assigns."""
     assert member.classic is not None, "a member that joined speaks the classic protocol"
     return JoinGroupResponse(
         generation_id=member.member_epoch,

@@ -1,8 +1,8 @@
 """The subscriptions and assignments that classic consumers wrap into JoinGroup and SyncGroup.
 
-In a group of the classic protocol they pass between members and nobody looks at them. A classic member of a consumer
-group is assigned to by the coordinator, which therefore reads the one and writes the other. A newer version than we
-know is read as the newest we do know: each only adds to the one before.
+In a group of the classic protocol they are opaque to the coordinator. In a consumer group the coordinator assigns to
+classic members too, so it reads their subscriptions and writes their assignments. An unknown newer version is read as
+the newest known one: each version only adds fields.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Assignment(Message, api_key=-1, versions=(0, _VERSION_MAX)):
 
 
 class Subscription(NamedTuple):
-    """What a classic consumer reads, and what it has while it joins: nothing, if it rebalances eagerly."""
+    """Subscribed topics and owned partitions of a classic consumer; an eager one owns none while it joins."""
 
     topics: tuple[str, ...]
     owned: Named
@@ -49,27 +49,27 @@ class Subscription(NamedTuple):
 
 
 def read_subscription(metadata: bytes) -> Subscription:
-    """Raises SchemaError for bytes that are none."""
+    """Decode a subscription; raises SchemaError if it is malformed."""
     try:
         found = _Subscription.decode(metadata, _version(metadata), _VERSION.size)
     except WireError as error:
-        raise SchemaError(f"a subscription that cannot be read: {error}") from None
+        raise SchemaError(f"the subscription cannot be read: {error}") from None
     return Subscription(tuple(sorted(set(found.topics))), _by_name(found.owned_partitions), found.rack_id or None)
 
 
 def read_assignment(data: bytes) -> Named:
-    """Raises SchemaError for bytes that are none; a member that has never synced has no bytes and no partitions."""
+    """Decode an assignment; raises SchemaError if it is malformed. A member that has never synced has no bytes."""
     if not data:
         return {}
     try:
         found = _Assignment.decode(data, _version(data), _VERSION.size)
     except WireError as error:
-        raise SchemaError(f"an assignment that cannot be read: {error}") from None
+        raise SchemaError(f"the assignment cannot be read: {error}") from None
     return _by_name(found.assigned_partitions)
 
 
 def write_assignment(assignment: Named, metadata: bytes) -> bytes:
-    """An assignment in the version of a member's subscription, which is the one it understands."""
+    """Encode an assignment in the version of the member's subscription."""
     version = _version(metadata) if _is_versioned(metadata) else 0
     topics = [_Topic(topic=name, partitions=sorted(found)) for name, found in sorted(assignment.items())]
     return _VERSION.pack(version) + _Assignment(assigned_partitions=topics).encode(version)
@@ -81,7 +81,7 @@ def _is_versioned(data: bytes) -> bool:
 
 def _version(data: bytes) -> int:
     if not _is_versioned(data):
-        raise SchemaError(f"bytes of the consumer protocol without a version: {data[:8].hex()}")
+        raise SchemaError(f"the consumer protocol bytes have no version: {data[:8].hex()}")
     version: int = _VERSION.unpack_from(data)[0]
     return min(version, _VERSION_MAX)
 

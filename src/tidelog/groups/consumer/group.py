@@ -1,6 +1,6 @@
-"""A consumer group and its members, as the log tells them.
+"""A consumer group and its members, as they are in the log.
 
-Members are values: a decision makes a changed copy and writes it down, and replay puts it in the old one's place.
+Members are values: a decision appends a changed copy, and replay replaces the old one with it.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from tidelog.groups.consumer.schemas import Assignment, ClassicMemberMetadata, C
 from tidelog.wire.errors import ApiError, ErrorCode
 
 LEFT_FOR_NOW: Final = -2
-"""The epoch of a static member that has left and will be back."""
+"""The epoch of a static member that has left and will return."""
 NOTHING: Final[Assignment] = {}
 
 
 class MemberState(IntEnum):
-    """Where a member is on its way to its target."""
+    """How far a member has got towards its target."""
 
     STABLE = 0
-    """It has all it can have."""
+    """It has its target."""
     UNREVOKED_PARTITIONS = 1
-    """It has to give up partitions first, and to say so."""
+    """It has to revoke partitions first and to confirm that."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have not given up yet."""
+    """It waits for partitions that other members have not revoked yet."""
 
 
 class ClassicSide(NamedTuple):
-    """What is kept of a member that speaks the classic protocol, beside what all members have."""
+    """Additional state of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: Protocols
 
     @property
     def protocol_name(self) -> str:
-        """The protocol it is told was chosen: the coordinator assigns, so it may as well be the one it likes best."""
+        """The protocol in its JoinGroup responses: the one it prefers, as the coordinator assigns anyway."""
         return self.protocols[0][0]
 
     @property
     def metadata(self) -> bytes:
-        """Its subscription; it says the same under each of its protocols."""
+        """Its subscription, which is the same under each of its protocols."""
         return self.protocols[0][1]
 
 
 class ConsumerMember(NamedTuple):
-    """One member. Its first fields are its subscription, the last its assignment."""
+    """One member. The first fields are its subscription, the last its assignment."""
 
     member_id: str
     instance_id: str | None = None
@@ -60,7 +60,7 @@ class ConsumerMember(NamedTuple):
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     classic: ClassicSide | None = None
-    """None if it speaks the newer protocol."""
+    """None if it uses the newer protocol."""
     member_epoch: int = 0
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
@@ -72,7 +72,7 @@ class ConsumerMember(NamedTuple):
 
     @property
     def holdings(self) -> Assignment:
-        """What nobody else may have: its own, and what it has not said that it gave up."""
+        """Its partitions, and those it has not confirmed as revoked; no other member may have them."""
         return {
             topic_id: self.assigned.get(topic_id, frozenset()) | self.pending_revocation.get(topic_id, frozenset())
             for topic_id in {*self.assigned, *self.pending_revocation}
@@ -87,7 +87,7 @@ class TopicInfo(NamedTuple):
 
 
 class ConsumerGroup:
-    """State of one group; changed by `replay` alone. Its offsets are with the `Group` that holds it."""
+    """State of one group; changed by `replay` alone. Its offsets are in the `Group` that owns it."""
 
     __slots__ = (
         "assignment_epoch",
@@ -111,9 +111,9 @@ class ConsumerGroup:
         self.target: dict[str, Assignment] = {}
         self.topics: dict[str, TopicInfo] = {}
         self.owners: dict[tuple[bytes, int], str] = {}
-        """Who has a partition, or has not yet said that it gave it up."""
+        """The member that has a partition, or has not yet confirmed its revocation."""
         self.rejoining: set[str] = set()
-        """Classic members that were told to join again and have a timer running; not stored."""
+        """Classic members that have to join again and have a timer for it; not stored."""
         self.catalog_version = -1
         """The version of the cluster's topics that `topics` was last compared with; not stored."""
 
@@ -135,27 +135,27 @@ class ConsumerGroup:
     def member(self, member_id: str) -> ConsumerMember:
         member = self.members.get(member_id)
         if member is None:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no member of {self.group_id}")
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not a member of {self.group_id}")
         return member
 
     def check_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """The member; raises ApiError for who is none, or has been replaced under its instance id."""
+        """The member; raises ApiError if there is none, or if its instance id now has another member id."""
         if instance_id is None:
             return self.member(member_id)
         known_id = self.static_members.get(instance_id)
         if known_id is None:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{self.group_id} knows no instance {instance_id}")
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{self.group_id} has no member with instance {instance_id}")
         if known_id != member_id:
-            raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {instance_id} has another member id by now")
+            raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {instance_id} now has another member id")
         return self.members[known_id]
 
     def supports_classic(self, names: Iterable[str]) -> bool:
-        """Whether one of these protocols is known to all classic members: the group may have to go on with it."""
+        """Whether all classic members support one of these protocols: the group may become a classic one."""
         others = [member.classic.protocols for member in self.members.values() if member.classic is not None]
         return any(all(name in dict(protocols) for protocols in others) for name in names)
 
     def is_waiting(self, member: ConsumerMember) -> bool:
-        """Whether somebody else still has a partition that a member is to have."""
+        """Whether another member still has a partition of this member's target."""
         return any(
             (topic_id, partition) in self.owners
             for topic_id, partitions in self.target.get(member.member_id, NOTHING).items()
@@ -163,7 +163,7 @@ class ConsumerGroup:
         )
 
     def named(self, assignment: Assignment) -> dict[str, frozenset[int]]:
-        """An assignment by topic names; a topic that is gone has none and is left out."""
+        """An assignment by topic names, without deleted topics."""
         names = {topic.topic_id: name for name, topic in self.topics.items()}
         return {names[topic_id]: found for topic_id, found in assignment.items() if topic_id in names}
 
@@ -173,7 +173,7 @@ class ConsumerGroup:
     # --- replay ---
 
     def replay(self, kind: int, member_id: str, value: bytes | None) -> None:
-        """Apply a record; raises SchemaError if it cannot be read. Removing the group is its owner's business."""
+        """Apply a record; raises SchemaError if it cannot be read. The owner removes the group itself."""
         if kind == schemas.GROUP_EPOCH and value is not None:
             self.epoch = schemas.read_value(kind, value).epoch  # type: ignore[attr-defined]
         elif kind == schemas.TOPICS:

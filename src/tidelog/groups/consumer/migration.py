@@ -1,12 +1,12 @@
-"""A group changes its protocol with its members in it: the records that make it one of the other kind.
+"""Converts a group with members between the classic and the newer protocol: the records for it.
 
-upgrade     a consumer joins a classic group: its members stay members, with what they have, and become part of the
-            consumer group; they hear with their next heartbeat that they have to join again
-downgrade   the last consumer leaves a group whose other members are classic ones: they go on as a classic group that
-            has just begun to rebalance
+upgrade     a consumer joins a classic group: its members keep their partitions and become members of the consumer
+            group; the response to their next heartbeat asks them to join again
+downgrade   the last consumer leaves a group whose other members are classic ones: they form a classic group that has
+            just begun to rebalance
 
-Whether it may be is `group.consumer.migration.policy`'s business. Both are written as one batch, so that whoever loads
-the log finds one kind of group or the other.
+`group.consumer.migration.policy` allows it or not. Each conversion is appended as one batch, so that the log always has
+one kind of group or the other.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FindGroup = Callable[[str], Group | None]
 
 
 def upgrade(group: Group, catalog: Catalog) -> tuple[ConsumerGroup, list[StateRecord]]:
-    """The consumer group that a classic one becomes, and the records of it; raises ApiError if it cannot be read."""
+    """The consumer group that a classic one becomes, and its records; raises ApiError if its metadata is malformed."""
     try:
         members = _upgraded_members(group, catalog)
     except SchemaError as error:
@@ -65,7 +65,7 @@ def upgrade(group: Group, catalog: Catalog) -> tuple[ConsumerGroup, list[StateRe
 
 
 def send_to_rejoin(group: Group) -> tuple[list[TimerChange], list[Answer]]:
-    """Timers and answers for the members of a classic group that becomes a consumer group: none waits any longer."""
+    """Timers and answers for the members of a classic group that becomes a consumer group: all have to join again."""
     timers: list[TimerChange] = [CancelTimer((purpose, group.group_id, "")) for purpose in (JOIN, SYNC)]
     answers = []
     for member in group.members.values():
@@ -105,10 +105,10 @@ def _upgraded_members(group: Group, catalog: Catalog) -> list[ConsumerMember]:
 
 
 def _holdings(group: Group, subscriptions: Mapping[str, Subscription], catalog: Catalog) -> dict[str, Assignment]:
-    """Who has what: what members were assigned, then what they said they had when they joined.
+    """The partitions of each member: its assignment, then the owned partitions of its JoinGroup.
 
-    The two differ in the middle of a rebalance. Cooperative members go on reading what they have, and nobody else may
-    have it before they gave it up. No partition has two owners, whatever assignors of clients have made of it.
+    The two differ in the middle of a rebalance. Cooperative members keep reading their partitions, and no other member
+    may have them before they are revoked. No partition gets two owners, whatever the assignors of clients did.
     """
     owners: dict[Partition, str] = {}
     assigned = [(member.member_id, read_assignment(member.assignment)) for member in group.members.values()]
@@ -127,16 +127,16 @@ def _holdings(group: Group, subscriptions: Mapping[str, Subscription], catalog: 
 
 
 def by_id(assignment: Named, catalog: Catalog) -> Assignment:
-    """Topics by their ids; one that is gone is left out."""
+    """An assignment by topic ids, without deleted topics."""
     found = {name: catalog.topic(name) for name in assignment}
     return {topic.topic_id: assignment[name] for name, topic in found.items() if topic is not None}
 
 
 def become_classic(group: ConsumerGroup, leaving_id: str, now_ms: int, find_group: FindGroup) -> Decision[Any]:
-    """The last consumer leaves: its classic members go on by themselves, and have to join again.
+    """The last consumer leaves: the classic members form a classic group, and have to join again.
 
-    The record of a group tells one protocol of each member; the others are added once it has been replayed, since
-    until all have joined again a new member may share one of those only.
+    The record of a group has one protocol of each member. The others are added once it has been replayed, because a new
+    member may share only one of those until all have joined again.
     """
     classic, records = downgrade(group, leaving_id, now_ms)
     timers: list[TimerChange] = [*cancel(group.group_id, leaving_id)]
@@ -158,7 +158,7 @@ def become_classic(group: ConsumerGroup, leaving_id: str, now_ms: int, find_grou
 
 
 def downgrade(group: ConsumerGroup, leaving_id: str, now_ms: int) -> tuple[Group, list[StateRecord]]:
-    """The classic group that is left when a member leaves, and the records of it."""
+    """The classic group that is left when a member leaves, and its records."""
     classic = Group(group.group_id)
     classic.protocol_type = CONSUMER_PROTOCOL
     classic.generation = group.epoch
@@ -167,7 +167,7 @@ def downgrade(group: ConsumerGroup, leaving_id: str, now_ms: int) -> tuple[Group
         if member.member_id != leaving_id:
             classic.add(_downgraded_member(member), None)
     classic.protocol_name = classic.select_protocol()
-    # What they hold, not what they were to hold: a consumer may come before they have joined again.
+    # Their current partitions, not their targets: a consumer may join before they have joined again.
     assignments = {
         member.member_id: write_assignment(
             group.named(group.members[member.member_id].holdings), member.metadata(classic.protocol_name)
@@ -192,7 +192,7 @@ def _downgraded_member(member: ConsumerMember) -> Member:
 
 
 def _tombstones(group_id: str, member_ids: Iterable[str]) -> list[StateRecord]:
-    """Records that remove a group with its members, assignments before those they are of."""
+    """Tombstones of a group and its members, those of assignments first."""
     ids = list(member_ids)
     return [
         *(schemas.record(schemas.CURRENT, group_id, member_id, None) for member_id in ids),

@@ -1,9 +1,8 @@
 """Topic patterns of subscriptions, matched in time linear in pattern and name, whatever the pattern.
 
-Kafka uses RE2 for the same reason: Python's `re` can be made to run for years by a pattern of ten characters, and one
-member could so stop the broker. Here a pattern becomes a nondeterministic automaton that is run with all its states at
-once. It knows what topic names need: literals, `.`, classes, escapes, groups, alternatives and repetitions; a pattern
-matches a name as a whole.
+Kafka uses RE2 for the same reason: a pattern of ten characters can make Python's `re` run for years, so that one member
+could stop the broker. Here a pattern becomes a nondeterministic automaton that runs all its states at once. It supports
+literals, `.`, classes, escapes, groups, alternatives and repetitions; a pattern matches a name as a whole.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _CLASSES: Final[dict[str, Test]] = {
 
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
-    """The names that a pattern matches; raises ApiError for a pattern that is none."""
+    """The names that a pattern matches; raises ApiError for an invalid pattern."""
     automaton = _compile(pattern)
     return [name for name in names if automaton.matches(name)]
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise ApiError unless this is a pattern."""
+    """Raise ApiError for an invalid pattern."""
     _compile(pattern)
 
 
@@ -47,7 +46,7 @@ def _compile(pattern: str) -> _Automaton:
 
 
 class _Automaton:
-    """States are numbers; a state either tests a character and goes to the next, or forks without reading one."""
+    """States are numbers; a state either tests a character and goes to the next, or branches without reading one."""
 
     __slots__ = ("forks", "tests")
 
@@ -63,7 +62,7 @@ class _Automaton:
         return len(self.tests) - 1
 
     def matches(self, text: str) -> bool:
-        """State 0 is where it begins, state 1 where it ends."""
+        """Whether the automaton gets from state 0, its start, to state 1, its end, over the whole text."""
         now = self._closure({0})
         for char in text:
             after = set()
@@ -156,7 +155,7 @@ class _Parser:
         end = self._pattern.find("}", self._position)
         low, comma, high = self._pattern[self._position : end].partition(",")
         if end < 0 or not low.isdecimal() or (high and not high.isdecimal()):
-            raise _refused(f"{self._pattern!r} has a {{ at {self._position - 1} that is no repetition")
+            raise _refused(f"{self._pattern!r} has a {{ at {self._position - 1} that is not a repetition")
         self._position = end + 1
         least = int(low)
         most = int(high) if high else None if comma else least
@@ -210,7 +209,7 @@ class _Parser:
         if self._pattern.startswith("?:", self._position):
             self._position += 2
         elif self._peek() == "?":
-            raise _refused(f"{self._pattern!r} has a kind of group at {self._position} that is not supported")
+            raise _refused(f"{self._pattern!r} has an unsupported kind of group at {self._position}")
         build = self._alternatives()
         if self._take() != ")":
             raise _refused(f"{self._pattern!r} has a ( that is not closed")
@@ -222,7 +221,7 @@ class _Parser:
         if char in _CLASSES:
             return _CLASSES[char]
         if char.isalnum():
-            raise _refused(f"{self._pattern!r} has an escape \\{char} that is not supported")
+            raise _refused(f"{self._pattern!r} has an unsupported escape \\{char}")
         return lambda other: other == char
 
     def _class(self) -> Test:

@@ -1,6 +1,6 @@
-"""What follows when a member joins, changes or says what it has, whichever protocol it speaks.
+"""The steps after a member joins, changes or reports its partitions, in either protocol.
 
-In this order, and each leaves its record:
+In this order, each with its record:
 
     the member is new or changed → the group's epoch grows → the target is computed → the member takes a step
 """
@@ -19,7 +19,7 @@ from tidelog.groups.consumer.schemas import Assignment
 
 
 class Progress:
-    """Works on a `Change`; knows the topics of the cluster."""
+    """Applies the steps to a `Change`; has the topics of the cluster."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -27,7 +27,7 @@ class Progress:
     def advance(
         self, change: Change, before: ConsumerMember | None, after: ConsumerMember, owned: Assignment | None
     ) -> ConsumerMember:
-        """The member after its step. `before` is None if it is new; `owned` is what it says it has, if it did."""
+        """The member after its step. `before` is None if it is new; `owned` are the partitions it reported, if any."""
         change.put_member(before, after)
         self._advance_epoch(change, before, after)
         self._assign(change)
@@ -42,7 +42,7 @@ class Progress:
             change.bump_epoch()
 
     def refresh_topics(self, change: Change) -> bool:
-        """Compare the topics members read with the cluster's; whether they differ from what the group has seen."""
+        """Compare the subscribed topics with the cluster's; True if they have changed since the last time."""
         names: set[str] = set()
         for member in change.members.values():
             names.update(member.subscribed_topics)
@@ -95,7 +95,7 @@ def _reads(member: ConsumerMember, topic: str) -> bool:
 
 
 def preferred_assignor(members: Mapping[str, ConsumerMember]) -> str:
-    """The one most members ask for; the default if nobody does."""
+    """The assignor most members ask for; the default if none does."""
     votes: dict[str, int] = {}
     for member in members.values():
         if member.server_assignor is not None:

@@ -1,8 +1,8 @@
-"""How a member moves from what it has to its target, a step with each heartbeat.
+"""How a member moves from its current assignment to its target, a step with each heartbeat.
 
-No partition has two owners: a member first gives up what is not its any more and says so with its next heartbeat; only
-then is the partition free, and only free partitions are handed out. Members do this independently, so that those whose
-assignment stays the same never stop reading.
+No partition has two owners: a member first revokes partitions and confirms that with its next heartbeat; only then is
+the partition free, and only free partitions are assigned. Members do this independently, so that those whose assignment
+stays the same never stop reading.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def next_step(
     owned: Assignment | None,
     is_free: IsFree,
 ) -> ConsumerMember:
-    """The member after its next step; itself if there is none. `owned` is what it says it has, if it said so."""
+    """The member after its next step; itself if there is none. `owned` are the partitions it reported, if any."""
     epoch = member.member_epoch
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if owned is None or _overlap(owned, member.pending_revocation):
             return member
-        # It has done what its next epoch asked for, even if the target is further ahead and asks for more.
+        # It has revoked all that its next epoch required, even if the target is further ahead and requires more.
         epoch = min(epoch + 1, target_epoch)
     elif member.state is MemberState.STABLE and epoch == target_epoch:
         return member
@@ -51,7 +51,7 @@ def _towards(
         _put(given_up, topic_id, has - wanted)
         _put(added, topic_id, free)
     if given_up and (owned is None or _overlap(owned, given_up)):
-        # Its epoch stays until it has said that it gave them up: offsets it commits meanwhile are still welcome.
+        # Its epoch stays until it has confirmed the revocation, so that it can still commit offsets meanwhile.
         return _changed(member, epoch, MemberState.UNREVOKED_PARTITIONS, kept, given_up)
     state = MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE
     assigned = {
@@ -79,5 +79,5 @@ def _overlap(some: Assignment, others: Assignment) -> bool:
 
 
 def is_within(some: Assignment, others: Assignment) -> bool:
-    """Whether everything in the first is in the second."""
+    """Whether every partition of `some` is in `others`."""
     return all(partitions <= others.get(topic_id, frozenset()) for topic_id, partitions in some.items())

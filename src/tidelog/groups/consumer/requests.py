@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: a member joins, stays, learns what it has, or leaves (KIP-848)."""
+"""ConsumerGroupHeartbeat: a member joins, stays, gets its assignment, or leaves (KIP-848)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumerRequests:
-    """Decides about consumer groups. What it decides is written down and takes effect by replay."""
+    """Decides the requests of consumer groups. Decisions are appended and take effect by replay."""
 
     def __init__(
         self, settings: GroupSettings, progress: Progress, new_id: Callable[[], str], find_group: FindGroup
@@ -51,11 +51,11 @@ class ConsumerRequests:
         now_ms: int,
         before: Iterable[StateRecord] = (),
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
-        """Decide a heartbeat; `before` are records to be written first, if the group has to be made."""
+        """Decide a heartbeat; `before` are records to append first, if the group has to be created."""
         check_request(request, asker)
         if group is None:
             if request.member_epoch != JOINS:
-                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id}")
+                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {request.group_id} does not exist")
             group = ConsumerGroup(request.group_id)
         if request.member_epoch < 0:
             return self._leave(group, request, now_ms)
@@ -88,16 +88,17 @@ class ConsumerRequests:
     def _find(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, change: Change
     ) -> ConsumerMember | None:
-        """The member that asks, or None if it is new; raises ApiError for one that may not."""
+        """The member that sent the heartbeat, or None if it is new; raises ApiError if it is not allowed."""
         change.member_id = request.member_id or self._new_id()
         if request.instance_id is not None:
             member = self._find_static(group, request, change)
         else:
             member = group.members.get(change.member_id)
             if member is None and request.member_epoch != JOINS:
-                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is no member of {group.group_id}")
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is not a member of {group.group_id}")
             if member is not None:
-                # Also who joins again under its id, which is right only if the answer to its first heartbeat was lost.
+                # Also for a member that joins again under its id: allowed only if the response to its first heartbeat
+                # was lost.
                 check_epoch(member, request)
         if member is None:
             check_room(group, self._settings)
@@ -110,14 +111,15 @@ class ConsumerRequests:
         known_id = group.static_members.get(request.instance_id)
         if known_id is None:
             if request.member_epoch != JOINS:
-                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{group.group_id} knows no instance {request.instance_id}")
+                text = f"{group.group_id} has no member with instance {request.instance_id}"
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, text)
             return group.members.get(change.member_id)
         known = group.members[known_id]
         if known_id == change.member_id and request.member_epoch != JOINS:
             check_epoch(known, request)
             return known
         if request.member_epoch != JOINS:
-            raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {request.instance_id} has another member id by now")
+            raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {request.instance_id} now has another member id")
         if known.member_epoch != LEFT_FOR_NOW:
             raise ApiError(ErrorCode.UNRELEASED_INSTANCE_ID, f"instance {request.instance_id} is in use")
         return change.replace(known)
@@ -142,9 +144,9 @@ class ConsumerRequests:
         return Decision(response, (current_record(group.group_id, gone),), tuple(timers))
 
     def remove(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> Decision[Any]:
-        """A member left or was not heard of: the others share what it had, beginning with their next heartbeats.
+        """A member left or timed out: the others share its partitions, beginning with their next heartbeats.
 
-        If only classic members are left without it, the group may become one of theirs.
+        If only classic members are left, the group may become a classic one.
         """
         if self._may_downgrade(group, member):
             logger.info("group %s becomes a classic group without %s", group.group_id, member.member_id)
@@ -162,7 +164,7 @@ class ConsumerRequests:
             return False
         if not self._settings.can_downgrade or len(others) > self._settings.max_size:
             logger.info(
-                "group %s stays a consumer group: group.consumer.migration.policy or group.max.size forbids otherwise",
+                "group %s stays a consumer group: group.consumer.migration.policy or group.max.size forbids classic",
                 group.group_id,
             )
             return False
@@ -170,7 +172,7 @@ class ConsumerRequests:
 
 
 def _updated(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, asker: Asker) -> ConsumerMember:
-    """The member with what a heartbeat says has changed; what it leaves out has not."""
+    """The member with the fields of a heartbeat; fields that are left out have not changed."""
     names = request.subscribed_topic_names
     return member._replace(
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,

@@ -1,11 +1,11 @@
 """Records of consumer groups in `__consumer_offsets`, as Kafka lays them out.
 
 key 3   group           its epoch
-key 4   group           the topics it is subscribed to, as they were when it last looked
+key 4   group           the topics it is subscribed to, as of its last comparison with the cluster
 key 5   group, member   a member and its subscription
 key 6   group           the epoch of the target assignment
 key 7   group, member   a member's target
-key 8   group, member   what a member has, and what it is giving up
+key 8   group, member   a member's current assignment, and the partitions it is revoking
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ VALUES: Final[Mapping[int, type[Message]]] = {
 
 
 class RecordKey(NamedTuple):
-    """What a record is of; `member_id` is empty for records of the group as a whole."""
+    """The key of a record; `member_id` is empty for records of the group as a whole."""
 
     kind: int
     group_id: str
@@ -118,7 +118,7 @@ class RecordKey(NamedTuple):
 
 
 def read_key(key: bytes) -> RecordKey:
-    """Raises SchemaError for what is not whole."""
+    """Decode a key; raises SchemaError if it is malformed."""
     try:
         kind, length = _HEAD.unpack_from(key)
         end = _HEAD.size + length
@@ -129,16 +129,16 @@ def read_key(key: bytes) -> RecordKey:
             start, end = end + _LENGTH.size, end + _LENGTH.size + length
             member_id = key[start:end].decode()
     except (struct.error, UnicodeDecodeError) as error:
-        raise SchemaError(f"a key that cannot be read: {error}") from None
+        raise SchemaError(f"the key cannot be read: {error}") from None
     if end != len(key):
-        raise SchemaError(f"a key of {len(key)} bytes that says it has {end}")
+        raise SchemaError(f"a key of {len(key)} bytes claims {end} bytes")
     return RecordKey(kind, group_id, member_id)
 
 
 def read_value(kind: int, value: bytes) -> Message:
-    """Raises SchemaError for what is not whole or of another version."""
+    """Decode a value; raises SchemaError if it is malformed or of an unknown version."""
     if value[:2] != _VERSION:
-        raise SchemaError(f"a value of version {value[:2].hex()}")
+        raise SchemaError(f"the value has unknown version {value[:2].hex()}")
     try:
         return VALUES[kind].decode(value, 0, 2)
     except WireError as error:
@@ -146,7 +146,7 @@ def read_value(kind: int, value: bytes) -> Message:
 
 
 def record(kind: int, group_id: str, member_id: str, value: Message | None) -> StateRecord:
-    """A record to be appended; without a value it removes what it is of."""
+    """A record to append. A null value is a tombstone: it removes the key."""
     name = group_id.encode()
     key = _HEAD.pack(kind, len(name)) + name
     if kind in _OF_MEMBERS:
@@ -164,5 +164,5 @@ def from_partitions(listed: list[TopicPartitions]) -> Assignment:
 
 
 def group_tombstones(group_id: str) -> list[StateRecord]:
-    """Records that remove a group without members."""
+    """Tombstones of a group without members."""
     return [record(kind, group_id, "", None) for kind in (TARGET_EPOCH, TOPICS, GROUP_EPOCH)]

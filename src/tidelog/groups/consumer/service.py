@@ -1,4 +1,4 @@
-"""Consumer groups for the shard: between its groups and requests, records, timers and descriptions of KIP-848."""
+"""Consumer groups for the shard: requests, records, timers and descriptions of KIP-848."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CONSUMER_MEMBER: Final = 1
 
 
 class ConsumerGroups:
-    """What the shard asks about groups of the newer protocol."""
+    """The shard's interface to groups of the newer protocol."""
 
     def __init__(
         self, settings: GroupSettings, catalog: Catalog, new_id: Callable[[], str], find_group: FindGroup
@@ -52,7 +52,7 @@ class ConsumerGroups:
         """For the requests of classic members."""
 
     def replay(self, group: Group, key: schemas.RecordKey, value: bytes | None) -> None:
-        """Apply a record of a group's members; one that cannot be read is passed over."""
+        """Apply a record of a group's members; one that cannot be read is skipped."""
         if key.kind == schemas.GROUP_EPOCH and value is None:
             group.consumer = None
             return
@@ -63,10 +63,10 @@ class ConsumerGroups:
         try:
             group.consumer.replay(key.kind, key.member_id, value)
         except SchemaError as error:
-            logger.error("a record of group %s is passed over: %s", group.group_id, error)
+            logger.error("a record of group %s is skipped: %s", group.group_id, error)
 
     def timers(self, group: Group) -> Iterator[SetTimer]:
-        """After a load: members have a session timeout to show up, and time to give up what they have to."""
+        """The timers after a load: each member's session timeout, and its deadline for revoking partitions."""
         if group.consumer is None:
             return
         group_id = group.group_id
@@ -80,7 +80,7 @@ class ConsumerGroups:
     def heartbeat(
         self, group: Group | None, request: ConsumerGroupHeartbeatRequest, asker: Asker, now_ms: int
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
-        """A classic group becomes a consumer group with the first heartbeat: an empty one, or if that is allowed."""
+        """Decide a heartbeat. A classic group first becomes a consumer group, if it is empty or that is allowed."""
         before: list[StateRecord] = []
         if group is not None and group.consumer is None:
             check_request(request, asker)
@@ -115,11 +115,11 @@ class ConsumerGroups:
         return reason is None
 
     def on_timer(self, group: ConsumerGroup, purpose: str, member_id: str, now_ms: int) -> Decision[Any]:
-        """A member was not heard of, or has not done in time what it had to: it is put out."""
+        """Remove a member whose session or deadline has expired."""
         member = group.members.get(member_id)
         if member is None or (purpose == REVOCATION and member.state is not MemberState.UNREVOKED_PARTITIONS):
             return Decision()
-        logger.info("group %s goes on without %s: its %s timed out", group.group_id, member_id, purpose)
+        logger.info("group %s removes %s: its %s timed out", group.group_id, member_id, purpose)
         return self._requests.remove(group, member, now_ms)
 
     def describe(self, group: Group | None, group_id: str) -> DescribedGroup:

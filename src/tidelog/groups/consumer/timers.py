@@ -1,7 +1,7 @@
-"""The timers of members of consumer groups: which there are, and how they are named.
+"""The timers of members of consumer groups, and their names.
 
-A member of the newer protocol has a session and, while it gives up partitions, a time to do so. A classic member has a
-session of its own length, a time to join again once it was told to, and a time to ask for its assignment afterwards.
+A member of the newer protocol has a session timeout and, while it revokes partitions, a deadline for that. A classic
+member has its own session timeout, a deadline for joining again, and one for SyncGroup afterwards.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 from tidelog.coordination import CancelTimer, SetTimer
 
 SESSION: Final = "session"
-"""A member has not been heard of for its session timeout."""
+"""Session timeout of a member."""
 REVOCATION: Final = "revocation"
-"""A member had until now to give up partitions."""
+"""Deadline for revoking partitions."""
 REJOIN: Final = "rejoin"
-"""A classic member had until now to join again."""
+"""Deadline of a classic member for joining again."""
 RESYNC: Final = "resync"
-"""A classic member had until now to ask for its assignment."""
+"""Deadline of a classic member for SyncGroup."""
 
 PURPOSES: Final = frozenset({SESSION, REVOCATION, REJOIN, RESYNC})
 
@@ -27,5 +27,5 @@ def set_timer(purpose: str, group_id: str, member_id: str, delay_ms: int) -> Set
 
 
 def cancel(group_id: str, member_id: str, *purposes: str) -> list[CancelTimer]:
-    """Timers of a member that are not needed any more; all of them, if none is named."""
+    """Cancel a member's timers; all of them, if no purpose is given."""
     return [CancelTimer((purpose, group_id, member_id)) for purpose in purposes or sorted(PURPOSES)]
