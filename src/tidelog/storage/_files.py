@@ -1,8 +1,8 @@
 """Log files of segments, and slices of them for `sendfile`.
 
-`LogFile` is a segment's file of batches. It opens its descriptor when it is first needed and may lose it to the pool at
-any time; `OpenFile` is the descriptor itself, closed when nobody refers to it any more. A `FileSlice` refers to the
-`OpenFile`, so bytes on their way to a socket stay readable when the segment is evicted, renamed or deleted meanwhile.
+`LogFile` is a segment's file of batches. It opens its descriptor at the first use, and the pool may close it at any
+time; `OpenFile` is the descriptor itself, closed with its last reference. A `FileSlice` refers to the `OpenFile`, so
+bytes that are being sent stay readable when the segment is evicted, renamed or deleted meanwhile.
 
 Called by `Segment`; slices travel from `Log.read` to the connection that sends them.
 """
@@ -54,7 +54,7 @@ class FileSlice:
 
 
 class LogFile:
-    """The `.log` file of one segment: a path, and a descriptor while there is need and room for it."""
+    """The `.log` file of one segment: a path, and a descriptor while it is in use and the pool has room."""
 
     __slots__ = ("handle", "path", "recently_used")
 
@@ -73,7 +73,7 @@ class LogFile:
         return handle
 
     def release(self) -> None:
-        """Let the descriptor go; it closes once no slice needs it."""
+        """Release the descriptor; it closes once no slice needs it."""
         if self.handle is not None:
             self.handle = None
             DESCRIPTORS.discard(self)
@@ -116,7 +116,7 @@ def write_all(fd: int, buffer: Buffer, position: int) -> None:
 
 
 def _write_many(fd: int, buffers: Sequence[Buffer], position: int) -> int:
-    """One `pwritev`; what a short write leaves over goes out buffer by buffer. Returns the new end."""
+    """One `pwritev`; after a short write the rest is written buffer by buffer. Returns the new end."""
     total = sum(map(len, buffers))
     written = os.pwritev(fd, buffers, position)
     if written < total:
@@ -147,12 +147,12 @@ def read_exactly(fd: int, position: int, length: int) -> bytes:
 
 
 def create_file(path: str) -> None:
-    """Create an empty file. FileExistsError when there is one of that name."""
+    """Create an empty file. Raises FileExistsError if it exists."""
     os.close(open_descriptor(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 
 
 def sync_path(path: str) -> None:
-    """`fsync` a file or directory by name; one that is gone needs no sync."""
+    """`fsync` a file or directory by name, if it exists."""
     try:
         fd = open_descriptor(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -197,13 +197,13 @@ class Replacements:
         self._paths.append(path)
 
     def commit(self) -> None:
-        """Let the new contents take the place of the old."""
+        """Replace the old contents with the new ones."""
         for path in self._paths:
             os.replace(path + ".tmp", path)
 
 
 def unlink_all(paths: Sequence[str]) -> None:
-    """Delete files, those that exist."""
+    """Delete those of the files that exist."""
     for path in paths:
         unlink_if_exists(path)
 

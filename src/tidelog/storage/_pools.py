@@ -1,11 +1,11 @@
-"""How many files the room keeps open: bounded pools with second-chance eviction.
+"""Limits the number of open files: bounded pools with second-chance eviction.
 
-A process has few descriptors (often 20,000, sockets included) and a broker may hold many more log and index files than
-that. Each open file or mapping is a member of a pool; when a pool is full, a member that has not been used since the
-last sweep gives its descriptor up and takes a new one at its next use. The two pools are process-wide because the limit
-they obey is: `DESCRIPTORS` for log files, `MAPPINGS` for memory-mapped indexes.
+A process has few descriptors (often 20,000, sockets included) and a broker may have many more log and index files. Each
+open file or mapping is a member of a pool; when a pool is full, a member that has not been used since the last sweep is
+closed and reopened at its next use. The two pools are process-wide because the descriptor limit is: `DESCRIPTORS` for
+log files, `MAPPINGS` for memory-mapped indexes.
 
-Running out of descriptors is reported as `OutOfDescriptorsError` and never as an OSError, which is a failed disk.
+Running out of descriptors raises `OutOfDescriptorsError` and never OSError, which means a failed disk.
 """
 
 import errno
@@ -25,20 +25,20 @@ OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 _FILE_MODE: Final = 0o644
 _PLENTY: Final = 1 << 18
-"""What a process without a limit is taken to have."""
+"""Assumed number of descriptors of a process without a limit."""
 
 
 class Member(Protocol):
-    """Something that holds a descriptor it can do without."""
+    """An object with a descriptor that can be closed and reopened."""
 
     recently_used: bool
 
     def release(self) -> None:
-        """Give the descriptor up, and the place in the pool; the next use takes new ones."""
+        """Close the descriptor and leave the pool; the next use opens it again."""
 
 
 class Pool:
-    """Open members, oldest first. A use marks the member; eviction passes over marked ones once."""
+    """Open members, oldest first. A use marks the member; eviction skips marked ones once."""
 
     __slots__ = ("_members", "fewest", "share")
 
@@ -58,10 +58,10 @@ class Pool:
         return max(self.fewest, int(descriptors * self.share))
 
     def admit(self, member: Member) -> None:
-        """Count `member`, which has just been opened, and close others where there are too many."""
+        """Add `member`, which has just been opened, and close others if there are too many."""
         members = self._members
         members[member] = None
-        # The limit is asked for only now and then: a system call for each opened file would be felt.
+        # The limit is read only now and then: a system call for each opened file would cost too much.
         if len(members) >= self.fewest and len(members) > self.limit():
             self._evict(len(members) - self.limit())
 

@@ -2,11 +2,11 @@
 
 `recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint` and
 `cleaner-offset-checkpoint` share one text format: a version line (`0`), a line with the number of entries, then one
-line `topic partition offset` for each. `LogManager` and the replica manager write them; `tidelog log dump` reads them.
+line `topic partition offset` for each. `LogManager` writes them; `tidelog log dump` reads them.
 
-A file is replaced whole: written beside itself, synced, renamed, and the rename synced, so that a crash leaves either
-the old file or the new one. Reading is strict, except that a file cut off before its count holds nothing, as in Kafka
-(its cleaner creates an empty file and may never write to it).
+A file is replaced as a whole: written to a temporary file, synced, renamed, and the rename synced, so that a crash
+leaves either the old file or the new one. Reading is strict, except that a file cut off before its count is empty, as
+in Kafka (its cleaner creates an empty file and may never write to it).
 """
 
 import os
@@ -30,11 +30,11 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class CheckpointError(StorageError):
-    """A checkpoint file that does not follow its format. The message names the file and the line."""
+    """A checkpoint file is malformed. The message names the file and the line."""
 
 
 class OffsetCheckpointFile:
-    """One offset checkpoint file of one log directory. Missing reads as empty."""
+    """One offset checkpoint file of one log directory. A missing file reads as empty."""
 
     __slots__ = ("path",)
 
@@ -42,7 +42,7 @@ class OffsetCheckpointFile:
         self.path = os.path.join(directory, name)
 
     def read(self) -> dict[PartitionKey, int]:
-        """What the file says. CheckpointError when it is malformed, OSError when it cannot be read."""
+        """The offsets in the file. CheckpointError when it is malformed, OSError when it cannot be read."""
         try:
             with open(self.path, "rb") as file:
                 data = file.read()
@@ -102,7 +102,7 @@ def checkpoint_lines(data: bytes, path: str, version: int) -> list[tuple[int, st
         raise _malformed(path, 2, lines[1], "expected the number of entries")
     entries = list(enumerate(lines[2:], 3))
     if len(entries) != count:
-        raise CheckpointError(f"checkpoint file {path} announces {count} entries on line 2 and holds {len(entries)}")
+        raise CheckpointError(f"checkpoint file {path} claims {count} entries on line 2 and has {len(entries)}")
     return entries
 
 

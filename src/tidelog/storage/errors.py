@@ -1,13 +1,13 @@
-"""What can go wrong with files of a log. What a client must be told is an `ApiError` instead.
+"""Errors of the files of a log. Errors for clients are `ApiError`s.
 
 StorageError
-├── LogDirFailure          the operating system refused; the whole log directory goes offline
+├── LogDirFailure          the operating system returned an error; the whole log directory goes offline
 ├── CorruptIndexError      an index does not fit its segment; recovery rebuilds it
 ├── CorruptSnapshotError   a producer snapshot cannot be read; an older one is used
 └── AppendOffsetError      fetched batches do not continue the log
 
 ApiError
-└── OutOfDescriptorsError  no file can be opened for now; the disk is well, and a later try may succeed
+└── OutOfDescriptorsError  no file can be opened for now; the disk has not failed, and a retry may succeed
 """
 
 from typing import ClassVar
@@ -16,17 +16,17 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 
 class StorageError(Exception):
-    """Something about the files of a log is not as it must be. A client whose request met it gets `code`."""
+    """The files of a log are damaged or cannot be used. A client whose request fails because of it gets `code`."""
 
     code: ClassVar[ErrorCode] = ErrorCode.KAFKA_STORAGE_ERROR
 
     def for_client(self) -> ApiError:
-        """The same as an error of the protocol."""
+        """This error as an `ApiError`."""
         return ApiError(self.code, str(self))
 
 
 class LogDirFailure(StorageError):  # noqa: N818 -- Kafka's word for the event, which is not always an error of ours
-    """The operating system refused to write, sync, rename or read in a log directory."""
+    """The operating system failed to write, sync, rename or read in a log directory."""
 
     def __init__(self, directory: str, cause: BaseException) -> None:
         super().__init__(f"log directory {directory} failed: {cause}")
@@ -35,7 +35,7 @@ class LogDirFailure(StorageError):  # noqa: N818 -- Kafka's word for the event, 
 
 
 class OutOfDescriptorsError(ApiError):
-    """The process, or the whole system, has no file descriptor left. Clients try again."""
+    """The process, or the whole system, has no file descriptor left. Clients retry."""
 
     def __init__(self, path: str) -> None:
         text = f"cannot open {path}: no file descriptor is left; raise the limit (ulimit -n)"

@@ -1,11 +1,11 @@
 """The leader epochs of a log: which epoch began at which offset, kept in `leader-epoch-checkpoint`.
 
-Followers find the point where two logs part by it, and consumers learn that their log was truncated. The file is text:
-a version line (0), a count, and `epoch start-offset` lines.
+Followers use it to find the offset where two logs diverge, and consumers to detect that a log was truncated. The file
+is text: a version line (0), a count, and `epoch start-offset` lines.
 
-Changes are made in memory and written by `flush`, together with the flush that moves the log's recovery point: what is
-lost in a crash is what recovery reads again from the batches after that point. So creating ten thousand partitions does
-not cost ten thousand synced files.
+Changes are made in memory and written by `flush`, together with the flush that moves the log's recovery point: recovery
+reads changes that a crash lost from the batches after that point. So creating ten thousand partitions does not need ten
+thousand synced files.
 """
 
 import os
@@ -65,10 +65,10 @@ class LeaderEpochCache:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` begins at `start_offset`; whether that was new.
+        """Record that `epoch` begins at `start_offset`; whether that was new.
 
-        An entry that contradicts the new one (a later epoch, or one that would begin at or after it) came from a leader
-        whose writes were not kept, and goes.
+        Entries that contradict the new one (a later epoch, or one that begins at or after it) came from a leader whose
+        writes were not kept, and are removed.
         """
         if epoch < 0 or start_offset < 0:
             return False
@@ -101,8 +101,8 @@ class LeaderEpochCache:
             return EpochEndOffset(epoch, log_end_offset)
         slot = bisect_right(entries, epoch, key=_epoch)
         if slot == 0:
-            # Asked for an epoch before the first one: everything known was written later, so the log of that epoch
-            # ends where ours begins.
+            # An epoch before the first one: all known batches were written later, so the log of that epoch ends where
+            # this one begins.
             return EpochEndOffset(epoch, entries[0].start_offset)
         return EpochEndOffset(entries[slot - 1].epoch, entries[slot].start_offset)
 
@@ -117,7 +117,7 @@ class LeaderEpochCache:
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the epochs that end before `start_offset`; the one it lies in begins there from now on."""
+        """Forget the epochs that end before `start_offset`; the epoch that contains it now begins there."""
         entries = self._entries
         slot = bisect_right(entries, start_offset, key=_start_offset)
         if slot and entries[slot - 1].start_offset < start_offset:

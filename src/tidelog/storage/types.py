@@ -1,4 +1,4 @@
-"""Plain data that the log hands to its callers: replication, the produce and fetch handlers, the log manager."""
+"""Plain data that the log returns to its callers: replication, the produce and fetch handlers, the log manager."""
 
 from enum import Enum
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ NO_EPOCH: Final = -1
 
 
 class AppendOrigin(Enum):
-    """Who appends, which decides how much is checked."""
+    """The origin of an append, which decides how much is checked."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -18,7 +18,7 @@ class AppendOrigin(Enum):
 
 
 class LogAppendInfo(NamedTuple):
-    """What an append did. A duplicate carries the offsets of the batch that is already in the log."""
+    """The result of an append. A duplicate has the offsets of the batch that is already in the log."""
 
     first_offset: int
     last_offset: int

@@ -60,8 +60,8 @@ def test_spaces_and_line_ends_that_java_takes_are_taken() -> None:
         (b"0\n1\ntopic 2147483648 1\n", "is not a partition"),
         (b"0\n1\ntopic 0 1_0\n", "'1_0' is not an offset"),
         (b"0\n1\ntopic 0 9223372036854775808\n", "is not an offset"),
-        (b"0\n2\ntopic 0 1\n", "announces 2 entries on line 2 and holds 1"),
-        (b"0\n1\ntopic 0 1\n\n", "announces 1 entries on line 2 and holds 2"),
+        (b"0\n2\ntopic 0 1\n", "claims 2 entries on line 2 and has 1"),
+        (b"0\n1\ntopic 0 1\n\n", "claims 1 entries on line 2 and has 2"),
         (b"0\n1\n\xff\xfe 0 1\n", "not UTF-8"),
     ],
 )

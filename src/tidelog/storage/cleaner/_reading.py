@@ -1,6 +1,6 @@
-"""Reading the segments of a job batch by batch, a window of the file at a time; what both passes of a cleaning share.
+"""Reads the segments of a job batch by batch, a window of the file at a time; shared by both passes of a cleaning.
 
-The file is read rather than mapped: should it be cut off meanwhile, that is an ordinary error and not a signal.
+The file is read rather than mapped: if it is truncated meanwhile, that is an ordinary error and not a signal.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from tidelog.storage.names import LOG_SUFFIX, segment_path
 _BATCH_BYTES_MIN: Final = LEGACY_BYTES_MIN[0]
 
 Pace = Callable[[int, int], None]
-"""Told of bytes read and bytes written, so that it can hold the work back. It may raise to end the work."""
+"""Called with the bytes read and written, to throttle the work. It may raise to end the work."""
 
 
 class BatchReader(Protocol):
-    """What is done with the batches of a segment."""
+    """Processes the batches of a segment."""
 
     def run(self, buffer: bytearray, position: int, stop: int) -> int:
-        """Deal with batches from `position` on; where the first one begins that was left."""
+        """Process batches from `position` on; returns where the first unprocessed one begins."""
 
     def one(self, buffer: bytearray, position: int, size: int) -> None:
-        """Deal with the batch at `position`."""
+        """Process the batch at `position`."""
 
     def is_done(self) -> bool:
-        """Whether nothing more need be read."""
+        """Whether no more batches are needed."""
 
     def written_bytes(self) -> int:
-        """What has been written so far."""
+        """The number of bytes written so far."""
 
 
 class Ended(NamedTuple):
@@ -61,7 +61,7 @@ def with_ends(segments: Iterable[SourceSegment], end_offset: int) -> list[Ended]
 
 
 def walk(path: str, size_bytes: int, window: BatchWindow, reader: BatchReader, pace: Pace) -> None:
-    """Give every batch of a file to the reader's `run` or, where that leaves it, to its `one`."""
+    """Give every batch of a file to the reader's `run`, and those that `run` leaves to its `one`."""
     with window.over(path, size_bytes):
         while not reader.is_done() and window.fill():
             before = reader.written_bytes()
@@ -71,7 +71,7 @@ def walk(path: str, size_bytes: int, window: BatchWindow, reader: BatchReader, p
 
 
 def _deal_with(window: BatchWindow, reader: BatchReader) -> int:
-    """All whole batches in the window; where they end."""
+    """Process all whole batches in the window; returns where they end."""
     position = 0
     while True:
         position = reader.run(window.buffer, position, window.stop)
@@ -95,7 +95,7 @@ def size_of(path: str) -> int:
 
 
 def checked_header(buffer: bytearray, position: int, size: int) -> BatchHeader:
-    """The header of a batch that is what it claims to be: what is written anew would get a new checksum."""
+    """The header of a batch, after checking magic and checksum: rewriting would give damaged bytes a valid checksum."""
     header = read_header(buffer, position)
     if header.magic != MAGIC or size < HEADER_BYTES:
         raise CorruptRecordError(f"a batch of {size} bytes at offset {header.base_offset} has magic {header.magic}")
@@ -105,9 +105,9 @@ def checked_header(buffer: bytearray, position: int, size: int) -> BatchHeader:
 
 
 class BatchWindow:
-    """A buffer that moves over one file after the other, and grows to the largest batch it meets.
+    """A buffer that moves over one file after the other, and grows to the largest batch in them.
 
-    `buffer[:stop]` is what has been read and not been dropped: `fill`, deal with whole batches, `drop` them, again.
+    `buffer[:stop]` has been read and not dropped. Repeat: `fill`, process whole batches, `drop` them.
     """
 
     __slots__ = ("_descriptor", "_end", "_path", "_position", "buffer", "stop")
@@ -131,10 +131,10 @@ class BatchWindow:
             os.close(self._descriptor)
 
     def fill(self) -> bool:
-        """Read on; whether there was anything left. CorruptRecordError when the file ends within a batch."""
+        """Read on; False at the end of the file. CorruptRecordError when the file ends within a batch."""
         if self._position == self._end:
             if self.stop:
-                raise CorruptRecordError(f"{self._path} ends within a batch of which there are {self.stop} bytes")
+                raise CorruptRecordError(f"{self._path} ends within a batch, after {self.stop} bytes of it")
             return False
         wanted = min(len(self.buffer) - self.stop, self._end - self._position)
         with memoryview(self.buffer) as view:
@@ -153,7 +153,7 @@ class BatchWindow:
         return size_bytes if position + size_bytes <= self.stop else 0
 
     def drop(self, count: int) -> None:
-        """The first `count` bytes are dealt with. Where there is no whole batch in all of the buffer, it grows."""
+        """Drop the first `count` bytes. The buffer grows if it has no room for the next whole batch."""
         if count:
             self.buffer[: self.stop - count] = self.buffer[count : self.stop]
             self.stop -= count

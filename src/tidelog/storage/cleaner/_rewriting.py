@@ -1,8 +1,8 @@
-"""The second pass of a cleaning: a group of segments written anew, as one, without what is no longer needed.
+"""The second pass of a cleaning: rewrites a group of segments as one, without the records that are no longer needed.
 
-Plain batches may be left to a compactor's run. What is decided here is what concerns whole batches: those of aborted
-transactions go, markers go when nobody needs them, and the last batch of a producer stays even when it has no records
-left, because the log knows the producer's sequence and epoch from it. Offsets, order, codecs and epochs stay.
+The compactor handles runs of plain batches. This module decides about whole batches: those of aborted transactions are
+removed, markers are removed once they are no longer needed, and the last batch of a producer stays even without
+records, because it has the producer's sequence and epoch. Offsets, order, codecs and epochs stay.
 """
 
 import os
@@ -35,7 +35,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class Rewriter:
-    """Rewrites the groups of one job, in order: transactions reach from one into the next."""
+    """Rewrites the groups of one job, in order: a transaction may span several groups."""
 
     def __init__(
         self, job: CleanJob, compactor: Compactor, window: BatchWindow, aborted: AbortedTransactions, pace: Pace
@@ -53,7 +53,7 @@ class Rewriter:
         self._may_drop_legacy_tombstones = False
         self._output: CleanedSegment
         self.records_read = self.records_kept = 0
-        """Of batches that no compactor has seen."""
+        """Counts of batches that the compactor did not handle."""
 
     def rewrite(self, group: list[Ended]) -> GroupCleaned:
         """Write a group of segments; it is on disk when this returns."""
@@ -62,7 +62,7 @@ class Rewriter:
         self._output = output
         try:
             for segment, end_offset in group:
-                # From the full range of the segment, as its part of the transaction index is written anew as well.
+                # From the full range of the segment, because its part of the transaction index is rewritten as well.
                 self._transactions.expect(self._aborted.overlapping(segment.base_offset, end_offset))
                 path = log_path(job, segment)
                 modified_ns = os.stat(path).st_mtime_ns
@@ -102,7 +102,7 @@ class Rewriter:
     # Batches
 
     def _kept_data(self, header: BatchHeader, buffer: bytearray, position: int) -> bytes | memoryview | None:
-        """What stays of a data batch; None when no record does."""
+        """The part of a data batch that stays; None when no record does."""
         if self._transactions.on_data(header) or not header.record_count:
             self.records_read += header.record_count
             return None
@@ -112,7 +112,7 @@ class Rewriter:
         return rebuild(header, filtered) if filtered.record_count else None
 
     def _kept_control(self, header: BatchHeader, buffer: bytearray, position: int) -> bytes | memoryview | None:
-        """What stays of a control batch: all of it until its horizon, which is set once nobody needs it any more."""
+        """A control batch up to its delete horizon, then None. The horizon is set when its transaction is empty."""
         is_needed = not self._transactions.on_control(header, buffer, position)
         self.records_read += header.record_count
         horizon_ms = header.delete_horizon_ms
@@ -126,7 +126,7 @@ class Rewriter:
         return rebuild(header, with_horizon(record_data(buffer, position, header), header, horizon_ms))
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether the log would forget a producer's last sequence, or its last epoch, without this batch."""
+        """Whether this batch has a producer's last sequence or last epoch."""
         tail = self._producers.get(header.producer_id)
         if tail is None:
             return False
@@ -135,7 +135,7 @@ class Rewriter:
         return header.is_control and header.producer_epoch == tail.producer_epoch
 
     def _legacy(self, buffer: bytearray, position: int, size: int) -> None:
-        """A message of magic 0 or 1 stays as it is, or goes; a wrapper that loses some becomes a batch of today."""
+        """A message of magic 0 or 1 is kept or removed; a wrapper that loses some becomes a batch of magic 2."""
         message = memoryview(buffer)[position : position + size]
         records = list(iterate_legacy_records(message))
         may_drop = self._may_drop_legacy_tombstones
@@ -162,7 +162,7 @@ def _as_batch(kept: list[Record], last_offset: int, attributes: int) -> bytes:
 
 
 def _legacy_horizon_ns(job: CleanJob) -> int:
-    """Old formats have no place for a horizon: their tombstones go by the age of the last clean segment."""
+    """Old formats have no delete horizon: their tombstones are removed by the age of the last clean segment."""
     clean = [segment for segment in job.segments if segment.base_offset < job.first_dirty_offset]
     if not clean:
         return 0

@@ -1,7 +1,7 @@
 """The files of a cleaned segment while they are written: `.log.cleaned` and its indexes.
 
-Called by `cleaning` in the worker. When `finish` returns, everything is on disk under the suffix `.cleaned`; the broker
-takes it from there.
+Called by `_rewriting` in the worker. When `finish` returns, all files are on disk with the suffix `.cleaned`; the
+broker swaps them in.
 """
 
 import os
@@ -30,7 +30,7 @@ _SEGMENT_BYTES_MAX: Final = 2**31 - 1
 
 
 class SegmentTooLargeError(Exception):
-    """What is left of a group does not fit into one segment."""
+    """The cleaned group does not fit into one segment."""
 
 
 class CleanedSegment:
@@ -82,7 +82,7 @@ class CleanedSegment:
             self._flush()
 
     def finish(self, transactions: Sequence[AbortedTransaction], modified_ns: int) -> int:
-        """Write what is left, sync everything and give the log file the age of what it replaces; its inode."""
+        """Write the rest, sync all files and give the log file the age of the replaced segments; returns its inode."""
         self._flush()
         cursor = self.cursor
         self._add_time(cursor.max_timestamp, cursor.max_timestamp_offset)
@@ -100,13 +100,13 @@ class CleanedSegment:
         return inode
 
     def close(self) -> None:
-        """Let go of the log file."""
+        """Close the log file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def discard(self) -> None:
-        """Remove the files, or what an earlier attempt left of them."""
+        """Remove the files, also those of an earlier attempt."""
         for suffix in _SUFFIXES:
             unlink_if_exists(self._path(suffix))
 

@@ -1,12 +1,12 @@
 """One job of the cleaner, from the first byte read to the last file synced.
 
-First the dirty part of the log is read and the last offset of each of its keys noted, up to as many keys as the map
-holds. Then all segments up to there are read, clean and dirty ones alike, and written again, group by group, without
-the records whose key has a later offset. Segments are grouped so that they do not shrink to crumbs with every cleaning:
-successive ones make a group while their files and indexes, as they are, would fit into one segment and their offsets
-into the four bytes of an index entry.
+First the dirty part of the log is read and the last offset of each of its keys is put into a map, until the map is
+full. Then all segments up to there are read, clean and dirty ones alike, and rewritten, group by group, without the
+records whose key has a later offset. Segments are grouped so that they do not get smaller with every cleaning:
+successive ones form a group while their files and indexes would fit into one segment and their offsets into the four
+bytes of an index entry.
 
-Runs in the worker process. It knows no clock, no process and no log: files in, files out, events on the way.
+Runs in the worker process. It uses no clock, no process and no log: it reads files, writes files and yields events.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WINDOW_BYTES_MIN: Final = 4096
 def clean(
     job: CleanJob, compactor: Compactor, pace: Pace, elapsed_ms: Callable[[], int], engine: str
 ) -> Iterator[GroupCleaned | JobDone]:
-    """Do a job: each group when it is on disk, then how it went. CorruptRecordError where the log cannot be cleaned."""
+    """Do a job: yields each group when it is on disk, then JobDone. CorruptRecordError if the log cannot be cleaned."""
     meter = _Meter(pace)
     # As in Kafka, one half of the buffer is for reading; writing has its own.
     window = BatchWindow(max(job.buffer_bytes // 2, _WINDOW_BYTES_MIN))
@@ -68,7 +68,7 @@ def clean(
 
 
 def bytes_to_read(job: CleanJob) -> int:
-    """What both passes read together, unless the map is full before."""
+    """The bytes that both passes read together, unless the map gets full."""
     return sum(segment.size_bytes for segment in (*dirty_segments(job), *job.segments))
 
 
@@ -100,7 +100,7 @@ def _read_transaction_indexes(job: CleanJob) -> Iterator[AbortedTransaction]:
 def build_map(
     job: CleanJob, compactor: Compactor, window: BatchWindow, aborted: AbortedTransactions, pace: Pace
 ) -> int:
-    """Note the last offsets of keys until all are noted or the map is full; up to where the log can be cleaned."""
+    """Put the last offsets of keys into the map until it is full; returns the offset up to which to clean."""
     compactor.latest_offset = job.first_dirty_offset - 1
     reader = _MapReader(compactor, job.first_dirty_offset)
     reader.transactions.expect(aborted.overlapping(job.first_dirty_offset, job.end_offset))
@@ -122,7 +122,7 @@ def dirty_segments(job: CleanJob) -> tuple[SourceSegment, ...]:
 
 
 class _MapReader:
-    """Puts the keys of batches into the map. Aborted records do not count: they never happened."""
+    """Puts the keys of batches into the map, except those of aborted transactions."""
 
     def __init__(self, compactor: Compactor, first_offset: int) -> None:
         self._compactor = compactor
@@ -146,7 +146,7 @@ class _MapReader:
     def _legacy(self, buffer: bytearray, position: int, size: int) -> None:
         records = list(iterate_legacy_records(memoryview(buffer)[position : position + size]))
         if records:
-            # The same records as one batch of today, so that there is one way into the map.
+            # The same records as one batch of magic 2, which is the only input of the map.
             batch = build_batch(records, base_offset=records[0].offset)
             header = read_header(batch)
             self._compactor.index_records(record_data(batch, 0, header), header, self._first_offset)
@@ -187,7 +187,7 @@ def group_segments(
             log_bytes + segment.size_bytes <= segment_bytes
             and offset_bytes + sizes.offset_bytes <= segment_index_bytes
             and time_bytes + sizes.time_bytes <= segment_index_bytes
-            # An empty segment has no offsets of its own; taking it along keeps such ones from piling up.
+            # An empty segment has no offsets; adding it to the group keeps empty segments from accumulating.
             and (segment.size_bytes == 0 or following - 1 - groups[-1][0].base_offset <= _RELATIVE_OFFSET_MAX)
         )
         if not fits:

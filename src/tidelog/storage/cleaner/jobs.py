@@ -1,7 +1,7 @@
-"""What passes between the cleaner and its worker processes: a job one way, events the other, as lines of JSON.
+"""The messages between the cleaner and its worker processes: jobs to the worker, events back, as lines of JSON.
 
-Only paths and numbers: a worker shares nothing with the broker, and one that dies takes nothing along. The worker reads
-segments and writes `.cleaned` files beside them; it renames nothing and deletes nothing but its own output.
+They have only paths and numbers: a worker shares no state with the broker, so its death loses none. The worker reads
+segments and writes `.cleaned` files beside them; it renames nothing and deletes only its own output.
 """
 
 import json
@@ -16,7 +16,7 @@ class SourceSegment(NamedTuple):
 
 
 class ProducerTail(NamedTuple):
-    """The last a log knows of a producer: its last data offset, -1 where only a marker is left, and its epoch."""
+    """The end of a producer in a log: its last data offset, -1 if only a marker is left, and its epoch."""
 
     producer_id: int
     last_data_offset: int
@@ -30,7 +30,7 @@ class CleanJob(NamedTuple):
     directory: str
     segments: tuple[SourceSegment, ...]
     later_bases: tuple[int, ...]
-    """Base offsets of the segments from `end_offset` on, whose transaction indexes may tell of earlier records."""
+    """Base offsets of the segments from `end_offset` on, whose transaction indexes may cover earlier records."""
     first_dirty_offset: int
     end_offset: int
     now_ms: int
@@ -55,7 +55,7 @@ class Progress(NamedTuple):
 class GroupCleaned(NamedTuple):
     """A group of segments has been written to one `.cleaned` segment, which is on disk.
 
-    `inode` tells the file from one of the same name that an orphaned worker of an earlier broker may have made.
+    `inode` distinguishes the file from one of the same name by an orphaned worker of an earlier broker.
     """
 
     base_offsets: tuple[int, ...]
@@ -79,7 +79,7 @@ class JobDone(NamedTuple):
 
 
 class JobFailed(NamedTuple):
-    """The job came to nothing; groups that were reported stay valid. `kind` is one of the words below."""
+    """The job failed; groups that were reported stay valid. `kind` is one of the constants below."""
 
     kind: str
     message: str
@@ -89,9 +89,9 @@ class JobFailed(NamedTuple):
 CORRUPT: Final = "corrupt"
 """The log cannot be cleaned as it is, now or later."""
 IO: Final = "io"
-"""The operating system refused."""
+"""The operating system returned an error."""
 BUG: Final = "bug"
-"""Nobody foresaw this."""
+"""An unexpected exception."""
 
 Event = Progress | GroupCleaned | JobDone | JobFailed
 _KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in (Progress, GroupCleaned, JobDone, JobFailed)}
@@ -114,7 +114,7 @@ def encode_event(event: Event) -> bytes:
 
 
 def decode_event(line: bytes) -> Event:
-    """ValueError when the line is no event: the worker has been broken by something that printed into its output."""
+    """ValueError when the line is not an event: something else has printed to the worker's output."""
     try:
         kind, *fields = json.loads(line)
         event: Event = _KINDS[kind](*fields)

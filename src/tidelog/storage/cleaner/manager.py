@@ -1,11 +1,11 @@
-"""The log cleaner as the broker sees it: it looks for dirty logs, has workers clean them, and swaps the results in.
+"""The log cleaner in the broker: it looks for dirty logs, lets workers clean them, and swaps the results in.
 
-`LogCleaner` lives on the broker's loop with the logs themselves, so nothing of a log changes while it looks. Between
-two events of a worker anything may happen to a log: it is truncated, deleted, its directory fails. Each event is held
-against the log as it is by then, and a job whose log has changed under it is abandoned; the files it wrote are removed,
-and what it has swapped in already stays, because every group is a complete step of its own.
+`LogCleaner` runs on the broker's loop, as the logs do, so that a log does not change while it is examined. Between two
+events of a worker a log may be truncated or deleted, or its directory may fail. So each event is checked against the
+current log, and a job whose log has changed is abandoned: its files are removed, and groups that are already swapped in
+stay, because every group is complete.
 
-A log that cannot be cleaned is said, counted and left alone until the broker starts again, as in Kafka.
+A log that cannot be cleaned is logged, counted and skipped until the broker restarts, as in Kafka.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ logger = logging.getLogger(__name__)
 
 _ROUND: Final = "log-cleaner"
 _LOOK_MS: Final = 1000
-"""How soon a log is found whose `max.compaction.lag.ms` does not leave the time for `log.cleaner.backoff.ms`."""
+"""Interval for logs whose `max.compaction.lag.ms` is shorter than `log.cleaner.backoff.ms`."""
 
 _LOSSES_MAX: Final = 3
 _SHORTAGES: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE))
 
 
 class Worker(Protocol):
-    """Something that does one job at a time, elsewhere."""
+    """A worker process, which does one job at a time."""
 
     def begin(self, job: CleanJob, on_event: Callable[[Event], None], on_lost: Callable[[str], None]) -> None:
-        """Do a job; `on_event` is called on this thread, last with JobDone or JobFailed, or `on_lost` with why not."""
+        """Do a job. Calls `on_event` on this thread, last with JobDone or JobFailed; `on_lost` if the worker dies."""
 
     def abandon(self, on_gone: Callable[[], None]) -> None:
-        """Stop at once: nothing of the job is reported any more. `on_gone` is called when nothing is written either."""
+        """Stop at once and report no more events. `on_gone` is called once the worker writes no more files."""
 
     def close(self) -> None:
         """End for good."""
 
 
 class CleanableLogs(Protocol):
-    """Where the logs are, and their clean points are kept."""
+    """The logs and the checkpoint of their clean points."""
 
     def all_logs(self) -> list[Log]:
         """Every log that is online."""
@@ -118,26 +118,26 @@ class LogCleaner:
     # Life
 
     def start(self) -> None:
-        """Begin to look for dirty logs, from now on."""
+        """Start looking for dirty logs."""
         if self._config.is_enabled:
             period_ms = max(min(_LOOK_MS, self._config.backoff_ms), 1)
             self._scheduler.schedule(_ROUND, self.look, 0, period_ms)
 
     def stop(self) -> None:
-        """End everything under way; what was not swapped in is lost and will be done again."""
+        """Stop all jobs; groups that were not swapped in are lost and will be cleaned again."""
         self._is_stopped = True
         for cleaning in list(self._running.values()):
-            self._abandon(cleaning, "the broker stops")
+            self._abandon(cleaning, "the broker is stopping")
         for worker in self._workers:
             worker.close()
 
     def update_config(self, config: CleanerConfig) -> None:
-        """Follow changed settings, from the next job on."""
+        """Apply changed settings from the next job on."""
         self._config = config._replace(is_enabled=self._config.is_enabled)
         self._next_round_ms = 0
 
     def abort_in(self, directory: str) -> None:
-        """A log directory is gone: stop cleaning in it."""
+        """A log directory is offline: stop cleaning in it."""
         for cleaning in list(self._running.values()):
             if cleaning.log.parent_directory == directory:
                 self._abandon(cleaning, "its directory is offline")
@@ -146,17 +146,17 @@ class LogCleaner:
         """Stop cleaning a log that is about to be truncated or deleted, if it is being cleaned."""
         cleaning = self._running.get((log.topic, log.partition))
         if cleaning is not None and cleaning.log is log:
-            self._abandon(cleaning, "it is about to change")
+            self._abandon(cleaning, "the log is about to be truncated or deleted")
 
     def progress_of(self, key: PartitionKey) -> Progress | None:
-        """How far the cleaning of a partition is, None when it is not being cleaned."""
+        """The progress of cleaning a partition, None when it is not being cleaned."""
         cleaning = self._running.get(key)
         return None if cleaning is None else cleaning.progress
 
     def request(self, log: Log) -> None:
-        """Clean a log now, whatever its share of dirty records; what is in its active segment as well.
+        """Clean a log now, whatever its dirty ratio, and its active segment as well.
 
-        RuntimeError where this broker does not clean at all.
+        RuntimeError if this broker does not clean logs.
         """
         if not self._config.is_enabled or self._config.threads == 0:
             raise RuntimeError("this broker cleans no logs: log.cleaner.enable is false or log.cleaner.threads is 0")
@@ -198,7 +198,7 @@ class LogCleaner:
         return self._postponed.get(key, 0) <= self._clock.monotonic_ms()
 
     def _visit(self, log: Log, is_round: bool) -> Candidate | None:
-        """Apply retention, as only this class knows that nobody cleans the log; what is then left to clean."""
+        """Apply retention, since this class knows that the log is not being cleaned; returns what is left to clean."""
         if not log.config.is_compacted or not self._may_clean(log):
             return None
         now_ms = self._clock.wall_ms()
@@ -217,7 +217,7 @@ class LogCleaner:
         return None
 
     def _choose(self, found: Iterable[Candidate], is_round: bool) -> None:
-        """Let free workers begin with the dirtiest logs."""
+        """Start free workers on the dirtiest logs."""
         candidates = sorted(found, key=lambda each: each.dirty_ratio, reverse=True)
         if is_round:
             self.metrics.last_run_ms = self._clock.wall_ms()
@@ -245,7 +245,7 @@ class LogCleaner:
         log = self._logs.get_log(*key)
         if log is None:
             self.requests.begin(key)
-            self.requests.fail(key, "the partition is gone")
+            self.requests.fail(key, "the partition was deleted or is offline")
         elif self._may_clean(log):
             candidate = examine(log, self._clock.wall_ms())
             if candidate.cleanable_bytes or candidate.clean_bytes:
@@ -322,7 +322,7 @@ class LogCleaner:
         self._background(lambda: sync_path(directory), done)
 
     def _flush_then_finish(self, cleaning: Cleaning, done: JobDone) -> None:
-        """All that was written is on disk already: after a crash it need not be read, once the rest is, too."""
+        """Flush the rest of the log, so that the recovery point can move past the cleaned segments."""
         log = cleaning.log
         try:
             job = log.prepare_flush(done.end_offset)
@@ -359,7 +359,7 @@ class LogCleaner:
             self.requests.wait_again(key)
         self.requests.finish(key, log.size_bytes)
         self._logs.checkpoint_clean_points()
-        # Kafka's threads look again at once after a cleaning, and rest only when there is nothing to do.
+        # Kafka's threads look again at once after a cleaning, and wait only when there is nothing to do.
         self._next_round_ms = 0
         self.look()
 
@@ -369,13 +369,13 @@ class LogCleaner:
         if failed.kind != IO:
             self._mark_uncleanable(log, failed.message)
         elif failed.error_number in _SHORTAGES:
-            # The log is as good as before; a broker that still has room to append must not lose its directory to this.
+            # The log has not changed; a broker that still has room to append must not take its directory offline.
             self._postpone(log, failed.message)
         else:
             self._on_failure(log.fail(OSError(failed.error_number, failed.message)))
 
     def _on_lost(self, cleaning: Cleaning, why: str) -> None:
-        """The worker has died. One job may have hit a machine short of memory; a third one in a row is no chance."""
+        """The worker has died. One loss may be due to a lack of memory; after three in a row the log is at fault."""
         log, key = cleaning.log, (cleaning.log.topic, cleaning.log.partition)
         self.metrics.dead_workers += 1
         self._abandon(cleaning, why, says=False)
@@ -397,9 +397,9 @@ class LogCleaner:
         self._workers[cleaning.worker].abandon(lambda: self._clear_away(cleaning.log))
 
     def _clear_away(self, log: Log) -> None:
-        """The worker has let go: remove what it left. Until that is done the log is not taken up again."""
+        """The worker has stopped: remove its files. Until that is done the log is not cleaned again."""
         directory = log.directory
-        # What cannot be removed now is removed by the next job, or at the next start.
+        # Files that cannot be removed now are removed by the next job, or at the next start.
         self._background(
             lambda: remove_cleaned(directory), lambda _error: self._leaving.discard((log.topic, log.partition))
         )
@@ -409,12 +409,12 @@ class LogCleaner:
         cleaning.log.is_being_cleaned = False
 
     def _mark_uncleanable(self, log: Log, why: str) -> None:
-        logger.warning("%s in %s cannot be cleaned and is left as it is: %s", log.name, log.parent_directory, why)
+        logger.warning("%s in %s cannot be cleaned: %s; skipped until restart", log.name, log.parent_directory, why)
         self.uncleanable[log.topic, log.partition] = why
         self.metrics.uncleanable_partitions = len(self.uncleanable)
 
     def _postpone(self, log: Log, why: str) -> None:
-        logger.warning("%s could not be cleaned and will be tried again: %s", log.name, why)
+        logger.warning("cleaning %s failed and will be retried: %s", log.name, why)
         delay_ms = max(self._config.backoff_ms, _LOOK_MS)
         self._postponed[log.topic, log.partition] = self._clock.monotonic_ms() + delay_ms
 
@@ -425,7 +425,7 @@ class LogCleaner:
 
 
 class Cleaning:
-    """A job under way: the log as it was when the job began, and how far it is."""
+    """A running job: the log as it was when the job began, and the progress."""
 
     __slots__ = ("candidate", "generation", "log", "progress", "sources", "worker")
 
@@ -453,5 +453,5 @@ def _report(candidate: Candidate, done: JobDone) -> None:
         done.records_read,
         done.bytes_written,
         done.bytes_read,
-        f"; {done.records_without_key} records without a key went" if done.records_without_key else "",
+        f"; {done.records_without_key} records without a key removed" if done.records_without_key else "",
     )

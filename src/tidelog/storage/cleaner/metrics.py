@@ -1,5 +1,5 @@
-"""What the cleaner counts, under the names that Kafka's operators know from `kafka.log:type=LogCleaner` and
-`kafka.log:type=LogCleanerManager`. Whoever shows metrics reads `CleanerMetrics.values`.
+"""The metrics of the cleaner, under Kafka's names in `kafka.log:type=LogCleaner` and
+`kafka.log:type=LogCleanerManager`. `CleanerMetrics.values` returns them for display.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,12 +34,12 @@ class CleanerMetrics:
         self.uncleanable_bytes: Callable[[], int] = lambda: 0
 
     def on_done(self, worker: int, done: JobDone) -> None:
-        """The worker of this number has cleaned a log: the gauges show each one's last."""
+        """Worker number `worker` has cleaned a log; the gauges show the last job of each worker."""
         self._last[worker] = done
         self.cleanings += 1
 
     def values(self, now_ms: int) -> Mapping[str, int]:
-        """All of them."""
+        """All metrics by name."""
         last = self._last.values()
         read = sum(done.bytes_read for done in last)
         return {

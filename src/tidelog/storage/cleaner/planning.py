@@ -1,9 +1,9 @@
 """Which log is cleaned next, which part of it, and the job for that: Kafka's rules, as functions of a log and the time.
 
-A log falls into a clean part, where each key occurs once, and a dirty part behind it. Of the dirty part, whatever is at
-or above the last stable offset (and so the high watermark), in the active segment, or younger than
-`min.compaction.lag.ms` is not cleaned yet. The dirtiest log is next, by the share of bytes that cleaning would look at
-for the first time. `max.compaction.lag.ms` makes a log due whatever its share.
+A log has a clean part, where each key occurs once, and a dirty part after it. Dirty records at or above the last stable
+offset (and so the high watermark), in the active segment, or younger than `min.compaction.lag.ms` are not cleaned yet.
+The log with the largest dirty ratio is next: the share of bytes that have never been cleaned. `max.compaction.lag.ms`
+makes a log due whatever its ratio.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from tidelog.storage.segment import Segment
 
 
 class Candidate(NamedTuple):
-    """A log and what there is to clean in it: from `first_dirty_offset` up to `end_offset`, where a segment begins."""
+    """A log and its cleanable part: from `first_dirty_offset` up to `end_offset`, where a segment begins."""
 
     log: Log
     first_dirty_offset: int
@@ -24,11 +24,11 @@ class Candidate(NamedTuple):
     clean_bytes: int
     cleanable_bytes: int
     overdue_ms: int
-    """For how long the oldest dirty record has been there beyond `max.compaction.lag.ms`; 0 when it has not."""
+    """By how much the oldest dirty record exceeds `max.compaction.lag.ms`; 0 when it does not."""
 
     @property
     def dirty_ratio(self) -> float:
-        """The share of what would be read that is dirty."""
+        """The dirty share of the bytes that a cleaning would read."""
         total_bytes = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total_bytes if total_bytes else 0.0
 
@@ -41,10 +41,10 @@ class Candidate(NamedTuple):
 
 
 def examine(log: Log, now_ms: int) -> Candidate:
-    """What there is to clean in a log."""
+    """The cleanable part of a log."""
     first_dirty_offset = first_dirty(log)
     uncleanable_offset = max(first_dirty_offset, _first_uncleanable(log, first_dirty_offset, now_ms))
-    # Whole segments only: what is not to be cleaned takes the rest of its segment along.
+    # Whole segments only: a segment with any record that is not to be cleaned is left out.
     beyond = _inactive_since(log, uncleanable_offset)
     end_offset = beyond[0].base_offset if beyond else log.active_segment.base_offset
     cleanable = _between(log, min(first_dirty_offset, end_offset), end_offset)
@@ -55,7 +55,7 @@ def examine(log: Log, now_ms: int) -> Candidate:
 
 
 def first_dirty(log: Log) -> int:
-    """Where the dirty part begins. A clean point that is not within the log says nothing: all of it is dirty then."""
+    """Where the dirty part begins. With a clean point outside of the log, all of it is dirty."""
     clean_point = log.positions.clean_point
     if log.log_start_offset <= clean_point <= log.log_end_offset:
         return clean_point
@@ -152,7 +152,7 @@ def job_for(candidate: Candidate, config: CleanerConfig, now_ms: int) -> CleanJo
 
 
 def _producer_tails(log: Log, end_offset: int) -> tuple[ProducerTail, ...]:
-    """The producers whose last batch lies in what is cleaned. They can only write behind it, until the job is over."""
+    """The producers whose last batch is in the part to clean. Until the job is over they only write after it."""
     return tuple(
         ProducerTail(entry.producer_id, entry.last_offset, entry.producer_epoch)
         for entry in log.producer_state.producers.values()

@@ -1,7 +1,7 @@
-"""Compactions that somebody asked for (`tidelog topic compact --now`), and what became of them.
+"""Compactions that an operator requested (`tidelog topic compact --now`), and their results.
 
-`LogCleaner` works them off before anything else. The outcome of the last request for each partition is kept, so that
-whoever asked can come back for it.
+`LogCleaner` handles them first. The result of the last request for each partition is kept, so that the client can poll
+for it.
 """
 
 from enum import StrEnum
@@ -11,7 +11,7 @@ from tidelog.wire.partitions import PartitionKey
 
 
 class RequestState(StrEnum):
-    """How far a request is."""
+    """State of a request."""
 
     WAITING = "waiting"
     CLEANING = "cleaning"
@@ -20,7 +20,7 @@ class RequestState(StrEnum):
 
 
 class CompactionRequest(NamedTuple):
-    """A request: the bytes of the log when it was made, and when it was done."""
+    """A request, with the size of the log before and after it."""
 
     state: RequestState
     bytes_before: int
@@ -29,7 +29,7 @@ class CompactionRequest(NamedTuple):
 
 
 class CompactionRequests:
-    """Requests by partition, in the order in which they came."""
+    """Requests by partition, oldest first."""
 
     __slots__ = ("_requests",)
 
@@ -41,11 +41,11 @@ class CompactionRequests:
         return self._requests.get(key)
 
     def waiting(self) -> list[PartitionKey]:
-        """Those that have not begun."""
+        """The partitions whose requests have not begun."""
         return [key for key, request in self._requests.items() if request.state is RequestState.WAITING]
 
     def add(self, key: PartitionKey, size_bytes: int) -> None:
-        """Somebody wants a partition compacted that has `size_bytes` now."""
+        """Add a request for a partition, whose log has `size_bytes` now."""
         self._requests.pop(key, None)
         self._requests[key] = CompactionRequest(RequestState.WAITING, size_bytes)
 
@@ -53,7 +53,7 @@ class CompactionRequests:
         self._change(key, RequestState.WAITING, RequestState.CLEANING)
 
     def wait_again(self, key: PartitionKey) -> None:
-        """There is more to clean than one job could."""
+        """One job could not clean all of the log: wait for another."""
         self._change(key, RequestState.CLEANING, RequestState.WAITING)
 
     def finish(self, key: PartitionKey, size_bytes: int) -> None:

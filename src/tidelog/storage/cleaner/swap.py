@@ -1,11 +1,11 @@
-"""A cleaned segment takes the place of those it was made from. On the broker's loop: renames, nothing else.
+"""Replaces segments by the cleaned one made from them. On the broker's loop, with renames only.
 
-    .cleaned → .swap      from here on a crash leads to the new segment, before it to the old ones
-    old → .deleted        they are out of the log; fetches under way keep their descriptors
+    .cleaned → .swap      a crash before this keeps the old segments, a crash after it the new one
+    old → .deleted        they are out of the log; running fetches keep their descriptors
     .swap → no suffix     done
 
-Loading finishes or undoes at the next start whatever was interrupted. The names must reach the disk before
-the old files are deleted for good: the caller syncs the directory, then hands over what `replace_segments` returns.
+At the next start, loading finishes or undoes an interrupted swap. The new names must be on disk before the old files
+are deleted: the caller syncs the directory, then deletes the files that `replace_segments` returns.
 """
 
 import os
@@ -18,11 +18,11 @@ from tidelog.storage.segment import Segment
 
 
 class StaleGroupError(Exception):
-    """The log is not any more what the worker has read, or the file is not what the worker has written."""
+    """The log has changed since the worker read it, or the file is not the one that the worker wrote."""
 
 
 def sources_of(log: Log, group: GroupCleaned, known: Sequence[Segment]) -> list[Segment]:
-    """The segments that a group replaces, out of those `known` when the job began; StaleGroupError if any is gone."""
+    """The segments that a group replaces, out of those `known` when the job began; StaleGroupError if one is gone."""
     wanted = set(group.base_offsets)
     sources = [segment for segment in known if segment.base_offset in wanted]
     first = log.segments.slot_of(group.base_offsets[0])
@@ -39,7 +39,7 @@ def open_cleaned(log: Log, group: GroupCleaned, now_ms: int) -> Segment:
     try:
         status = os.stat(path)
     except FileNotFoundError:
-        raise StaleGroupError(f"{path} is gone") from None
+        raise StaleGroupError(f"{path} does not exist") from None
     if (status.st_ino, status.st_size) != (group.inode, group.size_bytes):
         raise StaleGroupError(f"{path} is not the file that the worker wrote")
     return Segment.open(
@@ -48,7 +48,7 @@ def open_cleaned(log: Log, group: GroupCleaned, now_ms: int) -> Segment:
 
 
 def replace_segments(log: Log, cleaned: Segment, sources: Sequence[Segment]) -> list[str]:
-    """Put `cleaned` in the place of `sources`; the files to be deleted. LogDirFailure if a name cannot be changed."""
+    """Replace `sources` by `cleaned`; returns the files to delete. LogDirFailure if a rename fails."""
     slot = log.segments.slot_of(sources[0].base_offset)
     try:
         cleaned.change_suffix(SWAP_SUFFIX)
@@ -63,7 +63,7 @@ def replace_segments(log: Log, cleaned: Segment, sources: Sequence[Segment]) -> 
 
 
 def remove_cleaned(directory: str) -> None:
-    """Remove what an interrupted worker has left in a partition's directory."""
+    """Remove the `.cleaned` files of an interrupted worker from a partition's directory."""
     try:
         names = os.listdir(directory)
     except FileNotFoundError:

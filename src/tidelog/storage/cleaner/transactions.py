@@ -1,11 +1,11 @@
-"""What the cleaner must know of transactions while it reads a log from its start.
+"""Tracks transactions while the cleaner reads a log from its start.
 
-Batches of aborted transactions go, whatever their keys. A marker stays until all batches of its transaction are gone
-and, as a tombstone does, for `delete.retention.ms` more: a consumer that has read some of the transaction must get to
-see how it ended.
+Batches of aborted transactions are removed, whatever their keys. A marker stays until all batches of its transaction
+are removed and, like a tombstone, for `delete.retention.ms` more: a consumer that has read some of the transaction must
+see its outcome.
 
-Nothing at or above the last stable offset is ever cleaned, so every transaction met here has ended, and those that were
-aborted are in the transaction indexes.
+Records at or above the last stable offset are never cleaned, so every transaction here has ended, and the aborted ones
+are in the transaction indexes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,14 +27,14 @@ class AbortedTransactions:
         self._entries = sorted(entries, key=lambda entry: entry.last_offset)
 
     def overlapping(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Those with records in [start_offset, end_offset)."""
+        """The transactions with records in [start_offset, end_offset)."""
         return [
             entry for entry in self._entries if entry.last_offset >= start_offset and entry.first_offset < end_offset
         ]
 
 
 class _Ongoing:
-    """An aborted transaction whose marker has not been met yet."""
+    """An aborted transaction whose marker has not been read yet."""
 
     __slots__ = ("has_batches", "transaction")
 
@@ -56,17 +56,17 @@ class TransactionTracker:
         """Aborted transactions whose marker stays: the cleaned segment's index needs them."""
 
     def expect(self, transactions: Sequence[AbortedTransaction]) -> None:
-        """These were aborted and have records in what is read next; one that is known already does no harm."""
+        """Add aborted transactions with records in the part that is read next; a repetition does no harm."""
         for transaction in transactions:
             heappush(self._upcoming, (transaction.first_offset, transaction.producer_id, transaction))
 
     def take_still_indexed(self) -> list[AbortedTransaction]:
-        """Hand over what the index of the segment that is being finished must hold."""
+        """Return and clear the entries for the transaction index of the segment that is being finished."""
         taken, self.still_indexed = self.still_indexed, []
         return taken
 
     def on_data(self, header: BatchHeader) -> bool:
-        """A data batch is read; whether it was aborted."""
+        """Whether the data batch just read belongs to an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -78,7 +78,7 @@ class TransactionTracker:
         return True
 
     def on_control(self, header: BatchHeader, window: Buffer, position: int) -> bool:
-        """A control batch is read; whether nothing is left of the transaction that it ends."""
+        """Whether the transaction that the control batch just read ends has no batches left."""
         self._begin_up_to(header.last_offset)
         if not header.record_count:
             return True

@@ -2,9 +2,9 @@
 
     python -m tidelog.storage.cleaner.worker
 
-It ends when its input does, and when the broker that started it is gone. Records are handled by compiled kernels where
-NumPy and Numba are installed and the job is large enough to be worth loading them, else by plain Python: the outcome is
-the same. The process is nice to others, because a broker's latency matters more than how soon a log is clean.
+It exits when its input ends, and when the broker that started it has exited. Compiled kernels process the records where
+NumPy and Numba are installed and the job is large enough to be worth loading them, else plain Python: the result is the
+same. The process runs at a lower priority (nice), because a broker's latency matters more than the time of a cleaning.
 """
 
 import contextlib
@@ -44,16 +44,16 @@ _THROTTLE_PERIOD_S: Final = 0.3
 
 
 class OrphanedError(Exception):
-    """The broker is gone; nobody would take the result."""
+    """The broker has exited, so the result is of no use."""
 
 
 def main() -> int:
-    """Serve jobs until there are no more."""
+    """Do jobs until the input ends."""
     parent = os.getppid()
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
-    # Whatever a library prints must not get between the events.
+    # Output of libraries must not get between the events.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
         serve(sys.stdin.buffer, output, lambda: os.getppid() == parent)
@@ -93,7 +93,7 @@ def do(job: CleanJob, is_wanted: Callable[[], bool], report: Callable[[Event], N
 
 
 def new_compactor(job: CleanJob) -> tuple[Compactor, str]:
-    """What does the work on records, and its name."""
+    """The compactor of a job, and its name."""
     total_bytes = bytes_to_read(job)
     compiled = _compiled() if total_bytes >= _WORTH_KERNELS_BYTES else None
     if compiled is None:
@@ -106,7 +106,7 @@ def new_compactor(job: CleanJob) -> tuple[Compactor, str]:
 
 
 def _compiled() -> Any:
-    """The module of the kernels, None where it cannot be had. By name: only this process may load it."""
+    """The module of the kernels, None if it cannot be imported. By name: only this process may load it."""
     os.environ.setdefault("NUMBA_CACHE_DIR", kernel_cache_directory())
     try:
         return import_module(_COMPILED)
@@ -116,7 +116,7 @@ def _compiled() -> Any:
 
 
 def kernel_cache_directory() -> str:
-    """Where compiled kernels are kept, apart for each state of their sources; a temporary place if there is no other.
+    """The directory of compiled kernels, one for each version of their sources; a temporary one if there is no other.
 
     Numba only notices when the file of a kernel itself has changed, not the files of those that it calls.
     """
@@ -138,7 +138,7 @@ def kernel_cache_directory() -> str:
 
 
 class _Pacer:
-    """Keeps to the rate, reports progress, and notices when nobody wants the work any more."""
+    """Limits the rate, reports progress, and stops when the broker has exited."""
 
     def __init__(self, job: CleanJob, is_wanted: Callable[[], bool], report: Callable[[Event], None]) -> None:
         self._throttle = Throttle(job.bytes_per_second_max, time.monotonic, self._sleep)
@@ -161,7 +161,7 @@ class _Pacer:
             self._report(Progress(self._done_bytes, self._total_bytes))
 
     def _sleep(self, seconds: float) -> None:
-        """Never so long that an end of the broker goes unnoticed."""
+        """Sleep in short steps, to notice the exit of the broker."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, _PROGRESS_MS / 1000))
@@ -169,9 +169,9 @@ class _Pacer:
 
 
 class Throttle:
-    """Holds work to a rate by sleeping (`log.cleaner.io.max.bytes.per.second`). Clock and sleep are given to it.
+    """Limits I/O to a rate by sleeping (`log.cleaner.io.max.bytes.per.second`). Clock and sleep are arguments.
 
-    It looks every 0.3 s at what was spent and sleeps off what was too much; what was saved up is not kept.
+    Every 0.3 s it sleeps off the excess over the rate; an unused part of the rate is not saved up.
     """
 
     __slots__ = ("_bytes_per_second_max", "_clock", "_period_start", "_sleep", "_spent_bytes")
@@ -184,7 +184,7 @@ class Throttle:
         self._spent_bytes = 0
 
     def spend(self, size_bytes: int) -> None:
-        """Account for I/O; returns when the next may be done."""
+        """Account for I/O; returns when the next I/O is allowed."""
         self._spent_bytes += size_bytes
         elapsed = self._clock() - self._period_start
         earned_s = self._spent_bytes / self._bytes_per_second_max

@@ -1,4 +1,4 @@
-"""What is done to all logs from time to time: retention, flushing by age, forgetting producers."""
+"""Periodic work on all logs: retention, flushing by age, expiry of producers."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class Logs(Protocol):
-    """Where the logs are."""
+    """The logs of the broker."""
 
     def all_logs(self) -> list[Log]:
         """Every log that is online."""
@@ -23,7 +23,7 @@ class Logs(Protocol):
 
 
 class Housekeeping:
-    """Rounds over all logs. A round that is not done when it is due again is left to finish."""
+    """Rounds over all logs. A round that is still running when it is due again is not started twice."""
 
     __slots__ = ("_clock", "_flush", "_logs", "_on_failure", "_rounds")
 
@@ -50,7 +50,7 @@ class Housekeeping:
         self._begin("log-flusher", self._flush_if_old)
 
     def remove_expired_producers(self) -> None:
-        """Forget producers that have been idle for `producer.id.expiration.ms`."""
+        """Remove producers that have been idle for `producer.id.expiration.ms`."""
         self._begin("producer-expiration", self._expire_producers)
 
     def _retain(self, log: Log) -> None:
@@ -89,5 +89,5 @@ class Housekeeping:
         except LogDirFailure as failure:
             self._on_failure(failure)
         except Exception:
-            # One log that cannot be dealt with must not keep the others from it.
+            # An error in one log must not stop the round.
             logger.exception("%s of %s failed", name, log.name)

@@ -46,7 +46,7 @@ class LiveDirectory:
         self._recovery_points.write_in(background, _recovery_points(logs), done)
 
     def checkpoint_start_offsets(self, logs: LogsByPartition, background: Background, done: Done) -> None:
-        """Write the start offsets that the names of the segments do not tell already."""
+        """Write the start offsets that are not the base offset of the first segment."""
         self._start_offsets.write_in(background, _start_offsets(logs), done)
 
     def checkpoint_high_watermarks(self, logs: LogsByPartition, background: Background, done: Done) -> None:
@@ -54,16 +54,16 @@ class LiveDirectory:
         self._high_watermarks.write_in(background, _high_watermarks(logs), done)
 
     def checkpoint_clean_points(self, logs: LogsByPartition, background: Background, done: Done) -> None:
-        """Write up to where each log is compacted, once there is one."""
+        """Write the offset up to which each log is compacted, if any log is."""
         clean_points = _clean_points(logs)
         if clean_points or self._clean_points.written:
             self._clean_points.write_in(background, clean_points, done)
 
     def forgetting(self, deleted: Mapping[PartitionKey, int], logs: LogsByPartition) -> list[Callable[[], None]]:
-        """What writes the checkpoints without deleted partitions, which are given with their clean points.
+        """The functions that write the checkpoints without deleted partitions, given with their clean points.
 
-        Until that is done there must be no new partition of the same name: after a crash it would begin where the old
-        one did, or pass for clean.
+        A new partition of the same name must not be created before: after a crash it would begin at the old one's start
+        offset, or count as clean.
         """
         writes = []
         written = self._start_offsets.written or {}
@@ -106,7 +106,7 @@ class LiveDirectory:
             log.mark_flushed(log.log_end_offset, None)
         for checkpoint, offsets in self._last_checkpoints(logs):
             checkpoint.write_with(offsets, replacements)
-        # What the checkpoints promise is on disk before they are, and they are before the marker that vouches for all.
+        # The order on disk is: data, then the checkpoints that describe it, then the clean-shutdown marker.
         self.directory.sync_file_system()
         replacements.commit()
         self.directory.sync_file_system()

@@ -28,18 +28,18 @@ LogConfigOf = Callable[[str], LogConfig]
 
 
 class LoadedDirectory(NamedTuple):
-    """What was found in one log directory."""
+    """The logs of one log directory, and the work of loading them."""
 
     path: str
     logs: list[Log]
     recovery: Recovery
     was_clean: bool
     others: list[PartitionDirectory]
-    """Directories that are no live partition: deleted, future and stray ones."""
+    """Directories that are not live partitions: deleted, future and stray ones."""
 
 
 class Loader(NamedTuple):
-    """What loading needs to know."""
+    """The arguments of loading."""
 
     clock: Clock
     config_of: LogConfigOf
@@ -48,7 +48,7 @@ class Loader(NamedTuple):
     on_files_deleted: OnFilesDeleted
 
     def load(self, directory: LogDirectory) -> LoadedDirectory:
-        """All logs of `directory`. LogDirFailure when that fails, DirectoryNameError when something else lies in it."""
+        """All logs of `directory`. LogDirFailure when that fails, DirectoryNameError for any other directory in it."""
         try:
             was_clean = directory.take_clean_shutdown_marker()
             found = directory.partitions()
@@ -95,7 +95,7 @@ class Loader(NamedTuple):
 
 
 def load_directories(loader: Loader, directories: list[LogDirectory]) -> list[LoadedDirectory | LogDirFailure]:
-    """Load all directories; one that fails does not keep the others from it."""
+    """Load all directories; one that fails does not affect the others."""
 
     def job(directory: LogDirectory) -> Callable[[], LoadedDirectory | LogDirFailure]:
         def load() -> LoadedDirectory | LogDirFailure:
@@ -106,10 +106,10 @@ def load_directories(loader: Loader, directories: list[LogDirectory]) -> list[Lo
 
         return load
 
-    # Side by side only where there is something to read: otherwise it is the interpreter that is busy.
+    # In parallel only where there are files to read: otherwise the interpreter lock is the limit.
     is_clean = all(directory.has_clean_shutdown_marker() for directory in directories)
     was_collecting = gc.isenabled()
-    # All that is made here stays: looking through it for garbage, again and again, would double the time.
+    # All objects made here stay alive: collecting garbage meanwhile would double the time.
     gc.disable()
     try:
         return run_on_threads(1 if is_clean else len(directories), [job(directory) for directory in directories])
@@ -126,7 +126,7 @@ class _CheckpointedOffsets(NamedTuple):
 
 
 def _read_or_forget(checkpoint: OffsetCheckpointFile, consequence: str) -> dict[PartitionKey, int]:
-    """Kafka starts without these checkpoints rather than not at all; so do we."""
+    """The offsets of a checkpoint; empty if it is malformed: the broker then starts without it, as Kafka does."""
     try:
         return checkpoint.read()
     except CheckpointError as error:
@@ -135,7 +135,7 @@ def _read_or_forget(checkpoint: OffsetCheckpointFile, consequence: str) -> dict[
 
 
 def run_on_threads(threads: int, jobs: list[Callable[[], T]]) -> list[T]:
-    """The results of all jobs. The first exception ends it all and is raised; jobs that run already are waited for."""
+    """The results of all jobs. After an exception no more jobs start, and it is raised once the running ones end."""
     if threads <= 1 or len(jobs) <= 1:
         return [job() for job in jobs]
     results: list[T] = []

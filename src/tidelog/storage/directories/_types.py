@@ -56,7 +56,7 @@ class DirectoryDescription(NamedTuple):
 
 
 class FailedDirectory(NamedTuple):
-    """What a failed log directory takes with it. `is_last`: none is left, and the broker has to stop."""
+    """The partitions of a failed log directory. `is_last`: no directory is left, and the broker has to stop."""
 
     path: str
     partitions: tuple[tuple[str, int], ...]
@@ -64,7 +64,7 @@ class FailedDirectory(NamedTuple):
 
 
 class LoadSummary(NamedTuple):
-    """What loading all logs took."""
+    """The work and time of loading all logs."""
 
     logs: int
     directories: int

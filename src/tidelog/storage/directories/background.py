@@ -1,7 +1,7 @@
-"""Work of the log manager that would block it: checkpoint files, and the removal of what was deleted.
+"""Blocking work of the log manager: checkpoint files, and the removal of deleted files.
 
-The manager lives on one thread. What would hold that up it hands to `Background`, which its owner provides; the outcome
-comes back on the manager's own thread.
+The manager runs on one thread. It hands blocking work to `Background`, which its owner provides; the result comes back
+on the manager's own thread.
 """
 
 from collections import deque
@@ -17,11 +17,11 @@ from tidelog.timing import Clock, Scheduler
 from tidelog.wire.partitions import PartitionKey
 
 DIRECTORIES_AT_ONCE: Final = 100
-"""Deleted logs whose files are let go of in one step, a few microseconds each, and removed by one piece of work."""
+"""Deleted logs that are closed in one step, a few microseconds each, and removed by one background job."""
 _PAUSE_MS: Final = 2
 
 Done = Callable[[BaseException | None], None]
-"""Told how something ended: what it raised, or None."""
+"""Called when background work ends, with its exception or None."""
 
 
 class Background(Protocol):
@@ -42,7 +42,7 @@ def run_inline(work: Callable[[], object], done: Done) -> None:
 
 
 class CheckpointWriter:
-    """One checkpoint file. Writes may overlap; what stays in the file is what was handed over last."""
+    """One checkpoint file. Writes may overlap; the file ends up with the offsets that were handed over last."""
 
     __slots__ = ("_file", "_lock", "_newest", "_on_disk", "written")
 
@@ -52,19 +52,19 @@ class CheckpointWriter:
         self._newest = 0
         self._on_disk = 0
         self.written: Mapping[PartitionKey, int] | None = None
-        """What was handed over last, None when nothing was or it could not be written."""
+        """The offsets that were handed over last, None if there are none or the write failed."""
 
     def write(self, offsets: Mapping[PartitionKey, int]) -> None:
-        """Write here and now, whether or not anything has changed."""
+        """Write on this thread, whether or not anything has changed."""
         self.writing(offsets)()
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether what was handed over last has been written."""
+        """Whether the offsets that were handed over last have been written."""
         return self.written is not None and self._on_disk == self._newest
 
     def writing(self, offsets: Mapping[PartitionKey, int]) -> Callable[[], None]:
-        """What writes these offsets, on any thread, unless newer ones were handed over meanwhile."""
+        """A function that writes these offsets, on any thread, unless newer ones were handed over meanwhile."""
         self._newest += 1
         number = self._newest
         self.written = offsets
@@ -78,7 +78,7 @@ class CheckpointWriter:
             self._file.write_with(offsets, replacements)
 
     def write_in(self, background: Background, offsets: Mapping[PartitionKey, int], done: Done) -> None:
-        """Write in the background, unless the file already says so."""
+        """Write in the background, unless the file already has these offsets."""
         if offsets == self.written:
             return
         self._newest += 1
@@ -100,9 +100,9 @@ class CheckpointWriter:
 
 
 class Remover:
-    """Removes files and directories some time after they were marked as deleted; readers may still be at them.
+    """Removes files and directories some time after they were marked as deleted; readers may still use them.
 
-    The directories of a topic with ten thousand partitions are due in the same moment: they go in parts, one a step.
+    The directories of a topic with ten thousand partitions are due at the same time: they are removed in parts.
     """
 
     __slots__ = ("_background", "_clock", "_directories", "_done_in", "_scheduler")
@@ -110,7 +110,7 @@ class Remover:
     def __init__(
         self, clock: Clock, scheduler: Scheduler, background: Background, done_in: Callable[[str], Done]
     ) -> None:
-        """`done_in` gives, for the path of a partition's directory, whom to tell."""
+        """`done_in` returns the callback for the path of a log directory."""
         self._clock = clock
         self._scheduler = scheduler
         self._background = background
@@ -124,7 +124,7 @@ class Remover:
         self._scheduler.schedule("delete-files", lambda: self._background(lambda: unlink_all(paths), done), delay_ms)
 
     def directory(self, path: str, delay_ms: int, log: Log | None = None) -> None:
-        """Remove the directory of a partition in `delay_ms`, and let go of the files of its log then."""
+        """Remove the directory of a partition in `delay_ms`, and release the files of its log then."""
         self._directories.append((self._clock.monotonic_ms() + delay_ms, path, log))
         if len(self._directories) == 1:
             self._scheduler.schedule("delete-logs", self._remove_due, delay_ms)
@@ -147,7 +147,7 @@ class Remover:
 
 
 def _remove_trees(paths: Sequence[str]) -> None:
-    """Remove all that can be removed, then raise what went wrong first."""
+    """Remove as many trees as possible, then raise the first error."""
     from shutil import rmtree  # ten milliseconds of imports that a start-up does not need
 
     failure: OSError | None = None

@@ -1,11 +1,11 @@
 """One of the directories in `log.dirs`: its lock, its clean-shutdown marker, its checkpoints, its partitions' names.
 
-`LogManager` owns one `LogDirectory` for each; nobody else writes to their files. What a directory refuses shows as an
-OSError (it is failing and goes offline) or as one of these:
+`LogManager` owns one `LogDirectory` for each, and only it writes to their files. Errors are an OSError (the directory
+is failing and goes offline) or one of these:
 
     StorageError
       ├── DirectoryLockedError     another broker uses the directory
-      └── DirectoryNameError       something lies in it that is no partition
+      └── DirectoryNameError       it has a subdirectory that is not a partition's
 """
 
 import fcntl
@@ -29,7 +29,7 @@ from tidelog.wire.partitions import PartitionKey
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
-# Kafka keeps these beside its partitions; they hold nothing for a log manager.
+# Kafka keeps these beside its partitions; the log manager ignores them.
 _FOREIGN_DIRECTORIES: Final = frozenset({"remote-log-index-cache"})
 _KRAFT_METADATA_TOPIC: Final = "__cluster_metadata"
 _PARTITION_MAX: Final = 2**31 - 1
@@ -48,7 +48,7 @@ class DirectoryNameError(StorageError):
 
 
 class PartitionState(Enum):
-    """What the suffix of a partition's directory says."""
+    """The state of a partition's directory, by its suffix."""
 
     LIVE = ""
     DELETED = DELETE_DIR_SUFFIX
@@ -57,7 +57,7 @@ class PartitionState(Enum):
 
 
 class PartitionDirectory(NamedTuple):
-    """A partition's directory as its name tells it."""
+    """A partition's directory, parsed from its name."""
 
     name: str
     topic: str
@@ -102,7 +102,7 @@ class LogDirectory:
         return f"LogDirectory({self.path!r})"
 
     def create(self) -> None:
-        """Make sure that the directory is there and can be listed."""
+        """Make sure that the directory exists and can be listed."""
         if not os.path.isdir(self.path):
             os.makedirs(self.path)  # FileExistsError when a file is in the way
             sync_path(os.path.dirname(self.path) or ".")
@@ -112,7 +112,7 @@ class LogDirectory:
     def lock(self) -> None:
         """Keep other brokers out, Apache Kafka's included: Java's FileLock is a POSIX lock on the same file."""
         path = os.path.join(self.path, LOCK_FILE)
-        # Asked before opening: closing any descriptor of the file would drop the lock that this process holds on it.
+        # Checked before opening: closing any descriptor of the file would drop the lock that this process holds on it.
         if os.path.exists(path) and _file_key(os.stat(path)) in _LOCKED_HERE:
             raise DirectoryLockedError(f"log directory {self.path} is in use by another broker in this process")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -123,16 +123,16 @@ class LogDirectory:
             os.close(descriptor)
             raise DirectoryLockedError(
                 f"log directory {self.path} is in use by another broker{f' (process {holder})' if holder else ''}: "
-                f"it holds the lock on {path}. Stop it, or give this broker log.dirs of its own"
+                f"it holds the lock on {path}. Stop that broker, or set other log.dirs for this one"
             ) from error
         self._lock_descriptor, self._lock_key = descriptor, _file_key(os.fstat(descriptor))
         _LOCKED_HERE.add(self._lock_key)
-        with suppress(OSError):  # a full disk takes nothing, and the number is only for the message above
+        with suppress(OSError):  # a full disk rejects it, and the number is only for the message above
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def unlock(self) -> None:
-        """Let others in. The file stays: removing it would race with one that is opening it."""
+        """Release the lock. The file stays: removing it would race with a broker that is opening it."""
         if self._lock_descriptor >= 0:
             os.close(self._lock_descriptor)
             _LOCKED_HERE.discard(self._lock_key)
@@ -150,12 +150,12 @@ class LogDirectory:
         return True
 
     def write_clean_shutdown_marker(self, broker_epoch: int = -1) -> None:
-        """Say that every log here is flushed and closed. The text is Kafka's."""
+        """Record that every log here is flushed and closed. The text is Kafka's."""
         text = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         write_atomically(os.path.join(self.path, CLEAN_SHUTDOWN_FILE), text.encode())
 
     def partitions(self) -> list[PartitionDirectory]:
-        """The partition directories, found with one listing. DirectoryNameError when one is none."""
+        """The partition directories, found with one listing. DirectoryNameError for any other directory."""
         found = []
         with os.scandir(self.path) as entries:
             for entry in entries:
@@ -166,9 +166,9 @@ class LogDirectory:
         return found
 
     def sync_file_system(self) -> bool:
-        """Bring everything on the file system under the directory to disk; False where that is not offered.
+        """Sync the whole file system of the directory; False where the platform cannot do that.
 
-        The lock's descriptor is as old as the broker's use of the directory, so that no error since then goes unseen.
+        It uses the lock's descriptor, which was opened first, so that it reports every write error since then.
         """
         import ctypes  # only a shutdown with many logs comes here
 
@@ -187,7 +187,7 @@ class LogDirectory:
 
 
 def parse_directory_name(name: str, parent: str = "") -> PartitionDirectory:
-    """What a directory name says: `topic-partition`, or with `.<unique>-delete`, `-future` or `-stray` behind it."""
+    """Parse a directory name: `topic-partition`, possibly followed by `.<unique>-delete`, `-future` or `-stray`."""
     state = PartitionState.LIVE
     stem = name
     for candidate in (PartitionState.DELETED, PartitionState.FUTURE, PartitionState.STRAY):
@@ -209,5 +209,5 @@ def _file_key(status: os.stat_result) -> tuple[int, int]:
 def _bad_name(name: str, parent: str) -> DirectoryNameError:
     return DirectoryNameError(
         f"{name!r} in log directory {parent} is not in the form topic-partition, or topic-partition.unique-delete when "
-        "marked for deletion. A log directory holds partitions only: move it elsewhere"
+        "marked for deletion. log.dirs may have partitions only: move this directory elsewhere"
     )

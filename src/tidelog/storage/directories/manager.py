@@ -1,11 +1,11 @@
-"""All logs of a broker: the directories they lie in, and everything that happens to logs while nobody appends to them.
+"""All logs of a broker: their log directories, creation, deletion, checkpoints, retention and flushing.
 
-Start-up calls `open_directories`, then `load`, then `start_tasks`; shutdown calls `close`. In between the broker asks
-for logs by topic and partition, and creates and deletes them here. One thread owns the manager; what blocks is handed
-to `Background` (checkpoints, removals) or to `flush`.
+Start-up calls `open_directories`, then `load`, then `start_tasks`; shutdown calls `close`. In between the broker gets
+logs by topic and partition, and creates and deletes them here. One thread owns the manager; blocking work is handed to
+`Background` (checkpoints, removals) or to `flush`.
 
-A directory that fails goes offline with its logs and stays so until the next start; the others go on. Whoever notices
-tells `on_failure`, whose owner tells everybody else and calls `handle_log_dir_failure`.
+A directory that fails goes offline with its logs until the next start; the others stay online. Failures are reported to
+`on_failure`, whose owner notifies the other components and calls `handle_log_dir_failure`.
 """
 
 import logging
@@ -55,9 +55,9 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _NEVER_MS: Final = 2**62
-"""Intervals this long are how Kafka says never."""
+"""An interval of this length or more means never, as in Kafka."""
 
-"""The process has too many open files; the disk is not to blame."""
+"""Errors of a process with too many open files; the disk has not failed."""
 
 
 class LogManager:
@@ -73,7 +73,7 @@ class LogManager:
         flush: Callable[[Log], None] | None = None,
         on_failure: Callable[[LogDirFailure], None] | None = None,
     ) -> None:
-        """`flush` syncs a log in the background; without it logs are synced on the spot."""
+        """`flush` syncs a log in the background; without it logs are synced on this thread."""
         self.config = config
         self._clock = clock
         self._scheduler = scheduler
@@ -122,8 +122,8 @@ class LogManager:
     def load(self, config_of: LogConfigOf) -> LoadSummary:
         """Load every log; `config_of` gives a topic's settings. A directory that fails goes offline.
 
-        DirectoryNameError or DuplicatePartitionError when something is there that an operator must look at,
-        NoLogDirectoryError when no directory is left.
+        DirectoryNameError or DuplicatePartitionError when an operator has to act, NoLogDirectoryError when no directory
+        is left.
         """
         started_ms = self._clock.monotonic_ms()
         config = self.config
@@ -154,8 +154,8 @@ class LogManager:
             key = log.topic, log.partition
             if key in self._logs:
                 raise DuplicatePartitionError(
-                    f"{log.name} lies in both {self._logs[key].directory} and {log.directory}. Its directory probably "
-                    "failed while it was being moved: delete the one that is on the disk that failed"
+                    f"{log.name} exists in both {self._logs[key].directory} and {log.directory}. A log directory "
+                    "probably failed while the partition was being moved: delete the one on the disk that failed"
                 )
             self._logs[key] = log
         live = self._live[loaded.path]
@@ -166,10 +166,10 @@ class LogManager:
             if other.state is PartitionState.DELETED:
                 self._remover.directory(path, self.config.log_segment_delete_delay_ms)
             else:
-                logger.warning("%s is left as it is: it is marked %s", path, other.state.value)
+                logger.warning("%s is not loaded: it is marked %s", path, other.state.value)
 
     def start_tasks(self) -> None:
-        """Schedule what is done from time to time, beginning after `log.initial.task.delay.ms`."""
+        """Schedule the periodic tasks, beginning after `log.initial.task.delay.ms`."""
         config, rounds = self.config, self.housekeeping
         for name, function, period_ms in (
             ("log-retention", rounds.delete_old_segments, config.log_retention_check_interval_ms),
@@ -185,7 +185,7 @@ class LogManager:
     # Logs
 
     def get_log(self, topic: str, partition: int) -> Log | None:
-        """The log of a partition, None when there is none or it is offline."""
+        """The log of a partition, None when it does not exist or is offline."""
         return self._logs.get((topic, partition))
 
     def all_logs(self) -> list[Log]:
@@ -197,7 +197,7 @@ class LogManager:
         return [log for (name, _), log in self._logs.items() if name == topic]
 
     def update_config(self, topic: str, config: LogConfig) -> None:
-        """Let the logs of a topic follow its changed settings."""
+        """Apply changed settings to the logs of a topic."""
         for log in self.logs_of(topic):
             log.update_config(config)
 
@@ -216,7 +216,7 @@ class LogManager:
         failed = self._offline_partitions.get((topic, partition))
         if failed is not None or (self._offline and not is_new):
             where = failed or ", ".join(self._offline)
-            raise _storage_error(f"{topic}-{partition} lies in a log directory that is offline: {where}")
+            raise _storage_error(f"{topic}-{partition} is in a log directory that is offline: {where}")
         return self._create(topic, partition, topic_id, config)
 
     def _check_topic_id(self, log: Log, topic_id: bytes | None) -> None:
@@ -241,7 +241,7 @@ class LogManager:
             try:
                 log = self._create_in(live, topic, partition, topic_id, config)
             except FileExistsError as error:
-                raise _storage_error(f"{error.filename} exists, but was not there when logs were loaded") from error
+                raise _storage_error(f"{error.filename} exists, but did not when the logs were loaded") from error
             except OSError as error:
                 self._on_failure(LogDirFailure(live.path, error))
             except LogDirFailure as failure:
@@ -271,9 +271,9 @@ class LogManager:
         return log
 
     def delete_log(self, topic: str, partition: int) -> bool:
-        """Take a log away; whether there was one. Its files go after `log.segment.delete.delay.ms`.
+        """Delete a log; whether there was one. Its files are removed after `log.segment.delete.delay.ms`.
 
-        Before a log of the same name is created, what `forget_deleted` returns must have been called.
+        Before a log of the same name is created, the function that `forget_deleted` returns must have been called.
         """
         key = topic, partition
         log = self._logs.get(key)
@@ -291,12 +291,12 @@ class LogManager:
             self._on_failure(failure)
             return True
         self._deleted.setdefault(topic, {}).setdefault(live.path, {})[key] = log.positions.clean_point
-        logger.info("%s-%d is deleted: its files are in %s for now", topic, partition, path)
+        logger.info("%s-%d is deleted: its files will be removed from %s", topic, partition, path)
         self._remover.directory(path, self.config.log_segment_delete_delay_ms, log)
         return True
 
     def forget_deleted(self, topic: str) -> Callable[[], None]:
-        """What removes the deleted partitions of a topic from the checkpoints. It syncs, on any thread.
+        """A function that removes the deleted partitions of a topic from the checkpoints. It syncs, on any thread.
 
         Raises LogDirFailure.
         """
@@ -362,7 +362,7 @@ class LogManager:
         return dict(self._offline_partitions)
 
     def handle_log_dir_failure(self, path: str, cause: object = "input or output failed") -> FailedDirectory:
-        """Take a directory offline, with every log in it. Nothing of it is written any more."""
+        """Take a directory offline, with every log in it. It is not written to any more."""
         live = self._live.pop(path, None)
         if live is None:
             return FailedDirectory(path, (), not self._live)
@@ -392,7 +392,7 @@ class LogManager:
 
     def _check_any_left(self) -> None:
         if not self._live:
-            raise NoLogDirectoryError(f"none of the log directories can be used: {self._reasons()}")
+            raise NoLogDirectoryError(f"no directory of log.dirs can be used: {self._reasons()}")
 
     def _reasons(self) -> str:
         return "; ".join(f"{path}: {why}" for path, why in self._offline.items())
@@ -414,9 +414,9 @@ class LogManager:
     # Shutdown
 
     def close(self, broker_epoch: int = -1) -> bool:
-        """Flush and close every log, write all checkpoints and mark the shutdown as clean; whether all of it was.
+        """Flush and close every log, write all checkpoints and mark the shutdown as clean; whether all was clean.
 
-        Directories are closed side by side; background work under way is not waited for and does no harm.
+        Directories are closed in parallel. Running background work is not waited for and does no harm.
         """
         jobs = [_close_job(live, self._logs_in(live), broker_epoch) for live in self._live.values()]
         failures = [failure for failure in run_on_threads(len(jobs), jobs) if failure is not None]
@@ -427,7 +427,7 @@ class LogManager:
         return not failures and not self._offline
 
     def unlock(self) -> None:
-        """Let go of the directories without closing any log, when start-up fails."""
+        """Unlock the directories without closing any log, when start-up fails."""
         for live in self._live.values():
             live.directory.unlock()
         self._live.clear()

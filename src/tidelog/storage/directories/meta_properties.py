@@ -1,6 +1,6 @@
 """`meta.properties`: which broker of which cluster a log directory belongs to.
 
-Read before anything else is opened, so that a disk mounted on the wrong machine is refused rather than served:
+Read before anything else is opened, so that a disk mounted on the wrong machine is rejected:
 
     MetaPropertiesError (a StorageError)
       ├── InconsistentBrokerMetadataError   the log directories disagree with each other
@@ -8,8 +8,8 @@ Read before anything else is opened, so that a disk mounted on the wrong machine
       └── InconsistentBrokerIdError         they belong to another broker than the configuration names
 
 Version 0 (`broker.id`, `cluster.id`) is what Kafka writes in ZooKeeper mode and what is written here; version 1
-(`node.id`, `cluster.id`) is KRaft's and accepted, so that such a directory can be adopted. Lines that mean nothing here
-are kept when a file is rewritten.
+(`node.id`, `cluster.id`) is KRaft's and accepted, so that such a directory can be adopted. Unknown lines are kept when
+a file is rewritten.
 """
 
 import os
@@ -31,7 +31,7 @@ _ID_MAX: Final = 2**31 - 1
 
 
 class MetaPropertiesError(StorageError):
-    """A `meta.properties` that cannot be understood, or that contradicts what the broker was told."""
+    """A `meta.properties` is malformed, or contradicts the metadata or the configuration."""
 
 
 class InconsistentBrokerMetadataError(MetaPropertiesError):
@@ -57,7 +57,7 @@ class MetaProperties(NamedTuple):
 
 
 class MetaPropertiesScan(NamedTuple):
-    """What was found in the log directories, each listed in exactly one of the three."""
+    """The result for each log directory, each listed in exactly one of the three."""
 
     found: dict[str, MetaProperties]
     missing: list[str]
@@ -83,9 +83,9 @@ def scan_meta_properties(directories: Iterable[str]) -> MetaPropertiesScan:
 def agree_on_identity(
     found: Mapping[str, MetaProperties], *, cluster_id: str | None = None, broker_id: int = -1
 ) -> MetaProperties:
-    """Who the broker is: its directories' common word, checked against the metadata's cluster id and the configuration.
+    """The identity in all directories, checked against the metadata's cluster id and the configuration.
 
-    None and -1 mean "not known yet". What stays unknown in the answer is for the caller to generate.
+    None and -1 mean "not known yet". The caller generates the fields that are unknown in the result.
     """
     stored = _common_word(found)
     if stored.cluster_id is not None and cluster_id is not None and stored.cluster_id != cluster_id:
@@ -98,7 +98,7 @@ def agree_on_identity(
         raise InconsistentBrokerIdError(
             f"the configuration says broker.id {broker_id}, but {META_PROPERTIES_FILE} in {_list(found)} says "
             f"{stored.broker_id}. If the data was moved here, set broker.id={stored.broker_id}; "
-            "if this is a new broker, give it empty log.dirs"
+            "if this is a new broker, use empty log.dirs"
         )
     return MetaProperties(
         broker_id=broker_id if broker_id >= 0 else stored.broker_id,
@@ -114,14 +114,14 @@ def _common_word(found: Mapping[str, MetaProperties]) -> MetaProperties:
             f"{path}: broker.id {one.broker_id}, cluster.id {one.cluster_id}" for path, one in found.items()
         )
         raise InconsistentBrokerMetadataError(
-            f"the log directories do not belong together ({said}). A broker's log.dirs must all be its own: "
-            "take the foreign ones out of log.dirs"
+            f"the log directories belong to different brokers or clusters ({said}): "
+            "remove those of others from log.dirs"
         )
     return MetaProperties(brokers.pop() if brokers else -1, clusters.pop() if clusters else None)
 
 
 def read_meta_properties(directory: str) -> MetaProperties | None:
-    """The file of `directory`, None when there is none. MetaPropertiesError when it cannot be understood."""
+    """The file of `directory`, None when there is none. MetaPropertiesError when it is malformed."""
     path = os.path.join(directory, META_PROPERTIES_FILE)
     try:
         with open(path, "rb") as file:

@@ -1,7 +1,7 @@
 """`partition.metadata`: the id of the topic that a partition directory belongs to.
 
-The id tells a directory of a deleted topic from one of a new topic of the same name. The file is written once, when the
-partition is created, and read when its log is loaded:
+The id distinguishes the directory of a deleted topic from that of a new topic of the same name. The file is written
+once, when the partition is created, and read when its log is loaded:
 
     version: 0
     topic_id: WWHmdO-jSXKyyyuyL2xmrg
@@ -25,7 +25,7 @@ _READ_BYTES_MAX: Final = 4096
 
 
 class PartitionMetadataError(StorageError):
-    """A `partition.metadata` whose text is not what its format says."""
+    """A `partition.metadata` file is malformed."""
 
 
 def read_partition_metadata(directory: str) -> bytes | None:
@@ -89,7 +89,7 @@ def format_uuid(identifier: bytes) -> str:
 
 
 def parse_uuid(text: bytes) -> bytes | None:
-    """The 16 bytes that Kafka printed as `text`, None when it is no Uuid."""
+    """The 16 bytes that Kafka printed as `text`, None when it is not a Uuid."""
     text = text.rstrip(b"=")
     if len(text) != 22 or text.translate(None, _URL_SAFE):
         return None

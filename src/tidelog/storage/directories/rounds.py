@@ -1,7 +1,6 @@
 """Rounds over all logs of a broker, a few milliseconds at a time.
 
-Ten thousand logs are more than one turn of the event loop has time for: a round goes over them in slices and comes back
-for the rest.
+Ten thousand logs take longer than one turn of the event loop may: a round visits them in slices, with pauses.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +14,7 @@ _PAUSE_MS: Final = 2
 
 
 class Rounds:
-    """Rounds by name. One of each name is under way at a time."""
+    """Rounds by name. At most one of each name runs at a time."""
 
     __slots__ = ("_clock", "_scheduler", "_under_way")
 
@@ -25,13 +24,13 @@ class Rounds:
         self._under_way: set[str] = set()
 
     def is_under_way(self, name: str) -> bool:
-        """Whether the last round of that name has not ended."""
+        """Whether a round of that name is running."""
         return name in self._under_way
 
     def begin(
         self, name: str, logs: Iterable[Log], visit: Callable[[Log], None], done: Callable[[], None] | None = None
     ) -> None:
-        """Visit `logs`, then call `done`. `visit` does not raise. A round that is due again too early is left out."""
+        """Visit `logs`, then call `done`. `visit` must not raise. Skipped if a round of that name is still running."""
         if name not in self._under_way:
             self._under_way.add(name)
             self._go_on(name, iter(logs), visit, done)

@@ -1,8 +1,7 @@
 """Every file of a log directory as rows, with the fields and the order of Kafka's DumpLogSegments.
 
-`tidelog log dump` prints what `dump_file` yields. Files are only read, and nothing about them is trusted: what is
-corrupt becomes a row of kind `problem` and the rest is read on where that is possible. Only the operating system may
-refuse (OSError).
+`tidelog log dump` prints the rows of `dump_file`. Files are only read, and their content is not trusted: corrupt parts
+become rows of kind `problem`, and reading continues where possible. Only OSError is raised.
 
     kind                 of
     batch, record        .log
@@ -94,7 +93,7 @@ def _dump_transaction_index(path: str, _: DumpOptions) -> Iterator[DumpRow]:
             yield problem(f"{path}: entry of unknown version {values[0]}")
         yield DumpRow("aborted-transaction", dict(zip(_ABORTED_FIELDS, values, strict=True)))
     if rest:
-        yield problem(f"{path}: {rest} bytes at the end are no whole entry")
+        yield problem(f"{path}: the last {rest} bytes are not a whole entry")
 
 
 def _dump_snapshot(path: str, _: DumpOptions) -> Iterator[DumpRow]:
@@ -175,7 +174,7 @@ def _dump_meta_properties(path: str, _: DumpOptions) -> Iterator[DumpRow]:
 def _dump_clean_shutdown(path: str, _: DumpOptions) -> Iterator[DumpRow]:
     data = _read(path)
     if not data:
-        yield note(f"{path} is empty: written by a Kafka before broker epochs were kept in it")
+        yield note(f"{path} is empty: written by a Kafka version without broker epochs")
         return
     import json  # not needed to serve, only to look
 

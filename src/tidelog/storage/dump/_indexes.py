@@ -1,6 +1,6 @@
 """The rows of `.index` and `.timeindex` files, compared with the log they lead into. See `dump`.
 
-The files are read, not mapped: an index that is being looked at must stay as it is.
+The files are read, not mapped: a dump must not change an index.
 """
 
 import os
@@ -15,7 +15,7 @@ from tidelog.storage.segment.time_index import TIME_ENTRY
 
 
 class LogHeaders:
-    """Batch headers of the log beside an index, by position. A log that is not there has none."""
+    """Batch headers of the log beside an index, by position; none if the log does not exist."""
 
     __slots__ = ("_descriptor", "_position", "path")
 
@@ -157,4 +157,4 @@ def _sanity(path: str, *, is_sane: bool) -> Iterator[DumpRow]:
     if is_sane:
         yield note(f"{path} passed sanity check.")
     else:
-        yield problem(f"{path} fails the sanity check: a starting broker rebuilds it")
+        yield problem(f"{path} fails the sanity check: the broker rebuilds it at its next start")

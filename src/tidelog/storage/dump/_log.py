@@ -27,7 +27,7 @@ from tidelog.storage.names import offset_of
 
 
 def dump_log(path: str, options: DumpOptions) -> Iterator[DumpRow]:
-    """Batches in file order. Where the bytes are no batch it ends with a problem: nothing behind them can be found."""
+    """Batches in file order. It ends with a problem at bytes that are not a batch: nothing after them can be found."""
     start_offset = offset_of(os.path.basename(path))
     yield note(f"Log starting offset: {'unknown' if start_offset is None else start_offset}")
     with open(path, "rb") as file:
@@ -54,7 +54,7 @@ def dump_log(path: str, options: DumpOptions) -> Iterator[DumpRow]:
 
 
 def read_batch(descriptor: int, position: int, limit: int) -> bytes | str:
-    """The whole batch at `position`, or in words why there is none."""
+    """The whole batch at `position`, or a text that says why there is none."""
     head = os.pread(descriptor, LENGTH_PREFIX_BYTES + 5, position)
     if len(head) < LENGTH_PREFIX_BYTES + 5 or position + len(head) > limit:
         return "the header of a batch is cut off"

@@ -1,4 +1,4 @@
-"""What the dump of a file is made of, and how a row reads in Kafka's own words. See `dump`."""
+"""The rows of a dump, and their text as Kafka prints it. See `dump`."""
 
 from typing import NamedTuple
 

@@ -1,5 +1,5 @@
-"""Opening the log of a partition from its files, after a crash as well.
+"""Opening the log of a partition from its files, also after a crash.
 
-loader        load_log: everything in order, and what that took
-producer_ids  the largest producer id that the files of a log know
+loader        load_log: the loading and recovery of one log
+producer_ids  the largest producer id in the files of a log
 """

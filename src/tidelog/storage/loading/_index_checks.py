@@ -1,7 +1,7 @@
-"""Whether the indexes of a segment can be believed, by their sizes and their last entries alone.
+"""Whether the indexes of a segment are plausible, by their sizes and their last entries alone.
 
-`log_loader` asks for every segment that it does not read anyway. An index that fails is rebuilt from the segment; one
-that is damaged in the middle and plausible at its end is not found out here, as in Kafka.
+`loader` checks every segment that it does not read anyway. An index that fails is rebuilt from the segment; damage in
+the middle of an index with a plausible end is not detected, as in Kafka.
 """
 
 import os
@@ -15,7 +15,7 @@ from tidelog.storage.segment.time_index import TIME_ENTRY
 
 
 def index_problem(segment: Segment, files: PartitionFiles, end_offset: int) -> str | None:
-    """What is wrong with an index of `segment`, which ends before `end_offset`; None when nothing shows."""
+    """What is wrong with an index of `segment`, which ends before `end_offset`; None if it is plausible."""
     base_offset = segment.base_offset
     if segment.size_bytes == 0:
         return None

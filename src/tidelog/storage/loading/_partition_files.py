@@ -1,12 +1,12 @@
-"""What lies in a partition's directory, found with one listing, and the leftovers of interrupted work cleared away.
+"""The files of a partition's directory, found with one listing, after finishing or undoing interrupted work.
 
-The suffixes tell how far something had got when the broker stopped (`names`):
+The suffixes show what the broker was doing when it stopped (`names`):
 
-    .deleted   was on its way out: goes
-    .cleaned   a compaction's output, not finished: goes
-    .swap      a compaction's output, finished: takes the place of the segments it was made from
+    .deleted   was being deleted: is removed
+    .cleaned   a compaction's output, not finished: is removed
+    .swap      a compaction's output, finished: replaces the segments it was made from
 
-Called by `log_loader`.
+Called by `loader`.
 """
 
 import logging
@@ -40,8 +40,8 @@ _SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, 
 class PartitionFiles:
     """The files of one partition, by kind and base offset.
 
-    Only log files are asked for their size: what an index holds does not matter where the log is empty, and most logs
-    of a broker with very many are.
+    Only the sizes of log files are read: an index does not matter where the log is empty, and most logs of a broker
+    with very many are.
     """
 
     __slots__ = (
@@ -113,7 +113,7 @@ def list_partition(directory: str) -> PartitionFiles:
             _clear_leftovers(directory, files.leftovers)
             files = PartitionFiles(directory)
     except ValueError as error:
-        raise OSError(f"{directory} holds a file whose name is no offset: {error}") from error
+        raise OSError(f"{directory} has a file whose name is not an offset: {error}") from error
     return files
 
 
@@ -124,7 +124,7 @@ def _clear_leftovers(directory: str, names: list[str]) -> None:
         if not name.endswith(SWAP_SUFFIX):
             unlink_if_exists(f"{directory}/{name}")
         elif cleaned and (offset_of(name) or 0) >= min(cleaned):
-            # A segment was being split in several when the broker stopped: some parts are not there yet.
+            # A segment was being split when the broker stopped: some parts are missing.
             unlink_if_exists(f"{directory}/{name}")
         else:
             swapped.add(name)
@@ -137,7 +137,7 @@ def _clear_leftovers(directory: str, names: list[str]) -> None:
 
 
 def _settle_index(directory: str, name: str) -> None:
-    """An index whose log file has got its name already follows it; one without any log file goes."""
+    """Rename an index whose log file has been renamed already; remove one without a log file."""
     path = f"{directory}/{name}"
     base_offset, live_path = offset_of(name), path.removesuffix(SWAP_SUFFIX)
     has_log = base_offset is not None and os.path.exists(segment_path(directory, base_offset, LOG_SUFFIX))
@@ -148,7 +148,7 @@ def _settle_index(directory: str, name: str) -> None:
 
 
 def _finish_swap(directory: str, base_offset: int) -> None:
-    """Put a compacted segment in the place of the segments that it was made from."""
+    """Replace segments by the compacted one that was made from them."""
     log_path = segment_path(directory, base_offset, LOG_SUFFIX + SWAP_SUFFIX)
     end_offset = base_offset + 1
     for _, header in iterate_headers(LogFile(log_path), 0, os.stat(log_path).st_size):
@@ -164,5 +164,5 @@ def _finish_swap(directory: str, base_offset: int) -> None:
         if os.path.exists(path + SWAP_SUFFIX):
             os.rename(path + SWAP_SUFFIX, path)
     logger.info(
-        "finished an interrupted compaction in %s: segment %d took over from %d files", directory, base_offset, replaced
+        "finished an interrupted compaction in %s: segment %d replaced %d files", directory, base_offset, replaced
     )

@@ -1,7 +1,7 @@
-"""Reading a segment batch by batch after a crash: what is whole stays, the rest is cut off.
+"""Reading a segment batch by batch after a crash: whole batches stay, the rest is cut off.
 
-Each batch must have a plausible header, a correct checksum and offsets behind those before it. The first that has not
-ends the segment, because what comes after it was written later still. Along the way both indexes are built anew.
+Each batch must have a plausible header, a correct checksum and offsets after those before it. The first that has not
+ends the segment, because all bytes after it were written later. Both indexes are rebuilt at the same time.
 
 The file is read in large windows rather than mapped: a failing disk is then an OSError, not a signal.
 """
@@ -27,11 +27,11 @@ from tidelog.storage.segment import Segment
 _WINDOW_BYTES: Final = 1 << 20
 
 OnBatch = Callable[[BatchHeader, Callable[[], memoryview]], None]
-"""Called with each whole batch, in order, and with what gives its bytes, which are only valid during the call."""
+"""Called with each whole batch, in order, and a function that returns its bytes, which are valid during the call."""
 
 
 class SegmentScan(NamedTuple):
-    """What became of a segment. `reason` says why it was cut, None when it was not."""
+    """The result for a segment. `reason` says why it was cut, None when it was not."""
 
     batches: int
     next_offset: int
@@ -95,7 +95,7 @@ class _BatchReader:
         self.reason: str | None = None
 
     def __iter__(self) -> Iterator[BatchHeader]:
-        """The headers of the batches. The attributes are about the one that was yielded last, and what follows it."""
+        """The headers of the batches. The attributes describe the batch that was yielded last, and what follows it."""
         buffer, view, end, offset_limit = self._buffer, self._view, self._end, self._offset_limit
         while (position := self.position) < end:
             start = position - self._window_start
@@ -131,7 +131,7 @@ class _BatchReader:
         return self._view[self._start : min(self._start + self.size_bytes, self._window_bytes)]
 
     def _examine(self) -> BatchHeader | None:
-        """Look closely at the batch at `position`: it is damaged, old, or larger than what of it is in the window."""
+        """Check the batch at `position` in detail: it is damaged, old, or not entirely in the window."""
         start = self.position - self._window_start
         header = read_header(self._buffer, start)
         if header.magic in (0, 1):

@@ -1,12 +1,12 @@
-"""Opening a partition's log from its files, and bringing it in order after a crash.
+"""Opening a partition's log from its files, and recovering it after a crash.
 
-After a clean shutdown the files are believed: nothing is read but names, sizes and the end of the last segment. After a
-crash every segment from the recovery point on is read and checked; the first batch that is not whole ends the log, and
-what the rest of it would have been is removed. A segment that is missing costs its own records only. Indexes that are
-missing or implausible are rebuilt either way.
+After a clean shutdown the files are trusted: only names, sizes and the end of the last segment are read. After a crash
+every segment from the recovery point on is read and checked; the first batch that is not whole ends the log, and the
+rest is removed. A missing segment loses only its own records. Indexes that are missing or implausible are rebuilt
+either way.
 
-What was found is said in one line for each log that needed work. `LogManager` is the only caller; several logs may be
-loaded at the same time on different threads.
+Each log that needed work gets one log line. `LogManager` is the only caller; several logs may be loaded at the same
+time on different threads.
 """
 
 import logging
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class Recovery(NamedTuple):
-    """What had to be done to a log or, added up, to many."""
+    """The work of recovering a log or, added up, many logs."""
 
     segments: int = 0
     batches: int = 0
@@ -65,9 +65,9 @@ def load_log(
     producer_expiration_ms: int = DAY_MS,
     on_files_deleted: OnFilesDeleted | None = None,
 ) -> tuple[Log, Recovery]:
-    """Open the log in `directory`; also, what that took. LogDirFailure when the operating system refuses.
+    """Open the log in `directory`; also returns the work of that. LogDirFailure for an error of the operating system.
 
-    `is_clean` says that the clean-shutdown marker was there; the offsets are those of the checkpoint files.
+    `is_clean` says that the clean-shutdown marker was present; the offsets are those of the checkpoint files.
     """
     loader = _LogLoader(
         directory, f"{topic}-{partition}", config, clock, is_clean, recovery_point, log_start_offset, clean_point
@@ -98,7 +98,7 @@ def load_log(
 
 
 class _LogLoader:
-    """The loading of one log: its parts as they come together."""
+    """The loading of one log, with its parts."""
 
     __slots__ = (
         "_clean_point",
@@ -149,7 +149,7 @@ class _LogLoader:
         self.topic_id: bytes | None = None
 
     def load(self, producer_expiration_ms: int) -> int:
-        """Bring all parts in order; the offset after the last batch."""
+        """Load all parts; returns the offset after the last batch."""
         directory = self._directory
         files = self._files = list_partition(directory)
         files.remove_orphans(directory)
@@ -171,16 +171,16 @@ class _LogLoader:
             next_offset = self._start_anew(next_offset)
             had_segments = False
         elif next_offset < self.recovery_point:
-            self._problems.append(f"it had been on disk up to offset {self.recovery_point}")
+            self._problems.append(f"it had been flushed up to offset {self.recovery_point}")
         self.epochs.truncate_from_end(next_offset)
         self.epochs.truncate_from_start(max(self._log_start_offset, self.segments[0].base_offset))
-        # Only a clean shutdown says that everything was flushed. After a crash the recovery point stays: what was read
-        # and found sound may still be in the page cache alone.
+        # Only a clean shutdown proves that everything was flushed. After a crash the recovery point stays: valid
+        # batches may still be in the page cache alone.
         self.recovery_point = next_offset if self._is_clean and had_segments else min(self.recovery_point, next_offset)
         return next_offset
 
     def _empty_indexes(self, segment: Segment) -> None:
-        """Whatever the indexes of an empty segment hold, it counts for nothing."""
+        """Empty the indexes of an empty segment, whatever their content."""
         segment.offset_index.reset()
         segment.time_index.reset()
         if segment.base_offset in self._files.transaction_indexes:
@@ -191,8 +191,8 @@ class _LogLoader:
             try:
                 self.topic_id = read_partition_metadata(self._directory)
             except PartitionMetadataError as error:
-                # A new partition's file may not have reached the disk in a crash. The metadata knows the id, too.
-                logger.warning("%s: the topic id is not known: %s", self._name, error)
+                # A crash may have lost the file of a new partition. The metadata has the id, too.
+                logger.warning("%s: the topic id is unknown: %s", self._name, error)
 
     def _load_epochs(self) -> None:
         if not self._files.has_leader_epochs:
@@ -229,7 +229,7 @@ class _LogLoader:
         return next_offset
 
     def _suspects(self, end: int) -> set[int]:
-        """The places of those of the first `end` segments whose indexes cannot be believed."""
+        """The positions, among the first `end` segments, of those with implausible indexes."""
         suspects = set()
         for slot in range(end):
             segment = self.segments[slot]
@@ -241,14 +241,14 @@ class _LogLoader:
 
     def _load_producers(self, next_offset: int) -> None:
         if self._is_clean and not self._files.snapshots:
-            # Every clean shutdown since idempotence exists leaves a snapshot: these logs have no producers.
+            # Every clean shutdown leaves a snapshot if there are producers: these logs have none.
             self.producers.map_end_offset = next_offset
             return
         self.producers.remove_stray_snapshots({segment.base_offset for segment in self.segments})
         rebuild_producer_state(self.producers, self.segments, self._log_start_offset, next_offset, self.now_ms)
 
     def _read_from(self, first: int, suspects: set[int], first_unflushed: int) -> None:
-        """Take the segments from place `first` on into account, checking those that are suspect batch by batch."""
+        """Replay the segments from position `first` on, checking suspect ones batch by batch."""
         segments = self.segments
         start_offset = max(self._log_start_offset, segments[0].base_offset)
         rebuild_producer_state(self.producers, segments[:first], start_offset, segments[first].base_offset, self.now_ms)
@@ -261,7 +261,7 @@ class _LogLoader:
                 continue
             was_cut = self._rebuild(segment, _base_offset_at(segments, slot + 1))
             if was_cut and slot >= first_unflushed:
-                # Whatever was to follow was written after the batch that is damaged.
+                # All later segments were written after the damaged batch.
                 self._drop(slot + 1)
                 return
             self._note_gap(slot)
@@ -269,8 +269,8 @@ class _LogLoader:
     def _note_gap(self, slot: int) -> None:
         """Report offsets that are missing between the segment at `slot` and the next: a file was lost or cut short.
 
-        The segments behind are whole and stay, as in Kafka: dropping them would only lose more. Compaction leaves such
-        gaps on purpose; its policy may have been taken from the topic since.
+        The later segments are whole and stay, as in Kafka: dropping them would only lose more. Compaction leaves such
+        gaps on purpose; the topic's policy may have changed since.
         """
         if slot + 1 == len(self.segments) or "compact" in self._config.cleanup_policy:
             return
@@ -287,7 +287,7 @@ class _LogLoader:
         return True
 
     def _rebuild(self, segment: Segment, end_offset: int) -> bool:
-        """Check a segment, which ends before `end_offset`, and index it anew; whether something had to be cut off."""
+        """Check a segment, which ends before `end_offset`, and rebuild its indexes; whether bytes had to be cut off."""
         if segment.size_bytes == 0:
             return False
 
@@ -347,7 +347,7 @@ class _LogLoader:
         return next_offset if end == segment.size_bytes else None
 
     def _start_anew(self, next_offset: int) -> int:
-        """There are no segments, or all end before the log start offset: begin with an empty one there."""
+        """Begin with an empty segment: there is none, or all end before the log start offset."""
         start_offset = self._log_start_offset
         if self.segments:
             self._problems.append(f"the log ends at {next_offset}, before its start offset {start_offset}: all deleted")
@@ -358,7 +358,7 @@ class _LogLoader:
         return start_offset
 
     def report(self, next_offset: int, took_ms: int) -> None:
-        """Say what was done, in one line, if anything was."""
+        """Log the recovery in one line, if there was any."""
         done = self.recovery
         if not self._problems and not done.batches:
             return
@@ -380,5 +380,5 @@ class _LogLoader:
 
 
 def _base_offset_at(segments: list[Segment], slot: int) -> int:
-    """Where the segment at `slot` begins; behind the last one, where no offset reaches."""
+    """Where the segment at `slot` begins; `NEVER` after the last one."""
     return segments[slot].base_offset if slot < len(segments) else NEVER

@@ -1,7 +1,7 @@
-"""The largest producer id that the files of a log know, so that no new producer is taken for an old one.
+"""The largest producer id in the files of a log, so that no new producer gets the id of an old one.
 
-Snapshots tell it cheaply: one is taken at the end of each segment and holds every producer that had not expired then.
-A segment without one behind it is walked batch header by batch header.
+Snapshots make this cheap: one is taken at the end of each segment and has every producer that had not expired then.
+The batch headers of a segment without a snapshot after it are read.
 """
 
 from tidelog.storage.errors import CorruptSnapshotError
@@ -48,6 +48,6 @@ def _largest_in(segment: Segment) -> int:
         for _, header in iterate_headers(segment.log_file, 0, segment.size_bytes):
             largest = max(largest, header.producer_id)
     except ApiError:
-        # A segment that is damaged inside is not readable behind the damage; its clean part counts.
+        # A damaged segment is not readable after the damage; the part before it counts.
         return largest
     return largest

@@ -1,12 +1,12 @@
 """The log of one partition.
 
-`Log` is what other rooms see. It is made of objects that each own their fields:
+`Log` is the public class. It consists of objects that each own their fields:
 
     Positions   where the log begins and ends, the high watermark, the last stable offset
     Staging     batches that wait for the next write to the active segment
     Appender    checks batches, gives them offsets, rolls segments
-    Lookup      from an offset or a time to a position in a file
-    FlushState  what is known to be on disk, and what the next flush must sync
+    Lookup      finds the position of an offset or a timestamp in a file
+    FlushState  what is on disk, and what the next flush must sync
     Segments    the segments in order
 """
 

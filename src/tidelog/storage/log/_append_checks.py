@@ -1,6 +1,6 @@
-"""What is checked about batches before a log takes them, as far as that depends on no state of the log.
+"""The checks of batches before an append that do not depend on the state of the log.
 
-`AppendLimits` is what a topic's configuration asks for. `prepare_append` checks the records of a producer,
+`AppendLimits` has the limits of a topic's configuration. `prepare_append` checks the records of a producer,
 `fetched_batches` those that a follower fetched from its leader.
 """
 
@@ -32,7 +32,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 _EXPANDED_BYTES_MAX: Final = 64 << 20
 _EXPANSION_MAX: Final = 8
-"""How far a batch may expand: producers limit it before compression, too, bombs do not."""
+"""How far a batch may expand when decompressed; only a compression bomb expands further."""
 _TIME_SPAN_MS_MAX: Final = 2**62
 """Added to the time of day, this still fits 64 bits; batches beyond it take the long way."""
 _REFUSALS: Final = (CorruptRecordError, RecordTooLargeError, RecordBatchTooLargeError, UnsupportedCompressionError)
@@ -49,7 +49,7 @@ _LEVELS: Final = {
 
 
 class AppendLimits:
-    """What a topic's configuration asks of a batch: the rules, and the numbers that a usual batch is compared with."""
+    """The limits of a topic's configuration: the rules, and the numbers that a usual batch is compared with."""
 
     __slots__ = (
         "batch_bytes_max",
@@ -106,9 +106,9 @@ def prepare_append(
     from_client: bool = True,
     on_loop: bool = False,
 ) -> PreparedRecords:
-    """The first half of an append to the log of that name. It touches nothing of the log: any thread may run it.
+    """The first half of an append to the log of that name. It does not use the log: any thread may run it.
 
-    Raises ApiError; with `on_loop`, TooMuchWorkError for records that would hold the event loop.
+    Raises ApiError; with `on_loop`, TooMuchWorkError for records that would block the event loop.
     """
     try:
         return prepare(records, rules, now_ms, from_client=from_client, only_magic_2=False, on_loop=on_loop)

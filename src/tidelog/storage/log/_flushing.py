@@ -1,8 +1,8 @@
-"""Bringing a log to disk, in two halves: what to sync is decided on the loop, the syncing may happen on a thread.
+"""Flushing a log in two halves: the loop decides what to sync, and a thread may sync it.
 
-What must be on disk before the recovery point may move to an offset: every log file with batches below it, the indexes
-and producer snapshots of segments that will then count as sound, the names of new files, and the leader epochs. The
-index of the active segment is not synced: after a crash the segment that holds the recovery point is read and indexed
+Before the recovery point may move to an offset, these must be on disk: every log file with batches below it, the
+indexes and producer snapshots of segments that recovery will then trust, the names of new files, and the leader epochs.
+The index of the active segment is not synced: after a crash the segment with the recovery point is read and indexed
 again.
 """
 
@@ -23,7 +23,7 @@ _sync_data: Final = getattr(os, "fdatasync", os.fsync)
 
 
 class FlushState:
-    """What is known to be on disk, and what the next flush must sync by name."""
+    """What is on disk, and what the next flush must sync by name."""
 
     __slots__ = (
         "_messages_max",
@@ -38,7 +38,7 @@ class FlushState:
     def __init__(
         self, recovery_point: int, written_end_offset: int, messages_max: int, now_ms: int, unsynced_paths: list[str]
     ) -> None:
-        """`messages_max` is `flush.messages`: as many may be unflushed and count as durable."""
+        """`messages_max` is `flush.messages`: this many records may be unflushed and still count as durable."""
         self._messages_max = messages_max
         self._unsynced_paths = unsynced_paths
         self.recovery_point = recovery_point
@@ -46,9 +46,9 @@ class FlushState:
         self.due_offset = recovery_point + messages_max
         """A write that reaches it makes a flush due; one that ends before it makes its batches durable."""
         self.durable_end_offset = written_end_offset
-        """Batches below it are as durable as `flush.messages` asks for, and may be acknowledged."""
+        """Batches below it are as durable as `flush.messages` requires, and may be acknowledged."""
         self.is_due = False
-        """`flush.messages` asks for a flush before what was written last may be acknowledged."""
+        """`flush.messages` requires a flush before the last written batches may be acknowledged."""
         self.last_flush_ms = now_ms
 
     def update_messages_max(self, messages_max: int) -> None:
@@ -122,7 +122,7 @@ class FlushJob:
         self._epochs = epochs
 
     def run(self) -> None:
-        """Sync everything. Raises LogDirFailure; nothing may then be taken for synced, now or later."""
+        """Sync everything. Raises LogDirFailure; nothing counts as synced then, now or later."""
         try:
             for file in self._files:
                 _sync_data(file.fd)
@@ -134,8 +134,8 @@ class FlushJob:
             raise LogDirFailure(self._log.parent_directory, error) from error
 
     def _write_epochs(self, path: str, content: bytes) -> None:
-        # The log may have been deleted since, and its directory renamed: the file is of no more use. There may be a
-        # new log of that name by now, which must not get it.
+        # The log may have been deleted since, and its directory renamed: the file is not needed then. A new log of that
+        # name may exist by now, which must not get it.
         if not self._log.is_deleted:
             with contextlib.suppress(FileNotFoundError):
                 write_atomically(path, content)

@@ -1,13 +1,13 @@
 """The log of one partition: its segments, and everything that is appended to and read from them.
 
-Appends are staged. `append_as_leader` checks a batch, gives it its offsets and does all the bookkeeping, but only keeps
-a view of the bytes; `write_staged` puts everything staged into the active segment with one system call. The broker
-calls it once in each turn of its loop, before it answers, so that many small appends share one write.
+Appends are staged. `append_as_leader` checks a batch, assigns its offsets and updates all state, but only keeps a view
+of the bytes; `write_staged` writes all staged batches to the active segment with one system call. The broker calls it
+once in each turn of its loop, before it responds, so that many small appends share one write.
 
-When the operating system refuses a write the log is of no more use: `LogDirFailure` is raised then and ever after, and
-the whole directory goes offline. Nothing staged at that moment counts as written.
+When a write fails the log cannot be used any more: this call and all later ones raise `LogDirFailure`, and the whole
+directory goes offline. Batches staged at that moment do not count as written.
 
-One thread owns a log. Only a `FlushJob` may be run elsewhere.
+One thread owns a log. Only a `FlushJob` may run on another one.
 """
 
 import logging
@@ -53,8 +53,8 @@ logger = logging.getLogger(__name__)
 class Log:
     """One partition's log on disk.
 
-    The parts `positions`, `flush_state`, `segments`, `producer_state` and `leader_epochs` may be read; each says what
-    else may be done with it. What concerns several of them is a method of the log.
+    Callers may read the parts `positions`, `flush_state`, `segments`, `producer_state` and `leader_epochs`; each
+    documents what else is allowed. Operations on several parts are methods of the log.
     """
 
     __slots__ = (
@@ -97,7 +97,7 @@ class Log:
         is_new: bool = False,
         now_ms: int = 0,
     ) -> None:
-        """Put loaded parts together: `segments` ascending and at least one, `next_offset` where the last one ends."""
+        """Make a log from its parts: `segments` ascending and at least one, `next_offset` the end of the last one."""
         self.directory = directory
         self.parent_directory = parent = os.path.dirname(directory)
         self.topic = topic
@@ -132,7 +132,7 @@ class Log:
             producer_state=producer_state,
             leader_epochs=leader_epochs,
         )
-        # Bound here and not delegated to: these three are called for every batch, every turn and every fetch.
+        # Bound here instead of a method each: these three are called for every batch, every turn and every fetch.
         self.append_as_leader = self._appender.append_as_leader
         self.write_staged = self._staging.write
         self.read = self._lookup.read
@@ -164,7 +164,7 @@ class Log:
         except OutOfDescriptorsError:
             from shutil import rmtree  # ten milliseconds of imports that a start-up does not need
 
-            # A directory that is left behind would be in the way of the next try.
+            # A directory that is left behind would make the next attempt fail.
             rmtree(directory, ignore_errors=True)
             raise
         except OSError as error:
@@ -202,7 +202,7 @@ class Log:
 
     @property
     def rules(self) -> AppendRules:
-        """What the configuration asks of records, for `prepare_append`."""
+        """The rules of the configuration for records, for `prepare_append`."""
         return self._appender.limits.rules
 
     # --- in ---
@@ -217,7 +217,7 @@ class Log:
         origin: AppendOrigin,
         guard: VerificationGuard | None = None,
     ) -> LogAppendInfo:
-        """The second half of an append: the log as it is now gives the batch its offsets and checks its producer."""
+        """The second half of an append: assign offsets and check the producer against the current log."""
         return self._appender.append_prepared(prepared, leader_epoch, now_ms, origin, guard)
 
     def append_as_follower(self, records: bytes | bytearray | memoryview, now_ms: int) -> LogAppendInfo:
@@ -230,11 +230,11 @@ class Log:
 
     @property
     def has_staged(self) -> bool:
-        """Whether something is staged that has not been written."""
+        """Whether there are staged batches that have not been written."""
         return bool(self._staging.buffers)
 
     def fail(self, cause: OSError) -> LogDirFailure:
-        """The operating system refused: drop what is staged, refuse everything from now on. Returns what to raise."""
+        """An I/O error: drop staged batches and reject all later calls. Returns the exception to raise."""
         return self._staging.fail(cause)
 
     # --- out ---
@@ -247,7 +247,7 @@ class Log:
         return self._lookup.bytes_between(offset, end_offset)
 
     def read_end_offset(self, result: LogRead) -> int:
-        """An offset at or after the end of what was read, as close as the index tells."""
+        """An offset at or after the end of a read, as close to it as the index can find."""
         return self._lookup.end_offset_of(result)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
@@ -295,22 +295,22 @@ class Log:
 
     @property
     def high_watermark(self) -> int:
-        """The end of what every in-sync replica has."""
+        """The offset up to which every in-sync replica has the records."""
         return self.positions.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """What a read-committed consumer may read up to."""
+        """The offset up to which a read-committed consumer may read."""
         return self.positions.last_stable_offset
 
     @property
     def written_end_offset(self) -> int:
-        """The end of what is in the files."""
+        """The offset up to which batches are in the files."""
         return self.positions.written_end_offset
 
     @property
     def durable_end_offset(self) -> int:
-        """The end of what is as durable as `flush.messages` asks for."""
+        """The offset up to which batches are as durable as `flush.messages` requires."""
         return self.flush_state.durable_end_offset
 
     @property
@@ -323,7 +323,7 @@ class Log:
         return self.positions.update_high_watermark(offset)
 
     def maybe_increment_log_start_offset(self, offset: int, reason: StartOffsetReason) -> bool:
-        """Records before `offset` are gone from now on; whether that moved the start.
+        """Remove the records before `offset`; whether that moved the start.
 
         Segments that are wholly before it go with the next `delete_old_segments`. Raises ApiError OFFSET_OUT_OF_RANGE
         above the high watermark.
@@ -348,13 +348,13 @@ class Log:
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """Remove everything from `offset` on; whether there was anything.
 
-        A follower truncates where its log parts from the leader's. The cleaner must not be at work on the log.
+        A follower truncates where its log diverges from the leader's. The log must not be being cleaned.
         """
         assert offset >= 0, f"truncation of {self.name} to the negative offset {offset}"
         self.write_staged()
         positions, segments = self.positions, self.segments
         if offset >= positions.log_end_offset:
-            # This broker may have led for a moment and noted its epoch without writing anything in it.
+            # This broker may have been leader for a moment and recorded its epoch without writing a batch.
             self.leader_epochs.truncate_from_end(positions.log_end_offset)
             return False
         if segments[0].base_offset > offset:
@@ -412,9 +412,9 @@ class Log:
         self._appender.on_rolled = None if callback is None else partial(callback, self)
 
     def delete_old_segments(self, now_ms: int) -> list[tuple[Segment, DeletionReason]]:
-        """Delete what retention no longer keeps; what was deleted, and why.
+        """Delete segments past their retention; returns them with the reasons.
 
-        When everything is due, a new segment is begun first. Files go after `file.delete.delay.ms`.
+        When all of them are due, a new segment is begun first. Files are removed after `file.delete.delay.ms`.
         """
         self.write_staged()
         deleted = []
@@ -435,7 +435,7 @@ class Log:
         self.maybe_increment_log_start_offset(segments[count].base_offset, StartOffsetReason.SEGMENT_DELETION)
         return segments.delete(0, count)
 
-    # --- keeping house ---
+    # --- configuration ---
 
     def update_config(self, config: LogConfig) -> None:
         """Follow a changed configuration. Indexes keep their size until the next segment."""
@@ -455,7 +455,7 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """The end of what is known to be on disk."""
+        """The offset up to which batches are on disk."""
         return self.flush_state.recovery_point
 
     @property
@@ -465,11 +465,11 @@ class Log:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether `flush.messages` asks for a flush before what was written last may be acknowledged."""
+        """Whether `flush.messages` requires a flush before the last written batches may be acknowledged."""
         return self.flush_state.is_due
 
     def prepare_flush(self, up_to: int | None = None) -> FlushJob:
-        """Write what is staged and say what must be synced for everything below `up_to` (or all) to be on disk.
+        """Write staged batches and return the files to sync for everything below `up_to` (or all) to be on disk.
 
         The job's `run` may be called on another thread; `complete_flush` then moves the recovery point.
         """
@@ -486,7 +486,7 @@ class Log:
         return FlushJob(self, end_offset, files, paths, epochs)
 
     def complete_flush(self, job: FlushJob, now_ms: int | None = None) -> None:
-        """A job has been run: what it covers is on disk, unless the log was truncated and then refilled meanwhile."""
+        """A job has run: its batches are on disk, unless the log was truncated and refilled meanwhile."""
         if job.generation == self.positions.generation:
             self.mark_flushed(job.up_to, now_ms)
 
@@ -495,7 +495,7 @@ class Log:
         self.flush_state.on_flushed(up_to, self.positions.written_end_offset, now_ms)
 
     def flush(self, up_to: int | None = None, now_ms: int | None = None) -> None:
-        """Write and sync here and now."""
+        """Write and sync on this thread."""
         job = self.prepare_flush(up_to)
         job.run()
         self.complete_flush(job, now_ms)
@@ -504,14 +504,14 @@ class Log:
 
     @property
     def is_deleted(self) -> bool:
-        """The directory has another name and will be removed: nothing of it needs to be synced any more."""
+        """Whether the directory has been renamed and will be removed: it needs no more syncs."""
         return self._is_deleted
 
     def close(self, replacements: Replacements | None = None) -> None:
-        """Close cleanly: write what is staged, snapshot the producers, trim the files and let go of them.
+        """Close cleanly: write staged batches, snapshot the producers, trim and close the files.
 
-        The caller flushes first where the clean-shutdown marker is to vouch for the data. With `replacements` nothing
-        is synced: the caller syncs the whole file system instead, and commits them.
+        The caller flushes first if it is going to write the clean-shutdown marker. With `replacements` nothing is
+        synced: the caller syncs the whole file system instead, and commits them.
         """
         self.write_staged()
         try:
@@ -524,7 +524,7 @@ class Log:
         self.release()
 
     def release(self) -> None:
-        """Let go of the files without writing anything: the directory has failed, or is about to be deleted."""
+        """Close the files without writing: the directory has failed, or is about to be deleted."""
         self.on_rolled(None)
         for segment in self.segments:
             segment.release()
@@ -532,7 +532,7 @@ class Log:
     def rename_for_delete(self) -> str:
         """Rename the directory to `<topic>-<partition>.<id>-delete`, so that the partition's name is free.
 
-        Returns the new path. Nothing may be appended any more. Fetches under way can go on reading.
+        Returns the new path. Appends are not allowed afterwards. Running fetches can go on reading.
         """
         self.write_staged()
         name = names.delete_directory(self.topic, self.partition, os.urandom(16).hex())
@@ -541,7 +541,7 @@ class Log:
             self._rename(os.path.join(self.parent_directory, name))
             self._is_deleted = True
             if active.size_bytes:
-                # Tools take the zeros behind the last entry for damage.
+                # Tools report the zeros after the last entry as damage.
                 active.offset_index.trim()
                 active.time_index.trim()
         except OSError as error:

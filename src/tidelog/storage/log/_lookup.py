@@ -1,7 +1,7 @@
-"""From an offset or a time to a position in one of a log's files.
+"""Finds the position of an offset or a timestamp in the files of a log.
 
-Where a read has ended in the active segment is remembered: there the next one begins, and there the high watermark
-usually is. So a reader at the end of the log needs neither the index nor the file to find its place.
+The ends of reads in the active segment are cached: the next read begins there, and the high watermark is usually there.
+So a reader at the end of the log needs neither the index nor the file to find its position.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ EARLIEST_TIMESTAMP: Final = -2
 _KNOWN_POSITIONS_MAX: Final = 64
 _NOTHING: Final = LogRead(None, -1, -1, False)
 _NO_ROOM: Final = LogRead(None, -1, -1, True)
-"""Other partitions have used up the limit of a fetch: nothing is looked up."""
+"""The result when other partitions have used up the limit of a fetch: nothing is looked up."""
 
 
 class Lookup:
-    """Finds what is read from one log. It changes nothing of the log."""
+    """Finds positions in one log. It does not change the log."""
 
     __slots__ = ("_known_positions", "_name", "_positions", "_segments", "_staging")
 
@@ -41,7 +41,7 @@ class Lookup:
         """Positions in the active segment, by the offset of the batch that begins there."""
 
     def forget(self) -> None:
-        """Another segment is active, or the active one was cut: positions that were found do not count any more."""
+        """Drop cached positions: another segment is active, or the active one was truncated."""
         self._known_positions.clear()
 
     # By offset

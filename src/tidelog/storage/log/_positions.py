@@ -2,15 +2,15 @@
 
     log start offset ≤ high watermark ≤ log end offset        written end offset ≤ log end offset
 
-They are plain attributes, because every append and every fetch reads some of them. The methods change them; besides,
-only the append of a batch sets `log_end_offset`, and only the write that follows sets `written_end_offset`.
+They are plain attributes, because every append and every fetch reads some of them. Only the methods change them, with
+two exceptions: the append of a batch sets `log_end_offset`, and the write that follows sets `written_end_offset`.
 """
 
 from tidelog.storage.producers.state import ProducerStateManager
 
 
 class Positions:
-    """Where one log begins and ends, and how much of it may be read by whom."""
+    """Where one log begins and ends, and up to which offset followers and consumers may read it."""
 
     __slots__ = (
         "_producer_state",
@@ -33,7 +33,7 @@ class Positions:
         self.clean_point = -1
         """Below it compaction has left one record of each key; -1 when the log has never been compacted."""
         self.generation = 0
-        """How often the log was truncated: what was read or flushed before may since have been replaced."""
+        """The number of truncations: batches read or flushed before one may have been replaced since."""
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -46,7 +46,7 @@ class Positions:
 
     @property
     def last_stable_offset(self) -> int:
-        """What a read-committed consumer may read up to."""
+        """The offset up to which a read-committed consumer may read."""
         state = self._producer_state
         if not state.ongoing and not state.unreplicated:
             return self.high_watermark
@@ -65,7 +65,7 @@ class Positions:
         return offset
 
     def move_start(self, offset: int) -> bool:
-        """Records before `offset`, which is at most the high watermark, are gone; whether that moved the start."""
+        """Move the start to `offset`, which is at most the high watermark; whether it moved."""
         assert offset <= self.high_watermark, f"log start offset {offset} above high watermark {self.high_watermark}"
         if offset <= self.log_start_offset:
             return False

@@ -1,7 +1,7 @@
-"""Which segments retention no longer keeps: by log start offset, by size, by age.
+"""Which segments are past their retention: by log start offset, by size, by age.
 
 Kafka's rules: whole segments, oldest first, never one with offsets at or above the high watermark, and never the last
-one while it is empty. Nothing is changed here.
+one while it is empty. This module changes nothing.
 """
 
 from collections.abc import Callable, Iterator

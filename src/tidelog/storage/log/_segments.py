@@ -9,7 +9,7 @@ from tidelog.storage.producers.state import ProducerStateManager
 from tidelog.storage.segment import Segment
 
 OnFilesDeleted = Callable[[Sequence[str], int], None]
-"""Called with the paths of files that were renamed to `.deleted` and the delay in ms after which they may go."""
+"""Called with the paths of files that were renamed to `.deleted` and the delay in ms before their removal."""
 
 
 class Segments:
@@ -100,7 +100,7 @@ class Segments:
             unlink_all(paths)
 
     def replace(self, start: int, stop: int, segment: Segment) -> None:
-        """Put a segment in the place of others, none of which is the active one."""
+        """Replace segments, none of which is the active one, by another one."""
         assert stop < len(self._items), "the active segment is never replaced"
         self._items[start:stop] = [segment]
         self._bases[start:stop] = [segment.base_offset]

@@ -1,10 +1,10 @@
-"""Batches on their way into the active segment: those of one turn of the broker's loop leave in one write.
+"""Batches that wait to be written to the active segment: those of one turn of the broker's loop share one write.
 
-Staged bytes always belong to the active segment: whatever needs the file itself (a roll, a flush, a truncation) writes
+Staged bytes always belong to the active segment: operations on the file itself (a roll, a flush, a truncation) write
 them first.
 
-When the operating system refuses, the log is of no more use: everything staged is dropped, and each later attempt
-raises the same `LogDirFailure`.
+When a write fails, the log cannot be used any more: staged batches are dropped, and each later attempt raises the same
+`LogDirFailure`.
 """
 
 from tidelog.storage.errors import LogDirFailure
@@ -14,7 +14,7 @@ from tidelog.storage.log._segments import Segments
 
 
 class Staging:
-    """What is staged, how far the active segment's file has been written, and whether its directory has failed."""
+    """Staged batches, the written size of the active segment's file, and whether its directory has failed."""
 
     __slots__ = ("_directory", "_flush_state", "_positions", "_segments", "buffers", "failure", "written_bytes")
 
@@ -25,9 +25,9 @@ class Staging:
         self._positions = positions
         self._flush_state = flush_state
         self.buffers: list[memoryview] = []
-        """Batches behind `written_bytes`, in order; whoever adds one sets the log end offset, too."""
+        """Batches after `written_bytes`, in order; the code that adds one also sets the log end offset."""
         self.written_bytes = segments.active.size_bytes
-        """How much of the active segment is in its file."""
+        """The bytes of the active segment that are in its file."""
         self.failure: LogDirFailure | None = None
 
     def write(self) -> None:
@@ -63,7 +63,7 @@ class Staging:
             raise self.failure
 
     def fail(self, cause: OSError) -> LogDirFailure:
-        """Drop what is staged and refuse everything from now on; returns what to raise."""
+        """Drop staged batches and reject all later calls; returns the exception to raise."""
         self.buffers = []
         self.failure = LogDirFailure(self._directory, cause)
         return self.failure

@@ -1,6 +1,6 @@
-"""One producer as a log knows it: its epoch, its last batches, its open transaction.
+"""The state of one producer in a log: its epoch, its last batches, its open transaction.
 
-`ProducerStateManager` keeps one for each producer; snapshots keep what is needed of them.
+`ProducerStateManager` keeps one for each producer; snapshots store part of it.
 """
 
 from typing import Final, NamedTuple
@@ -75,7 +75,7 @@ class ProducerEntry:
         return None
 
     def snapshot(self) -> SnapshotEntry:
-        """What a snapshot file keeps."""
+        """The entry for a snapshot file."""
         last = self.batches[-1] if self.batches else BatchMetadata(NO_SEQUENCE, NO_SEQUENCE, 0, NO_OFFSET, -1)
         return SnapshotEntry(
             producer_id=self.producer_id,
@@ -90,7 +90,7 @@ class ProducerEntry:
 
     @classmethod
     def from_snapshot(cls, saved: SnapshotEntry) -> "ProducerEntry":
-        """The state that a snapshot holds."""
+        """The state from an entry of a snapshot file."""
         entry = cls(saved.producer_id)
         entry.producer_epoch = saved.producer_epoch
         entry.coordinator_epoch = saved.coordinator_epoch

@@ -14,9 +14,9 @@ from tidelog.storage.segment.batches import iterate_headers
 def rebuild_producer_state(
     state: ProducerStateManager, segments: Sequence[Segment], log_start_offset: int, end_offset: int, now_ms: int
 ) -> None:
-    """Make the producer state that of a log which spans these offsets and these segments.
+    """Rebuild the producer state of a log with these offsets and segments.
 
-    Snapshots are taken at the last two segments on the way, so that the next crash need not read more than those.
+    Snapshots are taken at the last two segments, so that recovery after the next crash reads no more than those.
     """
     was_empty = state.is_empty() and state.map_end_offset >= end_offset
     state.truncate_and_reload(log_start_offset, end_offset, now_ms)
@@ -36,7 +36,7 @@ def rebuild_producer_state(
 
 
 def replay_segment(state: ProducerStateManager, segment: Segment, start_offset: int, end_offset: int) -> None:
-    """Take the batches of a segment that lie in [start_offset, end_offset) into account."""
+    """Replay the batches of a segment with offsets in [start_offset, end_offset)."""
     first = segment.locate(start_offset, segment.size_bytes)
     if first is None:
         return

@@ -56,7 +56,7 @@ def decode_snapshot(data: bytes, path: str) -> list[SnapshotEntry]:
     if actual != checksum:
         raise CorruptSnapshotError(f"producer snapshot {path}: checksum {checksum} stored, {actual} computed")
     if count < 0 or len(data) != _HEADER.size + count * _ENTRY.size:
-        raise CorruptSnapshotError(f"producer snapshot {path} announces {count} producers in {len(data)} bytes")
+        raise CorruptSnapshotError(f"producer snapshot {path} claims {count} producers in {len(data)} bytes")
     return [SnapshotEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :])]
 
 

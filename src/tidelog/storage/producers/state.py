@@ -1,8 +1,8 @@
-"""What a log knows of the producers that write to it: epochs, sequences, the last five batches, open transactions.
+"""The producers of a log: epochs, sequences, the last five batches, open transactions.
 
-It lets the log refuse a batch out of order or of a fenced producer, and answer a retried batch with the offsets it
-already has. The state is rebuilt from the log; snapshots, taken when a segment is rolled and when the log is closed,
-spare reading all of it.
+With it the log rejects a batch that is out of order or from a fenced producer, and answers a retried batch with the
+offsets it already has. The state is rebuilt from the log; snapshots, taken when a segment is rolled and when the log is
+closed, make it unnecessary to read all of it.
 
 `Log` calls `check` before and `update` after it has assigned offsets to a batch; recovery and truncation `replay`.
 """
@@ -48,7 +48,7 @@ DAY_MS: Final = 86_400_000
 
 
 class ProducerStateManager:
-    """The producers of one log. `map_end_offset` is the offset up to which the log has been taken into account."""
+    """The producers of one log. `map_end_offset` is the offset up to which the state includes the log."""
 
     __slots__ = (
         "_last_snapshot_offset",
@@ -84,7 +84,7 @@ class ProducerStateManager:
         self.verifications = Verifications()
         self.map_end_offset = 0
         self.is_recall_due = False
-        """Producers came from a snapshot, which keeps only their last batch: the log may hold more that count."""
+        """Producers came from a snapshot, which has only their last batch: the log may have more of their last five."""
         self._last_snapshot_offset = 0
         self._snapshots = list_snapshots(directory) if snapshots is None else snapshots
 
@@ -95,10 +95,10 @@ class ProducerStateManager:
         header: BatchHeader,
         origin: AppendOrigin,
     ) -> BatchMetadata | None:
-        """Refuse a batch with an ApiError, or return the batch it repeats, or None: it may be appended.
+        """Reject a batch with an ApiError, or return the batch it repeats, or None if it may be appended.
 
-        A producer that is not known may start with any sequence: its state may have expired, or gone with deleted
-        records (KIP-360). Offset commits of coordinators carry no sequence; only their epoch is checked.
+        An unknown producer may start with any sequence: its state may have expired, or been removed with deleted
+        records (KIP-360). Offset commits of coordinators have no sequence; only their epoch is checked.
         """
         entry = self.producers.get(header.producer_id)
         if entry is None or origin is AppendOrigin.REPLICATION:
@@ -141,19 +141,19 @@ class ProducerStateManager:
     def begin_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int
     ) -> VerificationGuard:
-        """What a batch of a transaction must be appended with: `OPEN`, or a guard once its coordinator agrees."""
+        """The guard to append a batch of a transaction with: `OPEN`, or one to use after verification."""
         if self.has_open_transaction(producer_id, producer_epoch):
             return OPEN
         return self.verifications.begin(producer_id, producer_epoch, sequence, now_ms)
 
     def is_verified(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
-        """Whether a batch may be appended with `guard` as things are: a marker may have come since it was given."""
+        """Whether a batch may still be appended with `guard`: a marker may have been written since it was made."""
         if self.has_open_transaction(producer_id, producer_epoch):
             return True
         return guard is not OPEN and self.verifications.is_current(producer_id, guard)
 
     def check_verified(self, header: BatchHeader, guard: VerificationGuard) -> None:
-        """Refuse a batch of a transaction that is neither open here nor was verified for this moment (KIP-890)."""
+        """Reject a batch of a transaction that is neither open here nor verified (KIP-890)."""
         producer_id = header.producer_id
         if not self.is_verified(producer_id, header.producer_epoch, guard):
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
@@ -165,12 +165,12 @@ class ProducerStateManager:
             )
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether a batch of this producer would go on with a transaction that its coordinator knows of."""
+        """Whether a batch of this producer would continue an open transaction."""
         entry = self.producers.get(producer_id)
         return entry is not None and entry.transaction_first_offset >= 0 and entry.producer_epoch == producer_epoch
 
     def update(self, header: BatchHeader, first_offset: int) -> None:
-        """Take a data batch into account that has been appended at `first_offset`."""
+        """Update the state with a data batch that has been appended at `first_offset`."""
         entry = self.producers.get(header.producer_id)
         if entry is None:
             entry = self.producers[header.producer_id] = ProducerEntry(header.producer_id)
@@ -192,7 +192,7 @@ class ProducerStateManager:
             self.verifications.end(header.producer_id)
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int, origin: AppendOrigin) -> None:
-        """Refuse a marker of a coordinator that has been replaced; its epoch has been checked by `check`."""
+        """Reject a marker of a coordinator that has been replaced; `check` has checked the producer epoch."""
         entry = self.producers.get(header.producer_id)
         if entry is not None and entry.coordinator_epoch > coordinator_epoch and origin is not AppendOrigin.REPLICATION:
             raise ApiError(
@@ -204,7 +204,7 @@ class ProducerStateManager:
     def end_transaction(
         self, header: BatchHeader, offset: int, timestamp: int, coordinator_epoch: int, *, is_commit: bool
     ) -> CompletedTransaction | None:
-        """Take a marker into account that has been appended at `offset`; None when it ends no transaction with data.
+        """Update the state with a marker that has been appended at `offset`; None if it ends no transaction with data.
 
         The caller puts an aborted transaction into the index and then calls `complete`.
         """
@@ -223,7 +223,7 @@ class ProducerStateManager:
         return CompletedTransaction(producer_id, first_offset, offset, not is_commit)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """What the last stable offset becomes once `completed` no longer counts as open."""
+        """The last stable offset once `completed` no longer counts as open."""
         for first_offset, producer_id in self.ongoing.items():
             if producer_id != completed.producer_id:
                 return first_offset
@@ -235,7 +235,7 @@ class ProducerStateManager:
         self.unreplicated[completed.first_offset] = completed.last_offset
 
     def replay(self, header: BatchHeader, batch: bytes | None) -> CompletedTransaction | None:
-        """Take a batch of the log into account; `batch` is its bytes if it is a control batch."""
+        """Update the state with a batch of the log; `batch` is its bytes if it is a control batch."""
         completed = None
         if header.producer_id >= 0:
             if not header.is_control:
@@ -270,7 +270,7 @@ class ProducerStateManager:
             known = self.producers[producer_id].batches
             known[:0] = list(kept)[-(BATCHES_KEPT - len(known)) :] if len(known) < BATCHES_KEPT else []
 
-    # What others ask
+    # Queries
 
     def first_unstable_offset(self) -> int | None:
         """The first offset whose transaction is open, or ended but not yet below the high watermark."""
@@ -286,7 +286,7 @@ class ProducerStateManager:
         return list(self.producers.values())
 
     def is_empty(self) -> bool:
-        """Whether there is nothing that truncation could change."""
+        """Whether there is no state that truncation could change."""
         return not self.producers and not self.unreplicated
 
     # Following the log
@@ -298,13 +298,13 @@ class ProducerStateManager:
             del unreplicated[first_offset]
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
-        """Records before `log_start_offset` are gone; producers stay known until they expire."""
+        """Records before `log_start_offset` were removed; producers stay until they expire."""
         self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         self._last_snapshot_offset = self._snapshots[-1] if self._snapshots else log_start_offset
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget producers that have been idle for `producer.id.expiration.ms`; how many went."""
+        """Remove producers that have been idle for `producer.id.expiration.ms`; returns how many."""
         self.verifications.remove_expired(now_ms - self.expiration_ms)
         expired = [key for key, entry in self.producers.items() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
@@ -364,7 +364,7 @@ class ProducerStateManager:
         self.is_recall_due = False
 
     def _load_newest_snapshot(self, log_start_offset: int, now_ms: int) -> None:
-        """Load the newest snapshot that can be read; those that cannot are deleted, as they would be found again."""
+        """Load the newest readable snapshot; delete unreadable ones, which would be tried again otherwise."""
         while self._snapshots:
             offset = self._snapshots[-1]
             try:
@@ -378,7 +378,7 @@ class ProducerStateManager:
         self.map_end_offset = self._last_snapshot_offset = log_start_offset
 
     def load_entries(self, saved: list[SnapshotEntry], now_ms: int) -> None:
-        """Take over the producers of a snapshot that have not expired since."""
+        """Load the producers of a snapshot that have not expired since."""
         entries = [ProducerEntry.from_snapshot(item) for item in saved]
         for entry in entries:
             if not self._is_expired(entry, now_ms):
@@ -394,7 +394,7 @@ class ProducerStateManager:
             unlink_if_exists(self.snapshot_path(offset))
 
     def mark_snapshot_deleted(self, offset: int) -> str | None:
-        """Rename the snapshot at `offset` to `.deleted`, because its segment goes; its new path if there is one."""
+        """Rename the snapshot at `offset` to `.deleted`, because its segment is deleted; its new path, if any."""
         if offset not in self._snapshots:
             return None
         self._snapshots.remove(offset)

@@ -1,13 +1,13 @@
-"""Who may write the first batch of a transaction into a log (KIP-890).
+"""Verification of the first batch of a transaction in a log (KIP-890).
 
-A batch that is part of a transaction is appended only if the transaction's coordinator knows that the partition takes
-part in it: otherwise no marker would ever end it, and read-committed consumers would wait for ever. The log itself
-remembers transactions that are open in it, so the coordinator is asked before the first batch only.
+A batch of a transaction is appended only if the transaction's coordinator has the partition in it: otherwise no marker
+would ever end it, and read-committed consumers would wait for ever. The log itself has the transactions that are open
+in it, so only the first batch is verified with the coordinator.
 
-The answer may be late. A guard ties it to the log as it was when the question was asked: a marker that was written in
-between takes the guard away, and with it the right to append.
+The response may be late. A guard ties it to the state of the log when the verification began: a marker written in
+between removes the guard, and the batch is rejected.
 
-`ProducerStateManager` keeps the guards of one log; the broker's produce handler asks for them and hands them in.
+`ProducerStateManager` keeps the guards of one log; the broker's produce handler passes them to the append.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HALF: Final = 0x4000_0000
 
 
 class VerificationGuard:
-    """The right to append the first batch of a producer's transaction, if its coordinator agrees."""
+    """Allows the append of the first batch of a producer's transaction, once its coordinator has verified it."""
 
     __slots__ = ("created_ms", "lowest_sequence", "producer_epoch")
 
@@ -30,7 +30,7 @@ class VerificationGuard:
         self.created_ms = created_ms
 
     def note(self, producer_epoch: int, sequence: int) -> None:
-        """Another request asks, too: the first batch of them all must be appended first."""
+        """Another request is verified, too: the batch with the lowest sequence must be appended first."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence
@@ -38,12 +38,12 @@ class VerificationGuard:
             self.lowest_sequence = sequence
 
     def is_overtaken(self, sequence: int) -> bool:
-        """Whether a batch before this one has asked and is not appended yet."""
+        """Whether an earlier batch is being verified and has not been appended yet."""
         return _is_after(sequence, self.lowest_sequence)
 
 
 def _is_after(sequence: int, other: int) -> bool:
-    """Sequences wrap around, so that the nearer way round decides. Offset commits have none and are never after."""
+    """Sequences wrap around, so the shorter distance decides. Offset commits have no sequence and are never after."""
     if sequence < 0 or other < 0:
         return False
     return 0 < (sequence - other) & SEQUENCE_MASK < _HALF
@@ -65,7 +65,7 @@ class Verifications:
         return len(self._guards)
 
     def begin(self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int) -> VerificationGuard:
-        """A guard for a producer; requests that ask before the first of them is done share it."""
+        """A guard for a producer; concurrent requests share it."""
         guard = self._guards.get(producer_id)
         if guard is None:
             guard = self._guards[producer_id] = VerificationGuard(producer_epoch, sequence, now_ms)
@@ -77,7 +77,7 @@ class Verifications:
         return self._guards.get(producer_id) is guard
 
     def end(self, producer_id: int) -> None:
-        """The transaction has begun here, or has been ended: what was asked before is of no use."""
+        """Remove a producer's guard: its transaction has begun here, or has ended."""
         if self._guards:
             self._guards.pop(producer_id, None)
 

@@ -1,9 +1,9 @@
 """One segment of a log: a file of record batches and the sparse indexes over it.
 
-Segment            the files together, and what is known of them
+Segment            the files of a segment and its state
 batches            walking a file of batches by their headers
-offset_index       from an offset to a position, memory-mapped
-time_index         from a timestamp to an offset, memory-mapped
+offset_index       maps an offset to a position, memory-mapped
+time_index         maps a timestamp to an offset, memory-mapped
 transaction_index  the aborted transactions of a segment
 """
 

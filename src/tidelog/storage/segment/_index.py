@@ -1,12 +1,12 @@
-"""What the offset and the time index share: a file of fixed-size entries in ascending order, mapped into memory.
+"""The base of the offset and the time index: a file of fixed-size entries in ascending order, mapped into memory.
 
 The file of an active segment is as long as `segment.index.bytes` allows, its unused rest full of zeros (and sparse); it
 is trimmed to its entries when the segment is rolled or closed. The mapping is made at the first use and may be dropped
 at any time, because a process has far fewer descriptors than a broker may have indexes (`_pools`).
 
-A store into a mapped hole makes the file system find a block, and on a full disk it answers with a signal that kills
-the process. So a page of the file is written through a descriptor, where a full disk is an ordinary `OSError`, before
-the first entry is stored in it.
+A store into a hole of a mapped file allocates a block, and a full disk then kills the process with a signal. So a page
+of the file is written through a descriptor, where a full disk is an ordinary `OSError`, before the first entry is
+stored in it.
 """
 
 import mmap
@@ -98,7 +98,7 @@ class MappedIndex(ABC):
         return self._map
 
     def _reserve(self) -> None:
-        """Give the next page of entries real blocks; extend and map the file where that is still to be done."""
+        """Allocate blocks for the next page of entries; extend and map the file if necessary."""
         fd = open_descriptor(self.path, os.O_CREAT | os.O_RDWR)
         try:
             used_bytes = self.count * self.entry_bytes
@@ -140,7 +140,7 @@ class MappedIndex(ABC):
             os.close(fd)
 
     def rename(self, path: str) -> None:
-        """Give the file another name; one that does not exist is only known by it from now on."""
+        """Rename the file; if it does not exist, only the path changes."""
         if os.path.exists(self.path):
             os.rename(self.path, path)
         self.path = path

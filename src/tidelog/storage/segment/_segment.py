@@ -97,7 +97,7 @@ class Segment:
         try:
             create_file(segment.log_file.path)
         except FileExistsError:
-            # Left over from a crash between the roll and the first append; nothing refers to it.
+            # Left over from a crash between the roll and the first append; it is not in use.
             segment.delete()
             create_file(segment.log_file.path)
         if config.preallocate:
@@ -117,7 +117,7 @@ class Segment:
         size_bytes: int | None = None,
         suffix: str = "",
     ) -> "Segment":
-        """Take over the files of an existing segment. Give `size_bytes` where the file's size is already known."""
+        """Open the files of an existing segment. Pass `size_bytes` if the file's size is already known."""
         path = names.segment_path(directory, base_offset, names.LOG_SUFFIX + suffix)
         if size_bytes is None:
             size_bytes = os.stat(path).st_size
@@ -165,7 +165,7 @@ class Segment:
         self.roll_timestamp = self.roll_clock_ms = NEVER
         first_timestamp = self._first_timestamp
         if first_timestamp == _UNKNOWN:
-            # Reading it can wait: the next append finds itself beyond the limits and asks `should_roll`.
+            # Reading it can wait: the next append exceeds the limits and calls `should_roll`.
             self.roll_timestamp = self.roll_clock_ms = NO_TIMESTAMP
         elif first_timestamp >= 0:
             self.roll_timestamp = first_timestamp + waited_ms_max
@@ -202,7 +202,7 @@ class Segment:
         return self._max_timestamp
 
     def largest_timestamp(self) -> int:
-        """What retention goes by: the largest timestamp, or when the file was last written where records have none."""
+        """The timestamp for retention: the largest one, or the file's modification time if records have none."""
         timestamp = self.max_timestamp()
         return timestamp if timestamp >= 0 else self.last_modified_ms()
 
@@ -245,7 +245,7 @@ class Segment:
         return None
 
     def find_max_timestamp(self, end: int) -> TimestampOffset | None:
-        """The first record that carries the largest timestamp of the segment."""
+        """The first record with the largest timestamp of the segment."""
         timestamp = self.max_timestamp()
         if timestamp < 0:
             return None
@@ -282,7 +282,7 @@ class Segment:
             self.log_file.truncate(self.size_bytes)
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Remove every batch that reaches `offset`; returns how many bytes went."""
+        """Remove every batch with `offset` or a later one; returns how many bytes were removed."""
         batch = self.locate(offset, self.size_bytes)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -362,13 +362,13 @@ class Segment:
         unlink_if_exists(self.log_file.path)
 
     def release(self) -> None:
-        """Let go of descriptors and mappings without writing anything."""
+        """Close descriptors and mappings without writing anything."""
         self.log_file.release()
         self.offset_index.release()
         self.time_index.release()
 
     def close(self) -> None:
-        """Store the largest timestamp, trim what was preallocated and let go of the files."""
+        """Store the largest timestamp, cut off preallocated space and close the files."""
         if self._max_timestamp != _UNKNOWN:
             self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
         self.offset_index.trim()

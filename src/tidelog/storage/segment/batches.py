@@ -35,8 +35,8 @@ class BatchPosition(NamedTuple):
 def find_batch(file: LogFile, offset: int, position: int, end: int, following: int = -1) -> BatchPosition | None:
     """The first batch at or after `position` whose last offset is `offset` or larger; None when there is none.
 
-    One read covers what lies between two index entries of small batches. Larger batches have an index entry each, so
-    that the batch looked for is most likely the one of the `following` entry: its header is looked at first.
+    With small batches, one read covers the bytes between two index entries. Larger batches have an index entry each, so
+    the wanted batch is most likely that of the `following` entry: its header is read first.
     """
     window = b""
     if position + _WINDOW_BYTES < following < end - EXTENT_BYTES:

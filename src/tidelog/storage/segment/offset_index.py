@@ -1,4 +1,4 @@
-"""The offset index of a segment: from an offset to a position in the log file, every few kilobytes.
+"""The offset index of a segment: maps offsets to positions in the log file, every few kilobytes.
 
 An entry is eight bytes: the offset relative to the segment's base offset, and the position of the batch that ends with
 that offset. `Segment` owns it; `tidelog log dump` reads it.
@@ -64,7 +64,7 @@ class OffsetIndex(MappedIndex):
         relative = offset - self.base_offset
         if not self.count or relative < 0:
             return self.base_offset, 0, -1
-        # Batches of one size have entries at one distance: where that is so, no search is needed.
+        # Batches of equal size have entries at equal distances: then no search is needed.
         slot = relative * self.count // (self.last_offset - self.base_offset)
         if slot:
             found, position, next_found, following = _TWO_ENTRIES.unpack_from(self.mapped(), (slot - 1) * 8)

@@ -1,7 +1,7 @@
-"""The time index of a segment: from a timestamp to an offset.
+"""The time index of a segment: maps timestamps to offsets.
 
 An entry is twelve bytes: the largest timestamp so far, and the offset (relative to the base offset) of the last record
-of the batch that brought it. Timestamps strictly ascend, offsets never fall; records before the offset of an entry are
+of the batch that has it. Timestamps strictly ascend, offsets never decrease; records before the offset of an entry are
 not later than its timestamp. `Segment` owns it; `tidelog log dump` reads it.
 """
 
@@ -37,7 +37,7 @@ class TimeIndex(MappedIndex):
             self.last_timestamp, self.last_offset = _NO_TIMESTAMP, self.base_offset
 
     def is_full(self) -> bool:
-        """Whether only the place of the last entry is left, which the roll itself needs."""
+        """Whether there is room for only one more entry, which the roll needs."""
         return self.entries() >= self.max_entries - 1
 
     def last_entry(self) -> tuple[int, int]:

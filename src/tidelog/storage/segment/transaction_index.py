@@ -1,6 +1,6 @@
 """The transaction index of a segment: the aborted transactions that end in it.
 
-A read-committed fetch sends them along, so that the consumer can leave their records out. The file exists only where a
+The response to a read-committed fetch has them, so that the consumer can skip their records. The file exists only if a
 transaction was aborted; an entry is 34 bytes. `Segment` owns it; `tidelog log dump` reads it.
 """
 

@@ -220,7 +220,7 @@ def test_a_file_that_the_worker_did_not_write_is_refused(tmp_path: Path) -> None
     with pytest.raises(StaleGroupError, match="not the file"):
         open_cleaned(log, group, NOW_MS)
     os.unlink(path)
-    with pytest.raises(StaleGroupError, match="is gone"):
+    with pytest.raises(StaleGroupError, match="does not exist"):
         open_cleaned(log, group, NOW_MS)
 
 

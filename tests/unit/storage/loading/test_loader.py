@@ -229,7 +229,7 @@ def test_flushed_records_that_are_gone_are_missed(tmp_path: Path, caplog: pytest
     opened, _ = reopen(tmp_path, is_clean=False, recovery_point=12)
     assert opened.recovery_point == 10
     assert "up to offset 10: " in caplog.text
-    assert "it had been on disk up to offset 12" in caplog.text
+    assert "it had been flushed up to offset 12" in caplog.text
 
 
 def test_segments_below_the_recovery_point_are_not_read(tmp_path: Path) -> None:
@@ -494,7 +494,7 @@ def test_a_malformed_epoch_checkpoint_is_rebuilt_from_the_batches(
     (tmp_path / "topic-0" / "leader-epoch-checkpoint").write_bytes(b"0\n2\n1 0\n")
     opened, _ = reopen(tmp_path, is_clean=True)
     assert [tuple(entry) for entry in opened.leader_epochs.entries()] == [(1, 0)]
-    assert "announces 2 entries" in caplog.text
+    assert "claims 2 entries" in caplog.text
 
 
 # Directories of Apache Kafka, and failing ones

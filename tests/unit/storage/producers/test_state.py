@@ -250,7 +250,7 @@ def test_a_damaged_snapshot_is_refused(damage: object, problem: str) -> None:
 
 def test_a_snapshot_with_a_false_count_is_refused() -> None:
     body = struct.pack(">i", 5)
-    with pytest.raises(CorruptSnapshotError, match="announces 5 producers"):
+    with pytest.raises(CorruptSnapshotError, match="claims 5 producers"):
         decode_snapshot(struct.pack(">hI", 1, crc32c(body)) + body, "x.snapshot")
 
 
