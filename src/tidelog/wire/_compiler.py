@@ -1,7 +1,7 @@
-"""Turns declarations into functions, when they are first needed.
+"""Compiles declarations into functions, at the first use.
 
 Called by `schema` only: `compile_constructor` for the first object of a class, the others for the first message of a
-version. What they return replaces the call, so each runs once per class and version.
+version. The results are kept, so each runs once per class and version.
 """
 
 from collections.abc import Callable, Generator
@@ -15,7 +15,7 @@ from tidelog.wire.primitives import Buffer
 from tidelog.wire.schema import LATEST, Field, Message, Struct
 
 _ABSENT: Final = object()
-"""Stands for an argument that was not given, where the default has to be made anew for each object."""
+"""Marks an argument that was not given, where each object needs a new default."""
 
 
 def compile_encoder(cls: type[Message], version: int) -> Callable[[Any], bytes]:

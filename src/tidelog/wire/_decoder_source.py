@@ -16,7 +16,7 @@ position with the length of the buffer. Counts of arrays are different: they are
 before anything is allocated for them.
 
 A sliced decoder reads the same bytes as a generator: it yields after every few hundred elements, so that large requests
-can be read a few milliseconds at a time, and refuses more elements and tagged fields than it was given as `left`.
+can be read a few milliseconds at a time, and rejects a message with more than `left` elements and tagged fields.
 """
 
 from collections.abc import Iterator
@@ -74,14 +74,14 @@ def decoder_source(cls: type[Message], version: int, *, from_bytes: bool, sliced
 
 
 def continue_string(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """The rest of the length of a compact string that is longer than one byte can say."""
+    """The rest of a compact string's length that takes more than one byte."""
     length, position = continue_uvarint(buffer, position, first)
     checked_string_bytes(length - 1)
     return length, position
 
 
 def tag_count(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """The number of tagged fields, given its first byte, if so many can be in the bytes that are left."""
+    """The number of tagged fields, given its first byte; checked against the bytes that are left."""
     count = first
     if first > 127:
         count, position = continue_uvarint(buffer, position, first)
@@ -89,7 +89,7 @@ def tag_count(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
 
 
 def tag_and_end(buffer: Buffer, position: int) -> tuple[int, int, int]:
-    """What stands before a tagged field: its tag; then where it begins, and where it ends."""
+    """Read the prefix of a tagged field: its tag, and where the field begins and ends."""
     tag, position = decode_uvarint(buffer, position)
     size, position = decode_uvarint(buffer, position)
     if position + size > len(buffer):
@@ -98,7 +98,7 @@ def tag_and_end(buffer: Buffer, position: int) -> tuple[int, int, int]:
 
 
 def unknown_fields(buffer: Buffer, position: int, count: int) -> tuple[dict[int, bytes], int]:
-    """Tagged fields of a struct that knows none, as they are."""
+    """The raw tagged fields of a struct that declares none."""
     fields: dict[int, bytes] = {}
     for _ in range(count):
         tag, position, end = tag_and_end(buffer, position)
@@ -108,14 +108,14 @@ def unknown_fields(buffer: Buffer, position: int, count: int) -> tuple[dict[int,
 
 
 def too_many_elements(excess: int) -> WireError:
-    return WireError(f"the request has more elements than it may have, by {excess} or more")
+    return WireError(f"the request has at least {excess} elements more than allowed")
 
 
 class _DecoderWriter:
-    """Writes the reading of structs and fields.
+    """Generates the code that reads structs and fields.
 
-    `_run` collects fixed-width values, as format and target, until something must know the position after them; every
-    line that uses `p` therefore comes after a `flush`.
+    `_run` collects fixed-width values, as format and target, until the position after them is needed; every line that
+    uses `p` therefore comes after a `flush`.
     """
 
     def __init__(self, source: Source, version: int, flexible: bool, from_bytes: bool, sliced: bool) -> None:
@@ -127,7 +127,7 @@ class _DecoderWriter:
         self._run: list[tuple[str, str]] = []
 
     def flush(self) -> None:
-        """Read what the run has collected."""
+        """Read the values that the run has collected."""
         run, self._run = self._run, []
         if not run:
             return
@@ -155,7 +155,7 @@ class _DecoderWriter:
         return target
 
     def _defaults(self, cls: type[Struct], target: str) -> None:
-        """Give the fields that the bytes may not contain their defaults, equal ones in one assignment."""
+        """Set the fields that the bytes may not contain to their defaults, equal ones in one assignment."""
         assignments = {"None": [f"{target}.unknown_tagged_fields"]}
         for name, field in cls.fields.items():
             if field.is_in(self._version) and field.tag is None:
@@ -213,7 +213,7 @@ class _DecoderWriter:
         return length
 
     def _null(self, length: str, target: str, name: str, nullable: bool) -> None:
-        """Deal with a length that says null; what follows must be an `else` block."""
+        """Handle a length that means null; an `else` block must follow."""
         with self._source.block(f"if {length} == 0:" if self._flexible else f"if {length} < 0:"):
             if nullable:
                 self._source.line(f"{target} = None")
@@ -295,7 +295,7 @@ class _DecoderWriter:
 
     @contextmanager
     def _loop(self, count: str) -> Iterator[None]:
-        """Lines added inside are done for each element of a list."""
+        """Lines added inside run for each element of a list."""
         if not self._sliced:
             with self._source.block(f"for _ in range({count}):"):
                 yield
@@ -306,7 +306,7 @@ class _DecoderWriter:
             yield
 
     def _count_elements(self, count: str) -> None:
-        """Take elements off those that are left; pause where many lists are short."""
+        """Subtract elements from `left`; also pause where there are many short lists."""
         if self._sliced:
             self._source.line(f"left -= {count}")
             with self._source.block("if left < pause:"):
@@ -315,7 +315,7 @@ class _DecoderWriter:
                 self._source.line("yield")
 
     def _bytes_min(self, element: str | type[Struct]) -> int:
-        """The fewest bytes that an element can take, by which a count is known to be a lie."""
+        """The smallest size of an element, to detect a false count."""
         if not isinstance(element, type):
             if element in FIXED_FORMATS:
                 return layout(FIXED_FORMATS[element]).size

@@ -16,7 +16,7 @@ from tidelog.wire.primitives import NO_UUID, STRING_BYTES_MAX, UVARINTS, encode_
 from tidelog.wire.schema import Field, Message, Struct
 
 _CLIPPED: Final = "error_message"
-"""The field of responses whose text quotes the request; it may never be what a reply fails for."""
+"""The field of responses whose text quotes the request; it must not make a response too long."""
 
 _SLICE_ELEMENTS: Final = 256
 """Written between two yields of a sliced encoder: some 0.2 ms."""
@@ -53,7 +53,7 @@ def encoder_source(cls: type[Message], version: int, *, sliced: bool = False) ->
 
 
 def string_length(length: int) -> bytes:
-    """The length field of a compact string that is longer than one byte can say."""
+    """The length field of a compact string that takes more than one byte."""
     if length > STRING_BYTES_MAX + 1:
         raise EncodeError(f"string of {length - 1} bytes is longer than {STRING_BYTES_MAX}")
     return encode_uvarint(length)
@@ -74,10 +74,10 @@ def wrong_uuid(value: bytes) -> None:
 
 
 class _EncoderWriter:
-    """Writes the writing of structs and fields.
+    """Generates the code that writes structs and fields.
 
     `_run` collects fixed-width values, as format and expression, until bytes of another kind follow them. Expressions
-    are evaluated at the next `flush`; what they depend on must not change in between.
+    are evaluated at the next `flush`; their inputs must not change before.
     """
 
     def __init__(self, source: Source, version: int, flexible: bool, sliced: bool) -> None:
@@ -89,7 +89,7 @@ class _EncoderWriter:
         self._write = "w"
 
     def flush(self) -> None:
-        """Write what the run has collected."""
+        """Write the values that the run has collected."""
         if self._run:
             self._source.line(f"{self._write}({self._packed()})")
             self._run = []
@@ -122,7 +122,7 @@ class _EncoderWriter:
             self._tagged_fields(cls, subject)
 
     def _clipped(self, value: str) -> str:
-        """An error message that is not too long, whoever made it."""
+        """An error message, cut to its maximum length."""
         text = self._source.fresh("m")
         self._source.line(f"{text} = {value}")
         self._source.line(
@@ -222,7 +222,7 @@ class _EncoderWriter:
 
     @contextmanager
     def _loop(self, item: str, items: str, count: str) -> Iterator[None]:
-        """Lines added inside are done for each element of a list."""
+        """Lines added inside run for each element of a list."""
         source = self._source
         if not self._sliced:
             with source.block(f"for {item} in {items}:"):
@@ -239,13 +239,13 @@ class _EncoderWriter:
             yield
 
     def _pause(self) -> None:
-        """Join what is written, since a hundred thousand pieces take their time to be joined and given back; yield."""
+        """Join the pieces, because joining and freeing a hundred thousand at once takes long; then yield."""
         self._source.line("whole += b''.join(out)")
         self._source.line("out.clear()")
         self._source.line("yield")
 
     def _numbers(self, items: str, kind: str, count: str) -> None:
-        """Write all numbers of a list at once, with their count: few by a layout made beforehand."""
+        """Write all numbers of a list at once, with their count; a short list uses a precompiled layout."""
         source = self._source
         self.flush()
         formats = FIXED_FORMATS[kind]

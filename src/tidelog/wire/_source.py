@@ -1,4 +1,4 @@
-"""What the two code generators share: indented lines, fresh names, and the `struct` formats of fixed-width kinds.
+"""Shared by the two code generators: indented lines, fresh names, and the `struct` formats of fixed-width kinds.
 
 Used by `_decoder_source` and `_encoder_source`.
 """
@@ -51,7 +51,7 @@ class Source:
         return f"{prefix}{self._counter}"
 
     def refer(self, prefix: str, value: Any) -> str:
-        """A global name for `value`: the same one whenever it is asked for again."""
+        """A global name for `value`, always the same one."""
         for name, known in self.names.items():
             if known is value:
                 return name

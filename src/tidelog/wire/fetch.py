@@ -1,11 +1,11 @@
-"""The hot codec of Fetch: requests into plain tuples, responses into chunks that file slices stand between.
+"""The hot codec of Fetch: decodes requests into plain tuples, encodes responses into chunks between file slices.
 
-`messages.FetchRequest` and `messages.FetchResponse` say what the bytes mean; a property test holds this module to
-them in every version. Record data never passes through here: a response is a list whose elements are bytes or the very
-slice objects that were handed in, for the connection to send from the file.
+`messages.FetchRequest` and `messages.FetchResponse` define the format; a property test compares this module with them
+in every version. Record data is never copied here: a response is a list of bytes and the slice objects that were passed
+in, for the connection to send from the file.
 
-One partition is what many requests name, and nearly every one of a session that waits. Such a request, and the reply
-that brings its records, are read and written at once; whatever has another shape goes field by field.
+Many requests name one partition, and so do nearly all of a waiting session. Such a request, and the response with its
+records, are read and written at once; any other shape is handled field by field.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _new = tuple.__new__
 
 
 class FetchPartition(NamedTuple):
-    """What is asked of one partition."""
+    """The request for one partition."""
 
     partition_index: int
     fetch_offset: int
@@ -76,7 +76,7 @@ class Slice(Protocol):
 
 
 class PartitionReply(NamedTuple):
-    """What one partition is answered. `records` is bytes, a file slice, or None for nothing."""
+    """The response for one partition. `records` is bytes, a file slice, or None for nothing."""
 
     partition_index: int
     error_code: int
@@ -575,7 +575,7 @@ def _encode_aborted(aborted: Sequence[tuple[int, int]] | None, is_flexible: bool
 
 
 def _encode_tags(reply: PartitionReply) -> bytes:
-    """Tag 0: where the follower's log left the leader's; tag 1: who leads now."""
+    """Tag 0: where the follower's log diverges from the leader's; tag 1: the current leader."""
     if reply.diverging_epoch is None and reply.current_leader is None:
         return b"\x00"
     tags: list[bytes] = []

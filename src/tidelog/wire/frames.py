@@ -1,11 +1,11 @@
-"""Frames: the length, the header and the body that every request and response is made of.
+"""Frames: the length, the header and the body of every request and response.
 
     request    length int32 | api_key int16 | api_version int16 | correlation_id int32 | client_id string | tags | body
     response   length int32 | correlation_id int32 | tags | body
 
-Tags stand there only in the headers of flexible versions. There are two exceptions: version 0 of ControlledShutdown has
-no client id, and the header of an ApiVersions response never has tags, so that a client that asked in a version unknown
-to us can still read the answer.
+Only the headers of flexible versions have tags. There are two exceptions: version 0 of ControlledShutdown has no client
+id, and the header of an ApiVersions response never has tags, so that a client that sent an unsupported version can
+still read the response.
 
 The connection calls `parse_request_header` and `encode_response` once per request; the client uses the other two.
 """
@@ -25,7 +25,7 @@ CLIENT_ID_BYTES_MAX: Final = 1024
 """Longer client ids are cut: member ids begin with them, and must fit into a string of 32,767 bytes themselves."""
 
 # The first version of each API whose header and body are flexible, by API key. Messages declare the same; a frame must
-# be understood before its message is loaded, so the numbers stand here too and a test holds the two together.
+# be parsed before its message is loaded, so the numbers are here too, and a test compares the two.
 _FLEXIBLE_FROM: Final = (
     *(9, 12, 6, 9, 4, 2, 6, 3, 8, 6),  # 0 to 9
     *(3, 6, 4, 4, 4, 5, 3, NEVER_FLEXIBLE, 3, 5),  # 10 to 19
@@ -48,7 +48,7 @@ _CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
 
 
 class RequestHeader(NamedTuple):
-    """What a request says about itself, and where its body begins."""
+    """The header of a request, and where its body begins."""
 
     api_key: int
     api_version: int
@@ -65,7 +65,7 @@ def flexible_from(api_key: int) -> int:
 def parse_request_header(buffer: Buffer, offset: int = 0) -> RequestHeader:
     """The header of the request whose bytes, without the length, begin at `offset`.
 
-    An API key or version that we do not know is not an error here: the caller answers it.
+    An unknown API key or version is not an error here: the caller responds to it.
     """
     try:
         api_key, api_version, correlation_id, client_id_bytes = _parse_prefix(buffer, offset)
@@ -93,7 +93,7 @@ def parse_request_header(buffer: Buffer, offset: int = 0) -> RequestHeader:
 
 
 def _parse_shortest(buffer: Buffer, offset: int) -> RequestHeader:
-    """A header too short for a client id: ControlledShutdown version 0, or nothing we can read."""
+    """A header too short for a client id: ControlledShutdown version 0, or malformed."""
     if len(buffer) - offset >= 8:
         api_key, api_version, correlation_id = _REQUEST_PREFIX_V0.unpack_from(buffer, offset)
         if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
@@ -102,7 +102,7 @@ def _parse_shortest(buffer: Buffer, offset: int) -> RequestHeader:
 
 
 def _skip_tags(buffer: Buffer, position: int) -> int:
-    """The position after the tagged fields of a header. None are defined, so all may be passed over."""
+    """The position after the tagged fields of a header. None are defined, so all are skipped."""
     position = skip_tagged_fields(buffer, position, len(buffer))
     if position > len(buffer):
         raise WireError("tagged fields of the header end beyond the request")

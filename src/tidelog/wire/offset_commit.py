@@ -1,7 +1,7 @@
-"""The hot codec of OffsetCommit: small requests into plain tuples, responses in one pass.
+"""The hot codec of OffsetCommit: decodes requests into plain tuples, encodes responses in one pass.
 
-`messages.OffsetCommitRequest` says what the bytes mean; this module says it again for speed, and a property test holds
-the two equal in every version. Commits are what consumers send most often after fetches.
+`messages.OffsetCommitRequest` defines the format; this module repeats it for speed, and a property test compares the
+two in every version. Consumers send only fetches more often than commits.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ _SINGLE_BYTES_MAX: Final = 512
 
 
 def _single_flexible(data: Buffer, position: int, end: int) -> CommitFields | None:
-    """With lengths of one byte and without tags, a few lengths decide where each field lies.
+    """With lengths of one byte and without tags, a few lengths give the position of each field.
 
-    A consumer's requests begin with the same bytes for as long as its group is stable: these are read once.
+    A consumer's requests begin with the same bytes as long as its group is stable: these are decoded once.
     """
     member = position + data[position] + 4
     instance = member + data[member]
@@ -284,7 +284,7 @@ def encode_response(correlation_id: int, version: int, topics: Sequence[TopicRep
     if len(topics) == 1 and len(topics[0][1]) == 1:
         name, ((index, code),) = topics[0]
         if not code:
-            # A partition that exists, and that its consumers commit again and again.
+            # A partition that exists, for which the same response is sent repeatedly.
             body = _encode_success(name, index, version)
             return _pack_head(len(body) + 4, correlation_id) + body
     body = _encode_body(version, topics)

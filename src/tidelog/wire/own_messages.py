@@ -1,7 +1,7 @@
-"""Messages of Tidelog's own, for what Kafka's protocol has no word for.
+"""Tidelog's own messages, for operations that Kafka's protocol does not have.
 
-Their keys are far above Kafka's and are not claimed in ApiVersions: a client sees exactly the list of a Kafka broker.
-Our own tools ask all the same, and a broker that is not ours closes the connection, as Kafka does on unknown keys.
+Their keys are far above Kafka's and are not listed in ApiVersions: a client sees exactly the list of a Kafka broker.
+Tidelog's tools send them anyway; any other broker closes the connection, as Kafka does for unknown keys.
 """
 
 from enum import IntEnum
@@ -21,7 +21,7 @@ class CompactTopic(Struct):
 
 
 class CompactTopicsRequest(Message, api_key=OwnApiKey.COMPACT_TOPICS, versions=(0, 0), flexible_from=0):
-    """Compact partitions now, those of the broker that is asked; or only say how far that is."""
+    """Compact partitions of the receiving broker now; or only report the progress."""
 
     topics: list[CompactTopic] = array(CompactTopic)
     only_status: bool = boolean()
@@ -31,7 +31,7 @@ class CompactedPartition(Struct):
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(None, null_since=0)
-    state: str = string()  # waiting, cleaning, done or failed; empty when nobody has asked yet
+    state: str = string()  # waiting, cleaning, done or failed; empty without a request
     bytes_before: int = int64(-1)
     bytes_after: int = int64(-1)
     bytes_done: int = int64()  # of bytes_total, while it is being cleaned

@@ -1,4 +1,4 @@
-"""How a partition is named, in every room."""
+"""The name of a partition, for all rooms."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -14,4 +14,4 @@ class TopicPartition(NamedTuple):
 
 
 PartitionKey: TypeAlias = tuple[str, int]
-"""Topic and partition as a plain tuple, which is a third of the price and equal to a `TopicPartition` as a key."""
+"""Topic and partition as a plain tuple: three times faster to make, and equal to a `TopicPartition` as a key."""

@@ -1,8 +1,8 @@
-"""The small building blocks of Kafka's encoding that are useful on their own.
+"""The primitive types of Kafka's encoding as functions.
 
-Varints, length-prefixed strings and the text form of uuids, as plain functions over a buffer and a position. Messages
-do not pass through here: their codecs are compiled with these rules inlined (`_decoder_source`, `_encoder_source`) and
-call only the slow paths. Readers raise `WireError`, whatever the bytes.
+Varints, length-prefixed strings and the text form of uuids, as plain functions over a buffer and a position. Codecs of
+messages are compiled with these rules inlined (`_decoder_source`, `_encoder_source`) and call only the slow paths.
+Readers raise `WireError` for any malformed bytes.
 """
 
 from binascii import Error as Base64Error
@@ -17,10 +17,10 @@ NO_UUID: Final = bytes(16)
 """The uuid that stands for "none": Kafka's zero uuid."""
 
 STRING_BYTES_MAX: Final = 0x7FFF
-"""No string on the wire is longer, not even where its length field has room for more."""
+"""The longest string on the wire, even where its length field allows more."""
 
 TAGGED_FIELDS_MAX: Final = 64
-"""Of one struct or header. Kafka's messages define a handful; newer clients may send a few that are unknown here."""
+"""The limit for one struct or header. Kafka's messages define a handful; newer clients may send a few unknown ones."""
 
 _VARINT_MAX: Final = 0x7FFFFFFF
 
@@ -29,7 +29,7 @@ UVARINTS: Final = tuple(bytes((n,)) if n < 0x80 else bytes((n & 0x7F | 0x80, n >
 
 
 def encode_uvarint(value: int) -> bytes:
-    """An unsigned varint, as it stands before compact strings, compact arrays and tagged fields."""
+    """An unsigned varint, as used for compact strings, compact arrays and tagged fields."""
     if not 0 <= value <= _VARINT_MAX:
         raise EncodeError(f"{value} is not an unsigned 31-bit number")
     if value < 512:
@@ -71,7 +71,7 @@ def continue_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, in
 
 
 def checked_count(count: int, remaining_bytes: int) -> int:
-    """The elements of an array, none for null. Each takes a byte or more: a larger count is refused unallocated."""
+    """The number of elements of an array, 0 for null. Each takes a byte or more: a larger count is rejected."""
     if count > remaining_bytes:
         raise WireError(f"an array of {count} elements in {remaining_bytes} bytes")
     return max(count, 0)
@@ -81,12 +81,12 @@ def room_after(room: int, count: int) -> int:
     """How many more topics and partitions a request may have after a topic with `count` of them, or `count` topics."""
     room -= 1 + count
     if room < 0:
-        raise WireError("a request has more topics and partitions than it may have")
+        raise WireError("a request has more topics and partitions than allowed")
     return room
 
 
 def checked_string_bytes(size: int) -> int:
-    """The size of a string whose length field could say more than a string may have."""
+    """The size of a string, checked against the longest string."""
     if size > STRING_BYTES_MAX:
         raise WireError(f"a string of {size} bytes is longer than {STRING_BYTES_MAX}")
     return size
@@ -102,7 +102,7 @@ def checked_tag_count(count: int, remaining_bytes: int) -> int:
 
 
 def skip_tagged_fields(buffer: Buffer, position: int, end: int) -> int:
-    """The position after tagged fields that are unknown here. It may lie beyond `end`: callers check that at last."""
+    """The position after unknown tagged fields. It may be beyond `end`: callers check that at the end."""
     if position < end and not buffer[position]:
         return position + 1
     count, position = decode_uvarint(buffer, position)
@@ -190,7 +190,7 @@ def _text(buffer: Buffer, start: int, end: int) -> tuple[str, int]:
 
 
 def uuid_to_text(uuid: bytes) -> str:
-    """The 22 characters by which Kafka names a uuid in files, tools and logs (URL-safe base64, unpadded)."""
+    """The 22 characters that Kafka prints for a uuid in files, tools and logs (URL-safe base64, unpadded)."""
     if len(uuid) != 16:
         raise ValueError(f"a uuid has 16 bytes, not {len(uuid)}")
     return b2a_base64(uuid, newline=False).decode().rstrip("=").replace("+", "-").replace("/", "_")

@@ -1,14 +1,14 @@
-"""The hot codec of Produce: requests are read as positions, responses are written in one pass.
+"""The hot codec of Produce: decodes requests into positions, encodes responses in one pass.
 
-`messages.ProduceRequest` says what the bytes mean; this module says it again for speed, and a property test holds the
-two equal in every version.
+`messages.ProduceRequest` defines the format; this module repeats it for speed, and a property test compares the two in
+every version.
 
 Record data is never copied here: a partition is `(topic, index, start, stop)`, its records `data[start:stop]` of the
 frame's buffer, with `start == -1` for null. A topic's name stays the bytes that it is in the frame.
 
-One partition is what nearly every request holds. Where its fields lie is fixed then, but for two lengths, so that such
-a request is read with two `unpack` calls, and the reply to it is written with two `pack` calls. Whatever has another
-shape is read and written field by field.
+Nearly every request has one partition. The positions of its fields are then fixed, except for two lengths, so such a
+request is read with two `unpack` calls, and its response is written with two `pack` calls. Any other shape is read and
+written field by field.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ProduceSpans(NamedTuple):
 
 
 class PartitionReply(NamedTuple):
-    """What one partition is answered."""
+    """The response for one partition."""
 
     partition_index: int
     error_code: int
@@ -85,7 +85,7 @@ def decode_request(data: Buffer, position: int, end: int, version: int) -> Produ
 # --- requests for one partition --------------------------------------------------------------------------------------
 
 _NAME_BYTES_MAX: Final = 249
-"""Of a topic that can exist."""
+"""The longest valid topic name."""
 _CLASSIC_FIELDS: Final = Struct(">hhiihiii").size
 _FLEXIBLE_FIELDS: Final = Struct(">BhiBBBiB").size
 
@@ -168,7 +168,7 @@ def _single_flexible(data: Buffer, position: int, end: int) -> ProduceSpans | No
 
 
 def _name(data: Buffer, start: int, stop: int) -> bytes:
-    """A topic's name, once it is known to be text."""
+    """A topic's name, checked to be UTF-8."""
     name = bytes(data[start:stop])
     if not name.isascii():
         name.decode()
@@ -257,20 +257,20 @@ _NULL_STRING = b"\xff\xff"
 
 
 class _SingleLayout(NamedTuple):
-    """How a version writes the reply to one partition that went well: everything but the name has a fixed size."""
+    """The layout of a successful response for one partition in a version: all but the name has a fixed size."""
 
     pack_head: Callable[..., bytes]
     """Size of the frame, correlation id, `one_topic`, length of the name."""
     one_topic: bytes
     name_size_extra: int
-    """What the length of the name counts besides the name: a compact string's is one more."""
+    """Added to the name's size in its length field: 1 for a compact string."""
     pack_rest: Callable[..., bytes]
     """`one_partition`, its index, no error, base offset, log append time, log start offset, `end`."""
     one_partition: bytes
     end: bytes
     """No record errors, no message, no tags and no throttling, as far as the version has them."""
     size: int
-    """Of all that, without the frame's length."""
+    """The size of all that, without the frame's length and the name."""
 
 
 def _layout(one_topic: bytes, name_size: str, one_partition: bytes, end: bytes) -> _SingleLayout:
@@ -299,7 +299,7 @@ def encode_single(
     log_append_time_ms: int,
     log_start_offset: int,
 ) -> bytes:
-    """`encode_response` of one partition that went well, without throttling."""
+    """`encode_response` for one successful partition, without throttling."""
     layout = _SINGLE_LAYOUTS[version]
     name_size = len(topic)
     if layout is None or name_size > _SINGLE_NAME_BYTES_MAX:

@@ -8,19 +8,19 @@
         topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, null_since=1)
         allow_auto_topic_creation: bool = boolean(True, since=4)
 
-Annotations are for readers, editors and type checkers; the specifiers on the right say what goes over the wire. Each
-takes the default and then, where they apply:
+Annotations are for readers, editors and type checkers; the specifiers on the right define the encoding. Each takes the
+default and then, where they apply:
 
     since, until   the first and last version that has the field (`until` only where a later version dropped it)
     null_since     the first version in which the value may be None
     tag            the field is a tagged field of this number in the flexible versions
 
-Importing a declaration costs some ten microseconds: no code is generated for it. The constructor is compiled when the
-first object is made, the codec of a version when that version is first read or written (`_compiler`), and from then on
-reading and writing are straight-line code. A codec of a broker that is never spoken to costs nothing.
+Importing a declaration takes some ten microseconds: no code is generated for it. The constructor is compiled when the
+first object is made, the codec of a version when that version is first read or written (`_compiler`); from then on
+reading and writing are straight-line code. A codec that is never used costs nothing.
 
-An object of a message holds the fields of all versions. Writing a version leaves out the fields it lacks; reading sets
-them to their defaults. Tagged fields that we do not know are kept in `unknown_tagged_fields` and written back.
+A message object has the fields of all versions. Writing a version leaves out the fields it lacks; reading sets them to
+their defaults. Unknown tagged fields are kept in `unknown_tagged_fields` and written back.
 """
 
 from collections.abc import Callable, Generator
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from typing import Self
 
 LATEST: Final = 0x7FFF
-"""Beyond every version: the `until` of fields that are still there, the `since` of what never comes."""
+"""Above every version: the `until` of fields that still exist, the `since` of a feature that is never used."""
 
 
 class Field:
-    """What a specifier says about one field. Read by the compiler and by tests that make up values."""
+    """The declaration of one field. Read by the compiler and by tests that generate values."""
 
     __slots__ = ("default", "element", "kind", "null_since", "since", "tag", "until")
 
@@ -120,7 +120,7 @@ def blob(
     null_since: int = LATEST,
     tag: int | None = None,
 ) -> Any:
-    """Bytes that mean something only to others; read as `bytes`."""
+    """Opaque bytes; read as `bytes`."""
     return Field("blob", default, since, until, null_since, tag)
 
 
@@ -157,7 +157,7 @@ def array(
 
 @dataclass_transform(kw_only_default=True)
 class Declaration(type):
-    """Turns the specifiers of a class body into slots. All else waits until it is needed."""
+    """Turns the specifiers of a class body into slots. Code is compiled at the first use."""
 
     def __new__(
         mcs,
@@ -183,7 +183,7 @@ class Struct(metaclass=Declaration):
         __slots__ = ("unknown_tagged_fields",)
 
         def __init__(self, **values: Any) -> None:
-            # The first object of the class: from the next one on, the compiled constructor stands in this one's place.
+            # The first object of the class: the compiled constructor replaces this one from now on.
             from tidelog.wire._compiler import compile_constructor
 
             cls = type(self)
@@ -219,10 +219,10 @@ _UNREADABLE: Final = (struct_error, IndexError, UnicodeDecodeError)
 
 
 def elements_in_slices(struct: Struct, found: list[Any]) -> Generator[None, None, None]:
-    """Add every element of every array in `struct` to `found`, a fraction of a millisecond from one step to the next.
+    """Add every element of every array in `struct` to `found`, in steps of a fraction of a millisecond.
 
-    Giving back a hundred thousand objects takes tens of milliseconds if they all go at once. Whoever holds this list
-    can drop the struct, and then the elements one after the other.
+    Freeing a hundred thousand objects at once takes tens of milliseconds. With this list the caller can drop the
+    struct, and then the elements one after the other.
     """
     position = len(found)
     _add_elements(struct, found)
@@ -279,7 +279,7 @@ class Message(Struct):
             raise EncodeError(f"{type(self).__name__} v{version} cannot be written: {error}") from error
 
     def encode_in_slices(self, version: int) -> Generator[None, None, bytes]:
-        """The same as `encode`, a fraction of a millisecond from one step to the next."""
+        """The same as `encode`, in steps of a fraction of a millisecond."""
         encoder = self._sliced_encoders.get(version)
         if encoder is None:
             from tidelog.wire._compiler import compile_sliced_encoder
@@ -292,7 +292,7 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, buffer: Buffer, version: int, offset: int = 0) -> "Self":
-        """The message that begins at `offset`. Bytes after it are left alone; anything wrong raises `WireError`."""
+        """The message that begins at `offset`. Bytes after it are ignored; malformed bytes raise `WireError`."""
         # Slices of bytes have a faster way to text than other slices, so each kind of buffer has its own codec.
         decoders = cls._bytes_decoders if buffer.__class__ is bytes else cls._view_decoders
         decoder = decoders.get(version)
@@ -308,10 +308,9 @@ class Message(Struct):
 
     @classmethod
     def decode_in_slices(cls, buffer: Buffer, version: int, elements_max: int) -> Generator[None, None, "Self"]:
-        """The same as `decode`, a fraction of a millisecond from one step to the next.
+        """The same as `decode`, in steps of a fraction of a millisecond.
 
-        A message with more than `elements_max` elements in all its arrays and tagged fields is refused before more are
-        made.
+        A message with more than `elements_max` elements in all its arrays and tagged fields is rejected.
         """
         decoder = cls._sliced_decoders.get(version)
         if decoder is None:

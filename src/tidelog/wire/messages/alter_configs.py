@@ -1,8 +1,8 @@
-"""AlterConfigs: replace all settings of topics and brokers; what is not named goes back to its default.
+"""AlterConfigs: replace all settings of topics and brokers; settings that are not named return to their defaults.
 
 What the versions changed:
 
-    1   the throttle time is waited for by the client, after the response
+    1   the broker responds at once, and the client waits for the throttle time
     2   first flexible version
 """
 

@@ -2,7 +2,7 @@
 
 What the versions changed:
 
-    1   the throttle time is waited for by the client, after the response
+    1   the broker responds at once, and the client waits for the throttle time
     2   first flexible version
 """
 

@@ -1,12 +1,12 @@
 """ApiVersions: the first request of almost every client; which APIs and versions the broker serves.
 
-A client that asks in a version we do not know is answered in version 0 with UNSUPPORTED_VERSION and the list, and asks
-again. The header of the response is therefore never flexible, whatever the version.
+The response to an unknown version is UNSUPPORTED_VERSION with the list, in version 0; the client then retries. The
+header of the response is therefore never flexible, whatever the version.
 
 What the versions changed:
 
     1   adds the throttle time
-    2   the throttle time is waited for by the client, after the response
+    2   the broker responds at once, and the client waits for the throttle time
     3   first flexible version; the client names its software, the broker its features (KIP-511, KIP-584)
     4   features whose lowest version is 0 are no longer left out
 """

@@ -4,7 +4,7 @@ The member sends what has changed since its last heartbeat; fields that have not
 
 What the versions changed:
 
-    1   adds subscriptions by pattern (KIP-848), members make up their own ids (KIP-1082)
+    1   adds subscriptions by pattern (KIP-848), members generate their own ids (KIP-1082)
 """
 
 from tidelog.wire.api_keys import ApiKey

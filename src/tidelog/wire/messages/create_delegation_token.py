@@ -1,8 +1,8 @@
-"""CreateDelegationToken: a secret by which others may authenticate themselves as its owner (KIP-48).
+"""CreateDelegationToken: create a secret with which other clients can authenticate as its owner (KIP-48).
 
 What the versions changed:
 
-    1   the throttle time is waited for by the client, after the response
+    1   the broker responds at once, and the client waits for the throttle time
     2   first flexible version
     3   the owner may be another than the requester (KIP-373)
 """

@@ -4,9 +4,9 @@ What the versions changed:
 
     1   adds `validate_only` and error messages
     2   adds the throttle time
-    3   the throttle time is waited for by the client, after the response
+    3   the broker responds at once, and the client waits for the throttle time
     4   -1 asks for the broker's default number of partitions and replicas (KIP-464)
-    5   first flexible version; the response tells what was created, with the configs (KIP-525)
+    5   first flexible version; the response has partitions, replicas and configs (KIP-525)
     6   may fail with THROTTLING_QUOTA_EXCEEDED (KIP-599)
     7   the response has the topic's id
 """

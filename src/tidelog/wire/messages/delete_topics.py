@@ -3,7 +3,7 @@
 What the versions changed:
 
     1   adds the throttle time
-    2   the throttle time is waited for by the client, after the response
+    2   the broker responds at once, and the client waits for the throttle time
     3   may fail with TOPIC_DELETION_DISABLED
     4   first flexible version
     5   adds error messages; may fail with THROTTLING_QUOTA_EXCEEDED (KIP-599)

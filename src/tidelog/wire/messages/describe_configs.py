@@ -2,9 +2,9 @@
 
 What the versions changed:
 
-    0   tells only whether a value is the default
-    1   tells the source instead, and the synonyms if asked for (KIP-226)
-    2   the throttle time is waited for by the client, after the response
+    0   the response says only whether a value is the default
+    1   the source replaces that; adds synonyms, if asked for (KIP-226)
+    2   the broker responds at once, and the client waits for the throttle time
     3   adds types, and documentation if asked for (KIP-569)
     4   first flexible version
 """

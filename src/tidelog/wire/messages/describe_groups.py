@@ -3,7 +3,7 @@
 What the versions changed:
 
     1   adds the throttle time
-    2   the throttle time is waited for by the client, after the response
+    2   the broker responds at once, and the client waits for the throttle time
     3   adds authorized operations, if asked for (KIP-430)
     4   adds static members (KIP-345)
     5   first flexible version

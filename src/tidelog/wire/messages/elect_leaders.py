@@ -1,4 +1,4 @@
-"""ElectLeaders: have the leaders of partitions elected; null asks for all partitions.
+"""ElectLeaders: elect the leaders of partitions; null means all partitions.
 
 What the versions changed:
 

@@ -2,10 +2,10 @@
 
 What the versions changed:
 
-    1   the throttle time is waited for by the client, after the response
-    2   a fenced producer is told PRODUCER_FENCED
+    1   the broker responds at once, and the client waits for the throttle time
+    2   a fenced producer gets PRODUCER_FENCED
     3   first flexible version
-    4   errors that only abort the transaction are told as TRANSACTION_ABORTABLE (KIP-890)
+    4   errors that only abort the transaction are returned as TRANSACTION_ABORTABLE (KIP-890)
 """
 
 from tidelog.wire.api_keys import ApiKey

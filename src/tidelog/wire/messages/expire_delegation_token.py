@@ -1,8 +1,8 @@
-"""ExpireDelegationToken: have a delegation token expire at a given time, or now if the period is negative.
+"""ExpireDelegationToken: set when a delegation token expires, at once if the period is negative.
 
 What the versions changed:
 
-    1   the throttle time is waited for by the client, after the response
+    1   the broker responds at once, and the client waits for the throttle time
     2   first flexible version
 """
 

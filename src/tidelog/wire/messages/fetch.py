@@ -9,15 +9,15 @@ What the versions changed:
     3   a limit in bytes for the whole response; the order of the partitions now matters (KIP-74)
     4   record batches of magic 2; isolation level and aborted transactions (KIP-98)
     5   adds log start offsets
-    6   storage errors are told as KAFKA_STORAGE_ERROR
+    6   storage errors are returned as KAFKA_STORAGE_ERROR
     7   fetch sessions (KIP-227)
-    8   the throttle time is waited for by the client, after the response
-    9   the leader epoch that the reader knows is checked (KIP-320)
+    8   the broker responds at once, and the client waits for the throttle time
+    9   adds the reader's leader epoch, which is checked (KIP-320)
     10  zstd is allowed
     11  consumers may read from the nearest replica (KIP-392)
-    12  first flexible version; tells diverging epochs, and the leader if it is another
+    12  first flexible version; adds diverging epochs, and the current leader if it has changed
     13  topics are named by id (KIP-516)
-    14  offsets that moved to tiered storage are told as such
+    14  may fail with OFFSET_MOVED_TO_TIERED_STORAGE
     15  the replica's id moves into a tagged field, with its epoch (KIP-903)
     16  the response names endpoints of leaders (KIP-951)
     17  followers name the log directory they fetch for (KIP-853)
@@ -35,7 +35,7 @@ class ReplicaState(Struct):
 
 class FetchPartition(Struct):
     partition: int = int32()
-    current_leader_epoch: int = int32(-1, since=9)  # the epoch the reader believes in; -1 is not checked
+    current_leader_epoch: int = int32(-1, since=9)  # the reader's leader epoch; -1 is not checked
     fetch_offset: int = int64()
     last_fetched_epoch: int = int32(-1, since=12)  # for the check whether logs diverge; -1 from consumers
     log_start_offset: int = int64(-1, since=5)  # the follower's own; -1 from consumers
@@ -64,7 +64,7 @@ class FetchRequest(Message, api_key=ApiKey.FETCH, versions=(0, 17), flexible_fro
     max_bytes: int = int32(0x7FFFFFFF, since=3)
     isolation_level: int = int8(since=4)  # 0: read uncommitted, 1: read committed
     session_id: int = int32(since=7)  # 0 while there is none
-    session_epoch: int = int32(-1, since=7)  # -1 to do without a session, 0 to begin one
+    session_epoch: int = int32(-1, since=7)  # -1 for no session, 0 to begin one
     topics: list[FetchTopic] = array(FetchTopic)
     forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic, since=7)
     rack_id: str = string(since=11)
@@ -101,7 +101,7 @@ class PartitionData(Struct):
     snapshot_id: SnapshotId = struct(SnapshotId, since=12, tag=2)
     # Null for readers of uncommitted records.
     aborted_transactions: list[AbortedTransaction] | None = array(AbortedTransaction, since=4, null_since=4)
-    preferred_read_replica: int = int32(-1, since=11)  # -1 to go on reading here
+    preferred_read_replica: int = int32(-1, since=11)  # -1 to keep reading from this broker
     records: Buffer | None = record_batches()
 
 

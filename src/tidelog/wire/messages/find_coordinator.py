@@ -3,10 +3,10 @@
 What the versions changed:
 
     1   adds the type of key (0 group, 1 transaction), the throttle time and an error message
-    2   the throttle time is waited for by the client, after the response
+    2   the broker responds at once, and the client waits for the throttle time
     3   first flexible version
     4   several keys in one request (KIP-699)
-    5   errors that only abort the transaction are told as TRANSACTION_ABORTABLE (KIP-890)
+    5   errors that only abort the transaction are returned as TRANSACTION_ABORTABLE (KIP-890)
     6   share groups may be asked for: key type 2 (KIP-932)
 """
 

@@ -1,9 +1,9 @@
-"""Heartbeat: a member of a consumer group is still there, and learns of rebalances.
+"""Heartbeat: keeps a member of a consumer group alive; the response says whether the group rebalances.
 
 What the versions changed:
 
     1   adds the throttle time
-    2   the throttle time is waited for by the client, after the response
+    2   the broker responds at once, and the client waits for the throttle time
     3   adds static members (KIP-345)
     4   first flexible version
 """

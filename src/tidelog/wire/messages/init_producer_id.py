@@ -2,11 +2,11 @@
 
 What the versions changed:
 
-    1   the throttle time is waited for by the client, after the response
+    1   the broker responds at once, and the client waits for the throttle time
     2   first flexible version
     3   the producer names the id and epoch it has, to raise its epoch (KIP-360)
-    4   a fenced producer is told PRODUCER_FENCED
-    5   errors that only abort the transaction are told as TRANSACTION_ABORTABLE (KIP-890)
+    4   a fenced producer gets PRODUCER_FENCED
+    5   errors that only abort the transaction are returned as TRANSACTION_ABORTABLE (KIP-890)
 """
 
 from tidelog.wire.api_keys import ApiKey

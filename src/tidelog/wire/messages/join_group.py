@@ -4,13 +4,13 @@ What the versions changed:
 
     1   adds the rebalance timeout; before, the session timeout served as both
     2   adds the throttle time
-    3   the throttle time is waited for by the client, after the response
-    4   a member without id is given one and must join again with it (KIP-394)
+    3   the broker responds at once, and the client waits for the throttle time
+    4   a member without a member id gets one and must join again with it (KIP-394)
     5   adds static members (KIP-345)
     6   first flexible version
     7   the response names the protocol type (KIP-559)
     8   the member may say why it joins (KIP-800)
-    9   the leader may be told to skip the assignment
+    9   adds `skip_assignment` for the leader
 """
 
 from tidelog.wire.api_keys import ApiKey

@@ -1,4 +1,4 @@
-"""LeaderAndIsr: the controller tells a broker which partitions it leads or follows from now on.
+"""LeaderAndIsr: the controller makes a broker the leader or a follower of partitions.
 
 What the versions changed:
 
@@ -8,7 +8,7 @@ What the versions changed:
     4   first flexible version
     5   adds topic ids and the type: 0 unknown, 1 some partitions, 2 all that the broker should have (KIP-516)
     6   adds the recovery state of the leader (KIP-704)
-    7   tells whether the controller is a KRaft one (KIP-866)
+    7   says whether the controller is a KRaft one (KIP-866)
 """
 
 from tidelog.wire.api_keys import ApiKey

@@ -3,7 +3,7 @@
 What the versions changed:
 
     1   adds the throttle time
-    2   the throttle time is waited for by the client, after the response
+    2   the broker responds at once, and the client waits for the throttle time
     3   several members, static ones too, in one request (KIP-345)
     4   first flexible version
     5   a member may say why it leaves (KIP-800)

@@ -3,7 +3,7 @@
 What the versions changed:
 
     1   adds the throttle time
-    2   the throttle time is waited for by the client, after the response
+    2   the broker responds at once, and the client waits for the throttle time
     3   first flexible version
     4   adds states, and a filter by them (KIP-518)
     5   adds types, and a filter by them (KIP-848)

@@ -7,13 +7,13 @@ What the versions changed:
     0   returns up to a number of segment offsets before the time
     1   returns the one offset of the first record at or after the time, with its timestamp
     2   adds the isolation level and the throttle time
-    3   the throttle time is waited for by the client, after the response
+    3   the broker responds at once, and the client waits for the throttle time
     4   adds leader epochs (KIP-320)
     5   may fail with OFFSET_NOT_AVAILABLE while a new leader catches up
     6   first flexible version
     7   the record with the latest timestamp may be asked for: -3 (KIP-734)
     8   the start of the local log may be asked for: -4 (KIP-405)
-    9   the end of what tiered storage holds may be asked for: -5 (KIP-1005)
+    9   the end of the log in tiered storage may be asked for: -5 (KIP-1005)
 """
 
 from tidelog.wire.api_keys import ApiKey

@@ -1,4 +1,4 @@
-"""Metadata: which brokers there are, and who leads each partition of the topics asked for.
+"""Metadata: the brokers of the cluster, and the leader of each partition of the requested topics.
 
 What the versions changed:
 
@@ -8,7 +8,7 @@ What the versions changed:
     3   adds the throttle time
     4   the client says whether unknown topics may be created
     5   adds offline replicas
-    6   the throttle time is waited for by the client, after the response
+    6   the broker responds at once, and the client waits for the throttle time
     7   adds leader epochs
     8   adds authorized operations, if asked for
     9   first flexible version

@@ -5,7 +5,7 @@ What the versions changed:
     1   adds the member and its generation, and a commit timestamp
     2   the retention time replaces the commit timestamp
     3   adds the throttle time
-    4   the throttle time is waited for by the client, after the response
+    4   the broker responds at once, and the client waits for the throttle time
     5   drops the retention time: only the broker decides it (KIP-211)
     6   adds leader epochs (KIP-320)
     7   adds static members (KIP-345)

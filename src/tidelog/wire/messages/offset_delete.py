@@ -1,4 +1,4 @@
-"""OffsetDelete: forget committed offsets of topics that a group is no longer subscribed to (KIP-496)."""
+"""OffsetDelete: delete committed offsets of topics that a group is no longer subscribed to (KIP-496)."""
 
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.schema import Message, Struct, array, int16, int32, string

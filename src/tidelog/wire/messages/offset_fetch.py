@@ -6,12 +6,12 @@ What the versions changed:
     1   answers from `__consumer_offsets`
     2   null asks for all topics; adds an error code for the group
     3   adds the throttle time
-    4   the throttle time is waited for by the client, after the response
+    4   the broker responds at once, and the client waits for the throttle time
     5   adds leader epochs (KIP-320)
     6   first flexible version
     7   offsets of open transactions may be waited for: UNSTABLE_OFFSET_COMMIT (KIP-447)
     8   several groups in one request (KIP-709)
-    9   the member of the newer group protocol names itself (KIP-848)
+    9   adds member id and epoch for the newer group protocol (KIP-848)
 """
 
 from tidelog.wire.api_keys import ApiKey

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ended in the leader's log, for those who may have to truncate.
+"""OffsetForLeaderEpoch: where an epoch ended in the leader's log, for followers and consumers that may have diverged.
 
 What the versions changed:
 

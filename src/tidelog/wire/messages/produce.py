@@ -6,16 +6,16 @@ What the versions changed:
 
     0   message sets of magic 0
     1   adds the throttle time
-    2   message sets of magic 1; the response tells the append time
+    2   message sets of magic 1; the response has the append time
     3   record batches of magic 2, and a transactional id
-    4   storage errors are told as KAFKA_STORAGE_ERROR
+    4   storage errors are returned as KAFKA_STORAGE_ERROR
     5   adds the log start offset
-    6   the throttle time is waited for by the client, after the response
+    6   the broker responds at once, and the client waits for the throttle time
     7   zstd is allowed
     8   errors name the records that caused them (KIP-467)
     9   first flexible version
     10  the response names the current leader and its endpoint (KIP-951)
-    11  errors that only abort the transaction are told as TRANSACTION_ABORTABLE (KIP-890)
+    11  errors that only abort the transaction are returned as TRANSACTION_ABORTABLE (KIP-890)
 """
 
 from tidelog.wire.api_keys import ApiKey
@@ -56,7 +56,7 @@ class PartitionProduceResponse(Struct):
     base_offset: int = int64()  # -1 if nothing was written
     log_append_time_ms: int = int64(-1, since=2)  # -1 unless the topic uses log append time
     log_start_offset: int = int64(-1, since=5)
-    # Which records were refused, if single ones were.
+    # The rejected records, if only some were rejected.
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, since=8)
     error_message: str | None = string(None, since=8, null_since=8)
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, since=10, tag=0)

@@ -2,7 +2,7 @@
 
 What the versions changed:
 
-    1   tells when the connection must authenticate itself anew (KIP-368)
+    1   adds the lifetime after which the connection must authenticate again (KIP-368)
     2   first flexible version
 """
 

@@ -2,8 +2,8 @@
 
 What the versions changed:
 
-    0   what follows are bare SASL tokens without Kafka headers
-    1   what follows are SaslAuthenticate requests
+    0   followed by raw SASL tokens without Kafka headers
+    1   followed by SaslAuthenticate requests
 """
 
 from tidelog.wire.api_keys import ApiKey

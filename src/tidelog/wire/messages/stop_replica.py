@@ -1,11 +1,11 @@
-"""StopReplica: the controller tells a broker to stop serving replicas, and perhaps to delete them.
+"""StopReplica: the controller makes a broker stop serving replicas, and perhaps delete them.
 
 What the versions changed:
 
     1   adds the broker epoch; partitions are grouped by topic
     2   first flexible version
     3   adds leader epochs; each partition says for itself whether to delete (KIP-570)
-    4   tells whether the controller is a KRaft one (KIP-866)
+    4   says whether the controller is a KRaft one (KIP-866)
 """
 
 from tidelog.wire.api_keys import ApiKey

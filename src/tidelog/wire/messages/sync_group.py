@@ -1,9 +1,9 @@
-"""SyncGroup: the leader hands in the assignment of a consumer group, every member gets its own part.
+"""SyncGroup: the leader sends the assignment of a consumer group, every member gets its own part.
 
 What the versions changed:
 
     1   adds the throttle time
-    2   the throttle time is waited for by the client, after the response
+    2   the broker responds at once, and the client waits for the throttle time
     3   adds static members (KIP-345)
     4   first flexible version
     5   both sides name protocol type and protocol, to be compared (KIP-559)

@@ -2,10 +2,10 @@
 
 What the versions changed:
 
-    1   the throttle time is waited for by the client, after the response
+    1   the broker responds at once, and the client waits for the throttle time
     2   adds leader epochs (KIP-320)
-    3   first flexible version; the member names itself and is checked (KIP-447)
-    4   errors that only abort the transaction are told as TRANSACTION_ABORTABLE (KIP-890)
+    3   first flexible version; adds the member and its generation, which are checked (KIP-447)
+    4   errors that only abort the transaction are returned as TRANSACTION_ABORTABLE (KIP-890)
 """
 
 from tidelog.wire.api_keys import ApiKey

@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller tells every broker who is alive and who leads what.
+"""UpdateMetadata: the controller sends every broker the live brokers and the leaders of partitions.
 
 What the versions changed:
 
@@ -9,7 +9,7 @@ What the versions changed:
     5   adds the broker epoch; partitions are grouped by topic
     6   first flexible version
     7   adds topic ids (KIP-516)
-    8   tells whether the controller is a KRaft one (KIP-866)
+    8   says whether the controller is a KRaft one (KIP-866)
 """
 
 from tidelog.wire.api_keys import ApiKey

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: the transaction coordinator has commit or abort markers written by the leaders of partitions.
+"""WriteTxnMarkers: the transaction coordinator sends commit or abort markers to the leaders of partitions.
 
 What the versions changed:
 
