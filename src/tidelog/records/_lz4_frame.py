@@ -1,8 +1,8 @@
-"""The LZ4 frame format, as far as it must be understood to bound its content and to mend its header.
+"""The LZ4 frame format, as far as needed to limit its content and to correct its header.
 
 A frame is a magic number, a descriptor (flags, block size, optional content size and dictionary id, one checksum byte),
 blocks each preceded by a size, and an end mark. The first Java clients computed the checksum byte over the magic number
-as well; messages of magic 0 carry that one (KAFKA-3160). Called by `compression` only.
+as well; messages of magic 0 have that one (KAFKA-3160). Called by `compression` only.
 """
 
 import struct
@@ -50,7 +50,7 @@ def measure(data: bytes | bytearray | memoryview) -> tuple[int, int]:
 
 
 def mend_header_checksum(data: bytes | bytearray | memoryview) -> bytes:
-    """The frame with the right checksum byte, whatever it had: Kafka does not check it for magic 0."""
+    """The frame with a correct checksum byte: Kafka does not check the original one for magic 0."""
     frame = bytearray(data)
     position = _checksum_position(_flags(memoryview(frame)))
     if position >= len(frame):

@@ -2,9 +2,9 @@
 
     offset (8)  size (4)  crc (4)  magic (1)  attributes (1)  [timestamp (8)]  key size and key  value size and value
 
-with a timestamp in magic 1 only. Every message stands alone, with a CRC-32 of what follows it. Compression wraps: a
+with a timestamp in magic 1 only. Every message has a CRC-32 of the bytes after it. Compression wraps messages: a
 message without key whose value is the compressed message set. The offset of a wrapper is that of its last message;
-messages inside carry their own offsets in magic 0, and in magic 1 offsets relative to the first, so that a broker need
+messages inside have their own offsets in magic 0, and in magic 1 offsets relative to the first, so that a broker need
 not rewrite them. Called by `legacy` and `validation`.
 """
 
@@ -30,7 +30,7 @@ _MESSAGE_BYTES_MIN = (14, 22)
 
 
 class Message(NamedTuple):
-    """One message as it is written, wrapper or not."""
+    """One message, a wrapper or not."""
 
     offset: int
     magic: int
@@ -45,7 +45,7 @@ class Message(NamedTuple):
 
 
 class MessageSet(NamedTuple):
-    """What a producer of magic 0 or 1 sent: its records, unwrapped, with absolute offsets."""
+    """The message set of a producer of magic 0 or 1: its records, unwrapped, with absolute offsets."""
 
     magic: int
     codec: Codec
@@ -54,17 +54,17 @@ class MessageSet(NamedTuple):
 
 
 def read_message_set(buffer: Buffer, limit_bytes: int, records_max: int | None = None) -> MessageSet:
-    """Read a whole set as one append: of one magic, and if compressed then with nothing beside the wrapper.
+    """Read a whole set as one append: of one magic and, if compressed, with one wrapper and no other message.
 
-    A set of more than `records_max` messages is refused before they are made into objects. Raises CorruptRecordError
-    for broken messages and InvalidRecordError for sets that no producer may send.
+    A set of more than `records_max` messages is rejected before objects are made of them. Raises CorruptRecordError for
+    malformed messages and InvalidRecordError for sets that a producer may not send.
     """
     messages = _bounded_messages(buffer, records_max)
     if not messages:
         raise InvalidRecordError("a message set without a whole message")
     first = messages[0]
     if any(message.magic != first.magic for message in messages):
-        raise InvalidRecordError(f"a message set that starts with magic {first.magic} and goes on with another")
+        raise InvalidRecordError(f"a message set starts with magic {first.magic} and continues with another")
     codec = Codec.NONE
     for message in messages:
         codec = _codec(message) or codec
@@ -94,7 +94,7 @@ def iterate_messages(buffer: Buffer) -> Iterator[Message]:
 
 
 def message_sizes(buffer: Buffer) -> Iterator[int]:
-    """The sizes of the whole messages of a set, without looking into them."""
+    """The sizes of the whole messages of a set, without decoding them."""
     position = 0
     while position + _OFFSET_AND_SIZE.size <= len(buffer):
         size = max(0, _OFFSET_AND_SIZE.unpack_from(buffer, position)[1]) + _OFFSET_AND_SIZE.size
@@ -200,10 +200,10 @@ def _codec(message: Message) -> Codec:
 
 
 def _inner_base_offset(wrapper: Message, last: Message) -> int:
-    """What to add to the offsets inside a wrapper.
+    """The number to add to the offsets inside a wrapper.
 
-    Some versions of librdkafka leave the wrapper's offset at zero, whatever is inside; a producer's offsets are
-    overwritten anyway, so that is taken as a set that starts at zero.
+    Some versions of librdkafka always set the wrapper's offset to zero; a producer's offsets are overwritten anyway, so
+    that is treated as a set that starts at zero.
     """
     if wrapper.magic == 0 or wrapper.offset == 0:
         return 0

@@ -1,7 +1,7 @@
 """Snappy as Kafka's clients write it: raw, or cut into blocks by the framing of the Java library (xerial).
 
 The framing is a 16-byte header (magic, version, oldest compatible version) and then blocks, each preceded by its size.
-Java's reader takes data without that header for one raw block and a header between blocks for the start of another
+Java's reader treats data without that header as one raw block, and a header between blocks as the start of another
 stream, so both are accepted here. Called by `compression` only.
 """
 
@@ -49,7 +49,7 @@ def blocks(data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
 
 
 def uncompressed_size(block: memoryview) -> int:
-    """What a raw block says it expands to: a little-endian varint at its start."""
+    """The uncompressed size that a raw block claims: a little-endian varint at its start."""
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)

@@ -1,6 +1,6 @@
 """Variable-length integers of the record format: zigzag, seven bits a byte, least significant first.
 
-Called by the record codec of this room, which reads one-byte values itself and comes here for longer ones.
+Called by the record codec of this room for values longer than one byte.
 """
 
 from functools import lru_cache
@@ -18,7 +18,7 @@ UNZIGZAG = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
 def encode_varint(value: int) -> bytes:
     """The shortest encoding of `value`, which must fit 64 bits.
 
-    Batch after batch needs the same few sizes and deltas, and looking one up costs a third of encoding it.
+    Most batches need the same few sizes and deltas, and a lookup takes a third of the time of encoding.
     """
     rest = value << 1 if value >= 0 else (-value << 1) - 1
     encoded = bytearray()

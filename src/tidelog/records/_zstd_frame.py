@@ -1,7 +1,7 @@
-"""The Zstandard frame format (RFC 8878), as far as it must be understood to bound its content.
+"""The Zstandard frame format (RFC 8878), as far as needed to limit its content.
 
-Java's producer does not write the size of the content, so the bound comes from walking the blocks: each says how it is
-stored, and none holds more than 128 KiB. Called by `compression` only.
+Java's producer does not write the size of the content, so the limit comes from the block headers: no block has more
+than 128 KiB. Called by `compression` only.
 """
 
 from tidelog.records.errors import CorruptRecordError
@@ -15,7 +15,7 @@ _RAW, _RUN_LENGTH, _COMPRESSED = range(3)
 
 
 def measure(data: bytes | bytearray | memoryview) -> tuple[int | None, int]:
-    """What the frames of `data` declare to hold together (None if one does not say) and the most that they can hold."""
+    """The declared content size of all frames in `data` (None if one has none), and the largest possible size."""
     view = memoryview(data)
     declared: int | None = 0
     content_bytes_max = 0

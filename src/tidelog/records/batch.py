@@ -1,4 +1,4 @@
-"""The records of batches of magic 2, and the batches of a buffer one after the other. See `header` for the layout."""
+"""Iteration over the batches of a buffer and the records of a batch of magic 2. See `header` for the layout."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ _new_tuple = tuple.__new__
 def iterate_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of each whole batch; an incomplete one at the end is left out.
 
-    Raises CorruptRecordError where the bytes cannot be the start of a batch, because nothing behind them can be found.
+    Raises CorruptRecordError at bytes that cannot be the start of a batch: no later batch can be found.
     """
     position = 0
     size = len(buffer)
@@ -45,7 +45,7 @@ def iterate_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def iterate_records(
     buffer: Buffer, position: int = 0, *, limit_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
-    """Yield the records of the batch at `position`, decompressed; the checksum is not looked at."""
+    """Yield the records of the batch at `position`, decompressed; the checksum is not checked."""
     header = read_header(buffer, position)
     data = record_data(buffer, position, header, limit_bytes)
     log_append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
@@ -53,7 +53,7 @@ def iterate_records(
 
 
 def record_data(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """The encoded records of a batch, decompressed. Raises CorruptRecordError if the batch is not whole or not ours."""
+    """The encoded records of a batch, decompressed. Raises CorruptRecordError if it is not a whole batch of magic 2."""
     if header.magic != MAGIC:
         raise CorruptRecordError(f"batch at byte {position} has magic {header.magic}, not {MAGIC}")
     if header.record_count < 0:
@@ -65,5 +65,5 @@ def record_data(buffer: Buffer, position: int, header: BatchHeader, limit_bytes:
     data = memoryview(buffer)[start:end]
     if header.attributes & CODEC_MASK == 0:
         return bytes(data)
-    # A batch that compaction emptied keeps its codec but has no data, which no decoder takes for a stream.
+    # A batch that compaction emptied keeps its codec but has no data, which decoders reject.
     return decompress(header.codec, data, limit_bytes) if header.record_count else b""

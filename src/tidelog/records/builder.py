@@ -148,8 +148,8 @@ def build_batch(
 ) -> bytes:
     """A batch of `records`, whose offsets must rise from `base_offset` on.
 
-    Without records the batch keeps only the place of those that were there, up to `last_offset`, and its producer's
-    state: compaction leaves such batches behind.
+    Without records the batch keeps only its offset range, up to `last_offset`, and its producer's state: compaction
+    leaves such batches.
     """
     builder = BatchBuilder(codec=codec, level=level, delete_horizon_ms=delete_horizon_ms)
     append = builder.append

@@ -1,11 +1,11 @@
-"""Many records to one batch, quickly: what a producer does once per batch instead of something per record.
+"""Builds a batch of many records quickly, for producers and coordinators.
 
-`builder` defines how a batch is built and is the twin that tests hold this module against. Here one loop encodes all
-records of a batch, with the sizes and deltas that nearly all records have looked up in a table, and the batch is
-assembled in a buffer that the caller lends and may use again.
+`builder` defines how a batch is built, and tests compare this module with it. Here one loop encodes all records of a
+batch, with a lookup table for the most common sizes and deltas, and the batch is assembled in a buffer that the caller
+provides and may reuse.
 
-A batch that is sent again under another producer epoch or sequence is not built again: `header.stamp_producer` patches
-its header and its checksum.
+A batch that is sent again under another producer epoch or sequence is not rebuilt: `header.stamp_producer` patches its
+header and its checksum.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,10 +27,10 @@ from tidelog.records.header import (
 from tidelog.records.record import encode_record
 
 BulkRecord = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
-"""Timestamp, key, value, headers: all that is known before offsets are."""
+"""Timestamp, key, value, headers: a record without its offset."""
 
 RECORD_OVERHEAD_BYTES: Final = 13
-"""What a record takes besides key, value and headers, when it comes in a batch with others of its time; an estimate."""
+"""Estimated bytes of a record besides key, value and headers, in a batch of records of about the same time."""
 
 _TABLE_SIZE: Final = 2048
 _VARINTS: Final = tuple([encode_varint(value) for value in range(_TABLE_SIZE)])
@@ -74,7 +74,7 @@ def encode_records(records: Sequence[BulkRecord]) -> tuple[bytes, int, int, bool
 
 
 class Assembled(NamedTuple):
-    """An assembled batch and what was learned on the way."""
+    """An assembled batch and its properties."""
 
     buffer: bytearray
     size_bytes: int
@@ -94,7 +94,7 @@ def assemble_batch(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
 ) -> Assembled:
-    """The batch of `records`, at the beginning of a buffer that `buffer_of` lends for so many bytes."""
+    """The batch of `records`, at the start of a buffer that `buffer_of` returns for a number of bytes."""
     payload, base_timestamp, max_timestamp, has_one_timestamp = encode_records(records)
     raw_bytes = len(payload)
     if codec:

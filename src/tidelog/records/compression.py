@@ -1,10 +1,10 @@
-"""The five codecs of record data, both ways, with an upper bound on what decompression may produce.
+"""Compression and decompression with the five codecs of record data, with a limit on the decompressed size.
 
-Called by the batch reader and builder, by the converters of old formats and by the recompressing append. A few bytes
-can stand for gigabytes, so every decoder is given a limit and never writes beyond it: sizes that the data itself
-declares are checked before anything is allocated, and the rest is produced into a buffer no larger than the limit.
+Called by the batch reader and builder, by the converters of old formats and by an append that recompresses. A few bytes
+can expand to gigabytes, so every decoder has a limit and never writes beyond it: declared sizes are checked before
+memory is allocated, and the output buffer is never larger than the limit.
 
-`cramjam` is imported with the first compressed batch, not before: a broker that only passes batches on never needs it.
+`cramjam` is imported with the first batch that needs it: a broker that only passes batches on never does.
 """
 
 import zlib
@@ -20,7 +20,7 @@ from tidelog.records.errors import CorruptRecordError, ExpansionError
 Buffer = bytes | bytearray | memoryview
 
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-"""How far one batch may expand unless the caller says otherwise."""
+"""The default limit of the decompressed size of a batch."""
 
 
 class Codec(IntEnum):
@@ -37,9 +37,9 @@ DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
 
 _GZIP_WBITS = 31
 _GZIP_WINDOW_BYTES = 64 << 10
-"""Given to zlib at a time, which copies what it does not need."""
+"""Input of one zlib call, which copies the bytes it does not use."""
 _PIECE_BYTES = 1 << 20
-"""Large data is made, and handed on, in pieces of this size: one copy of all of it would hold the interpreter lock."""
+"""Large data is processed in pieces of this size: copying all of it at once would hold the interpreter lock."""
 _LZ4_FAST_LEVEL = 1
 
 
@@ -62,7 +62,7 @@ def decompress(codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES
 
 
 def decompress_to_buffer(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
-    """The same in whatever buffer the decoder wrote to, which spares a copy; `codec` as it stands in the attributes."""
+    """The same without a copy, in the decoder's own buffer; `codec` is the number in the attributes."""
     decoder = _DECOMPRESSORS.get(codec)  # type: ignore[call-overload]
     if decoder is None:
         raise CorruptRecordError(f"unknown compression codec {codec}")
@@ -76,14 +76,14 @@ def compress_lz4_for_magic_0(data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress_lz4_of_magic_0(data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """Read an LZ4 frame whose header checksum may be either the right or the historic wrong one."""
+    """Read an LZ4 frame whose header checksum may be the correct one or the wrong one of early clients."""
     return bytes(_decompress_lz4(_lz4_frame.mend_header_checksum(data), limit_bytes))
 
 
 def beyond_limit(
     codec: str, compressed_bytes: int, limit_bytes: int, claimed_bytes: int | None = None
 ) -> ExpansionError:
-    """The refusal of data that expands too far, naming the sizes."""
+    """The error for data that expands beyond the limit."""
     claim = f"to {claimed_bytes} bytes, " if claimed_bytes is not None else ""
     return ExpansionError(f"{codec} data of {compressed_bytes} bytes expands {claim}beyond the limit of {limit_bytes}")
 
@@ -122,7 +122,7 @@ def _decompress_none(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
-    """Read all members of the stream; as with Java's reader, bytes after the last one that start no member are left."""
+    """Read all members of the stream; bytes after the last member are ignored, as by Java's reader."""
     view = memoryview(data)
     parts = _Parts(limit_bytes)
     position = 0
@@ -145,7 +145,7 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
 
 
 class _Parts:
-    """Content that comes in parts and whose size is not known before: a large one never lies in memory twice."""
+    """Content that arrives in parts, of unknown size; a large one is never in memory twice."""
 
     __slots__ = ("_limit_bytes", "_output", "_parts", "size")
 
@@ -186,7 +186,7 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> Buffer:
             if size:
                 _cramjam().snappy.decompress_raw_into(block, output[position : position + size])
             elif len(block) > 1:
-                raise CorruptRecordError(f"snappy block of {len(block)} bytes claims to hold nothing")
+                raise CorruptRecordError(f"snappy block of {len(block)} bytes claims to be empty")
             position += size
     except _cramjam().DecompressionError as error:
         raise CorruptRecordError(f"snappy data of {len(data)} bytes is malformed: {error}") from error
@@ -226,7 +226,7 @@ def _decompress_into(
 
 
 def _output(size: int) -> memoryview:
-    """A buffer to decompress into. Memory of the system's own need not be filled with zeros first."""
+    """A buffer to decompress into. A large one is mapped memory, which need not be filled with zeros."""
     return memoryview(mmap(-1, size) if size > _PIECE_BYTES else bytearray(size))
 
 

@@ -1,8 +1,7 @@
-"""Control records: what a coordinator writes into a partition besides data.
+"""Control records, which a coordinator writes into a partition besides data.
 
-A marker ends a transaction: a control batch of one record whose key says commit or abort and whose value carries the
-epoch of the coordinator that decided. `builder` writes markers; the log's producer state, the cleaner and dump tools
-read them here.
+A marker ends a transaction: a control batch of one record whose key is commit or abort and whose value has the epoch of
+the coordinator. `builder` writes markers; the log's producer state, the cleaner and dump tools read them here.
 """
 
 import struct
@@ -34,7 +33,7 @@ _LAST_KNOWN = max(ControlType)
 
 
 class EndTransactionMarker(NamedTuple):
-    """What a marker says."""
+    """The content of a marker."""
 
     is_commit: bool
     coordinator_epoch: int

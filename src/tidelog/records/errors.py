@@ -1,8 +1,7 @@
-"""What can be wrong with record data, as exceptions.
+"""The errors of record data.
 
-Parsers of this room raise `CorruptRecordError` for bytes that break the format and nothing else; the checks of an
-append raise the others. Each class names the Kafka error code a client is answered with, so that callers need no table
-of their own.
+Parsers of this room raise only `CorruptRecordError`, for malformed bytes; the checks of an append raise the others.
+Each class has the Kafka error code for the client, so that callers need no table.
 """
 
 from typing import ClassVar
@@ -13,17 +12,17 @@ RecordErrors = tuple[tuple[int, str], ...]
 
 
 class CorruptRecordError(ValueError):
-    """The bytes are not what the format says: bad length, magic, checksum, varint, or compressed data."""
+    """The bytes are malformed: bad length, magic, checksum, varint, or compressed data."""
 
     code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
 
 
 class ExpansionError(CorruptRecordError):
-    """Compressed data holds more than it was allowed to expand to."""
+    """Compressed data expands beyond its limit."""
 
 
 class InvalidRecordError(ValueError):
-    """Records that this log must refuse though they arrived as they were sent.
+    """Records arrived intact, and this log must reject them.
 
     `record_errors` holds `(batch_index, message)` for each record at fault; it is empty when the batch as a whole is.
     """
@@ -55,6 +54,6 @@ class RecordBatchTooLargeError(ValueError):
 
 
 class UnsupportedCompressionError(ValueError):
-    """The codec is unknown, or not known to the format asked for: messages before magic 2 have no Zstandard."""
+    """The codec is unknown, or the requested format does not support it: messages before magic 2 have no Zstandard."""
 
     code: ClassVar[ErrorCode] = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

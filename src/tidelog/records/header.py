@@ -1,4 +1,4 @@
-"""The header of a record batch of magic 2: where each field lies, what its bits mean, reading and patching it.
+"""The header of a record batch of magic 2: the position of each field, the meaning of its bits, reading and patching.
 
     position  size  field                      position  size  field
            0     8  base offset                      27     8  base timestamp
@@ -10,8 +10,8 @@
           23     4  last offset delta                61        records, compressed or not
 
 Messages of magic 0 and 1 have offset, length and magic in the same places; `read_header_of_any_magic` shows one as a
-batch of one record. This is the only module that knows the layout. What is called for every batch is bound to a name
-here (`unpack_header` and those beside it), so that a caller pays for one call and nothing else.
+batch of one record. The layout is defined only here. Functions that run for every batch are bound to a name here
+(`unpack_header` and those beside it), so that a caller makes a single call.
 """
 
 import struct
@@ -81,7 +81,7 @@ unpack_offset_and_length = _OFFSET_LENGTH.unpack_from
 """(buffer, position) → base offset and length, of any magic."""
 pack_offset_and_length = _OFFSET_LENGTH.pack
 pack_offset_length_epoch_into = _OFFSET_LENGTH_EPOCH.pack_into
-"""(buffer, position, base offset, length, leader epoch): what a broker writes and the checksum does not cover."""
+"""(buffer, position, base offset, length, leader epoch): the fields that a broker writes, without a new checksum."""
 unpack_extent = _EXTENT.unpack_from
 """(buffer, position) → base offset, length, magic, last offset delta: enough to get from one batch to the next."""
 unpack_length_magic_attributes = struct.Struct(">8xi4xb4xh").unpack_from
@@ -91,7 +91,7 @@ unpack_attributes_and_producer = struct.Struct(">21xh20xqhi").unpack_from
 
 
 class TimestampType(IntEnum):
-    """Who gave a record its timestamp: its producer, or the broker that appended it."""
+    """The source of a record's timestamp: its producer, or the broker that appended it."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -129,7 +129,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """Raises CorruptRecordError for the three codec numbers that mean nothing."""
+        """Raises CorruptRecordError for the three unassigned codec numbers."""
         try:
             return Codec(self.attributes & CODEC_MASK)
         except ValueError:
@@ -177,7 +177,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header at `position`; nothing in it is checked but that it is there."""
+    """Read the header at `position`. Raises CorruptRecordError if it is cut off; its fields are not checked."""
     try:
         return _new_tuple(BatchHeader, unpack_header(buffer, position))
     except struct.error:

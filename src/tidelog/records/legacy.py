@@ -1,8 +1,8 @@
-"""Between record batches and the message sets of old clients.
+"""Conversion between record batches and the message sets of old clients.
 
-Only magic 2 is stored. Produce 0 to 2 brings message sets, which become one batch (`validation` calls `convert_up` by
-way of its parts); Fetch 0 and 1 is answered in magic 0, Fetch 2 and 3 in magic 1, converted down on the way out. What
-the old formats lack is lost: headers always, timestamps in magic 0, control batches altogether.
+Only magic 2 is stored. Message sets in Produce 0 to 2 become one batch (in `validation`, with the parts of
+`convert_up`); responses to Fetch 0 and 1 are converted down to magic 0, those to Fetch 2 and 3 to magic 1. Data that
+the old formats do not have is lost: headers always, timestamps in magic 0, and all control batches.
 """
 
 from collections.abc import Iterator
@@ -65,10 +65,10 @@ def convert_down(
 ) -> bytes:
     """The message set of magic 0 or 1 with the records of whole batches, incomplete ones at the end left out.
 
-    Uncompressed records before `first_offset` are dropped: without batches a reader in the middle of one would get
-    messages it did not ask for, and old versions of librdkafka pass them on. A wrapper is kept whole.
+    Uncompressed records before `first_offset` are dropped: a reader that starts in the middle of a batch would get
+    earlier messages, and old versions of librdkafka deliver them. A wrapper is kept whole.
 
-    Raises UnsupportedCompressionError for Zstandard, which the old formats do not know.
+    Raises UnsupportedCompressionError for Zstandard, which the old formats do not support.
     """
     if to_magic not in (0, 1):
         raise ValueError(f"cannot convert down to magic {to_magic}, only to 0 or 1")
@@ -78,7 +78,7 @@ def convert_down(
             continue
         if header.codec is Codec.ZSTD:
             raise UnsupportedCompressionError(
-                f"zstd batch at offset {header.base_offset} has no form in magic {to_magic}"
+                f"zstd batch at offset {header.base_offset} cannot be converted to magic {to_magic}"
             )
         records = list(iterate_records(batches, position, limit_bytes=limit_bytes))
         if header.is_compressed:
@@ -92,7 +92,7 @@ def convert_down(
 
 
 def _wrap(header: BatchHeader, records: list[Record], magic: int) -> bytes:
-    """One compressed message that holds all the records."""
+    """One compressed message with all the records."""
     inner = _encode_all(records, header, magic, records[0].offset if magic else 0)
     codec = header.codec
     value = compress_lz4_for_magic_0(inner) if codec is Codec.LZ4 and not magic else compress(codec, inner)

@@ -1,13 +1,13 @@
-"""The records inside a batch: the plain Python decoder and encoder that define the format of magic 2.
+"""The records of a batch: the plain Python decoder and encoder that define the format of magic 2.
 
-`batch` reads with these functions and `builder` writes with them; neither knows about headers or compression of
-batches here. A record is
+`batch` reads and `builder` writes with these functions, which do not handle headers or compression of batches. A record
+is
 
     length, attributes, timestamp delta, offset delta, key size and key, value size and value, header count, headers
 
-where all numbers but the attributes byte are zigzag varints and a size of -1 stands for null. The loops below read
-varints of one byte in place, of two where they are common, and leave longer ones to a function. They check each record
-once, at its end: if a slice ran past the data, the positions disagree by then.
+where all numbers but the attributes byte are zigzag varints and a size of -1 means null. The loops below read varints
+of one byte inline, of two where they are common, and call a function for longer ones. They check each record once, at
+its end: if a slice went past the data, the positions do not match.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _NO_HEADERS: Headers = ()
 
 
 class Record(NamedTuple):
-    """One record. Header keys that are not UTF-8 keep their bytes as surrogate escapes, as nobody checks them."""
+    """One record. Header keys that are not UTF-8 keep their bytes as surrogate escapes."""
 
     offset: int
     timestamp: int
@@ -33,7 +33,7 @@ class Record(NamedTuple):
 def decode_records(
     data: bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
 ) -> Iterator[Record]:
-    """Yield the `count` records of `data`, which must hold them and nothing else."""
+    """Yield the `count` records of `data`, which must contain nothing else."""
     position = 0
     size = len(data)
     unzigzag = UNZIGZAG
@@ -163,7 +163,7 @@ def _negative_size(what: str, size: int) -> CorruptRecordError:
 
 
 def _null(what: str, size: int) -> bytes | None:
-    """Null, if `size` says so; no other negative size means anything."""
+    """None if `size` is -1; any other negative size is an error."""
     if size != -1:
         raise _negative_size(what, size)
     return None

@@ -1,10 +1,10 @@
-"""The records of a batch as rows of a tuple class, a few at a time: what a consumer's `poll` does all day.
+"""Reads the records of a batch as rows of a tuple class, a few at a time, for a consumer's `poll`.
 
-`batch.iterate_records` defines what the bytes mean; a property test holds this module to it. What is saved here:
+`batch.iterate_records` defines the format; a property test compares this module with it. It is faster because:
 
-- Where a batch has no gaps, which its header tells, offsets are counted and not read.
-- The end of a record, which its length gives, is also the end of its value, if no headers follow.
-- Rows go straight into the caller's list, as many as it wants; the rest of the batch waits undecoded.
+- Where a batch has no gaps, according to its header, offsets are counted and not read.
+- The end of a record, known from its length, is also the end of its value, if there are no headers.
+- Rows are appended to the caller's list, as many as it wants; the rest of the batch is not decoded yet.
 
 A record with headers, with a null value or with anything unusual is left to the plain decoder, one at a time.
 """
@@ -145,7 +145,7 @@ class RowReader:
             elif low == 1 and position + 1 == end:
                 value = None
             else:
-                # Headers, or nonsense; the plain decoder can tell.
+                # Headers or malformed bytes: the plain decoder decides.
                 self._position = start
                 self._index = index
                 return True
@@ -171,7 +171,7 @@ class RowReader:
         return False
 
     def _read_any(self, rows: list[Any]) -> None:
-        """Read one record with the plain decoder, and append it unless it comes before what was asked for."""
+        """Read one record with the plain decoder, and append it unless it is before the requested offset."""
         start = self._position
         size, body = decode_varint(self._data, start)
         end = body + size
@@ -200,7 +200,7 @@ class RowReader:
             rows.append(tuple.__new__(self._row_class, fields))
 
     def _skip(self, count: int) -> None:
-        """Pass over the first `count` records by their lengths."""
+        """Skip the first `count` records by their lengths."""
         try:
             for _ in range(count):
                 size, body = decode_varint(self._data, self._position)

@@ -1,8 +1,8 @@
 """The check of the records inside a batch, without decoding them: `scan`.
 
 `scan` is the C function of `_speedups` where that module was built, and `scan_in_python` elsewhere. The Python function
-defines the result, and a property test holds the two equal. `TIDELOG_SPEEDUPS=off` in the environment selects it even
-where the C function is there.
+defines the result, and a property test compares the two. `TIDELOG_SPEEDUPS=off` in the environment selects it even if
+the C function was built.
 
 A scan reads varints and skips keys, values and the contents of headers, so its cost depends on the number of records
 and not on their size: 7 to 10 ns a record in C, 0.7 µs in Python. The C function releases the interpreter lock while
@@ -27,7 +27,7 @@ ScanResult = tuple[int, int, int, int]
 
 
 class Fault(IntEnum):
-    """Why a scan stopped in front of a record."""
+    """Why a scan stopped before a record."""
 
     NONE = 0
     CUT_OFF = 1
@@ -39,7 +39,7 @@ class Fault(IntEnum):
     NO_KEY = 4
     TIMESTAMP_OUT_OF_RANGE = 5
     MANY_HEADERS = 6
-    """The record claims more headers than are left of `headers_max`; a look at them would take too long."""
+    """The record claims more headers than are left of `headers_max`; checking them would take too long."""
 
 
 def scan_in_python(  # noqa: C901 - a call for each varint would double its cost
@@ -154,7 +154,7 @@ _NONE, _CUT_OFF, _MALFORMED, _UNEVEN_OFFSET, _NO_KEY, _TIMESTAMP_OUT_OF_RANGE, _
 
 
 def _fault(timestamp: int, is_uneven: bool, lacks_key: bool) -> int:
-    """The fault that counts, of a record that is whole and has one or more."""
+    """The fault to report for a whole record that has one or more."""
     if not TIMESTAMP_MIN <= timestamp <= TIMESTAMP_MAX:
         return _MALFORMED
     if is_uneven:
@@ -198,6 +198,6 @@ def _select() -> tuple[Callable[..., ScanResult], bool]:
 
 
 _SPEEDUPS_VERSION = 1
-"""A library in a source tree may be older than its source; `make setup` builds it again."""
+"""A library in a source tree may be older than its source; `make setup` rebuilds it."""
 
 scan, HAS_SPEEDUPS = _select()

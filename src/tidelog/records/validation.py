@@ -1,18 +1,18 @@
 """The checks of an append on the partition's leader, and what they may change.
 
-An append has two halves. `prepare` does the work: it makes every check that does not depend on the log, in Kafka's
-order, raising the error that belongs to each, and converts what is not to be stored as it came (recompression,
-message sets of old magics, offsets that do not count up). It is a pure function of its arguments and may run on a
-worker thread. `assign` gives the prepared batch its offsets, its leader epoch and, for LogAppendTime, its timestamp;
-that happens on the thread that owns the log, in the order of the appends.
+An append has two halves. `prepare` makes every check that does not depend on the log, in Kafka's order and with Kafka's
+errors, and converts batches that cannot be stored unchanged (recompression, message sets of old magics, offsets that
+are not consecutive). It is a pure function of its arguments and may run on a worker thread. `assign` sets the offsets,
+the leader epoch and, for LogAppendTime, the timestamp of the prepared batch; it runs on the thread that owns the log,
+in the order of the appends.
 
-Every record of every batch is looked at (`scanner.scan`), compressed ones included: what is acknowledged can be read
-by every client. Where Kafka answers UNKNOWN_SERVER_ERROR to such a batch, the answer here is INVALID_RECORD. Four
-things that Kafka lets pass are refused or mended, because readers differ about them: sizes below -1 and timestamps
-beyond 64 bits are refused, a record length that disagrees with its content is refused in compressed batches too, and
-offsets inside an uncompressed batch that do not count up are numbered again.
+Every record of every batch is checked (`scanner.scan`), also in compressed batches: every client can read acknowledged
+records. Where Kafka returns UNKNOWN_SERVER_ERROR for a malformed batch, Tidelog returns INVALID_RECORD. Four faults
+that Kafka accepts are rejected or corrected, because readers handle them differently: sizes below -1 and timestamps
+beyond 64 bits are rejected, a record length that does not match its content is rejected in compressed batches too, and
+offsets inside an uncompressed batch that are not consecutive are renumbered.
 
-`Log.append_as_leader` makes the same checks in a few lines for the usual batch: short, to be stored as it is.
+`Log.append_as_leader` makes the same checks in a few lines for the usual batch: short, and stored unchanged.
 """
 
 from dataclasses import dataclass, field
@@ -54,17 +54,17 @@ from tidelog.records.scanner import HAS_SPEEDUPS, RECORD_BYTES_MIN, TIMESTAMP_MA
 
 UNLIMITED_MS = 2**63 - 1
 _REBUILT_RECORDS_MAX = 100_000
-"""How many records of one batch are decoded and encoded again one by one; only faulty or very old clients need it."""
+"""Most records of one batch that are decoded and encoded one by one; only faulty or very old clients need it."""
 _RECORD_ERRORS_MAX = 1000
-"""Where the list of a batch's errors ends: it must not outgrow the batch many times over."""
+"""Most errors in the list of a batch: the list must not be many times larger than the batch."""
 _ANY_NUMBER = 2**62
 _NO_KEY = "a record of a compacted topic must have a key"
 
-# What `prepare` does on the event loop: each takes a few milliseconds at the very most, whatever the bytes are. Longer
-# work is left to a worker thread.
+# Limits of the work that `prepare` does on the event loop: at most a few milliseconds, whatever the bytes. A worker
+# thread does longer work.
 RECORDS_AT_ONCE_MAX = 100_000 if HAS_SPEEDUPS else 2_000
 HEADERS_AT_ONCE_MAX = RECORDS_AT_ONCE_MAX
-"""A record may have a header in every two bytes."""
+"""Limited as well, because a header may take only two bytes."""
 _LOOP_COMPRESSED_BYTES_MAX = 16 << 10
 _LOOP_DECOMPRESSED_BYTES_MAX = 512 << 10
 _LOOP_RECOMPRESSED_BYTES_MAX = 8 << 10
@@ -79,12 +79,12 @@ COMPRESSION_TYPES: dict[str, Codec | None] = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-"""The values of `compression.type`; None keeps what the producer chose."""
+"""The values of `compression.type`; None keeps the producer's codec."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """What a topic asks of appended records; made once from its configuration."""
+    """The rules of a topic for appended records; made once from its configuration."""
 
     codec: Codec | None = None
     """The codec to store with; None keeps the producer's."""
@@ -105,7 +105,7 @@ class AppendRules:
 
 
 class ValidatedRecords(NamedTuple):
-    """One batch of magic 2 as it goes into the log, and what the log needs to know of it."""
+    """One batch of magic 2 as it is appended, and its properties that the log needs."""
 
     records: Buffer
     first_offset: int
@@ -119,11 +119,11 @@ class ValidatedRecords(NamedTuple):
 
 
 class TooMuchWorkError(Exception):
-    """The records take longer to prepare than the event loop may be held; a worker thread must do it."""
+    """Preparing the records would block the event loop for too long; a worker thread must do it."""
 
 
 class PreparedRecords(NamedTuple):
-    """A batch that passed every check, in a writable buffer, as it will be stored but for what `assign` writes."""
+    """A batch that passed every check, in a writable buffer, as it is stored except for the fields of `assign`."""
 
     batch: bytearray | memoryview
     header: BatchHeader
@@ -154,21 +154,20 @@ def prepare(
     only_magic_2: bool = True,
     on_loop: bool = False,
 ) -> PreparedRecords:
-    """Check the record set of one partition and make it the one batch to append.
+    """Check the record set of one partition and return the batch to append.
 
-    A writable `records` is used for the result where nothing in it has to change. Coordinators of this broker
-    (`from_client` false) may write control batches; Produce below version 3 (`only_magic_2` false) may bring message
-    sets of magic 0 and 1. With `on_loop`, TooMuchWorkError is raised before anything that takes more than a few
-    milliseconds.
+    A writable `records` is reused for the result if it need not change. Coordinators of this broker (`from_client`
+    false) may write control batches; Produce below version 3 (`only_magic_2` false) may have message sets of magic 0
+    and 1. With `on_loop`, TooMuchWorkError is raised before any work of more than a few milliseconds.
     """
     if len(records) <= MAGIC_POSITION:
-        raise InvalidRecordError(f"a partition's records of {len(records)} bytes hold no batch")
+        raise InvalidRecordError(f"a partition's records of {len(records)} bytes have no batch")
     preparation = _Preparation(rules, now_ms, on_loop)
     magic = records[MAGIC_POSITION]
     if magic == MAGIC:
         prepared = preparation.prepare_batch(records, from_client)
     elif magic not in (0, 1):
-        raise CorruptRecordError(f"records have magic {magic}, which is none of 0, 1 and 2")
+        raise CorruptRecordError(f"records have magic {magic}, not 0, 1 or 2")
     elif only_magic_2:
         raise InvalidRecordError(f"records of magic {magic} in a request whose version allows only magic 2")
     else:
@@ -181,7 +180,7 @@ def prepare(
 
 
 def short_content(codec: int, batch: memoryview) -> Buffer | None:
-    """The decompressed records of a batch; None if they are not short, or are nothing that could be decompressed."""
+    """The decompressed records of a short batch; None if it is not short or cannot be decompressed."""
     if len(batch) > _LOOP_COMPRESSED_BYTES_MAX + HEADER_BYTES:
         return None
     try:
@@ -207,7 +206,7 @@ def assign(
 
 
 class _UnevenOffsetsError(InvalidRecordError):
-    """The offsets inside a batch do not count up one by one."""
+    """The offsets inside a batch are not consecutive."""
 
 
 class _Preparation:
@@ -239,11 +238,11 @@ class _Preparation:
                 return self._keep(view, data, header)
             return self._recompress(data, header, rules.codec or Codec.NONE)
         except CorruptRecordError as error:
-            # The checksum holds, so these bytes were meant: a producer would retry CORRUPT_MESSAGE for ever.
+            # The checksum is right, so the producer sent these bytes: it would retry CORRUPT_MESSAGE for ever.
             raise InvalidRecordError(str(error)) from error
 
     def convert(self, records: Buffer) -> PreparedRecords:
-        """Make a batch of a message set of magic 0 or 1."""
+        """Convert a message set of magic 0 or 1 to a batch."""
         rules = self._rules
         if len(records) > _LOOP_MESSAGE_SET_BYTES_MAX:
             self._leave_loop()
@@ -256,7 +255,7 @@ class _Preparation:
             self._leave_loop()
             raise InvalidRecordError(str(error)) from error
         header = _NO_BATCH._replace(attributes=LOG_APPEND_TIME_BIT if messages.is_log_append_time else 0)
-        # Messages outside a wrapper are batches of one each, and the first that fails decides the error of the whole.
+        # Messages outside a wrapper are batches of one each, and the first that fails decides the error of the set.
         batches = [messages.records] if messages.codec else [[record] for record in messages.records]
         max_timestamp = max(self._check_decoded(batch, header) for batch in batches)
         codec = messages.codec if rules.codec is None else rules.codec
@@ -267,7 +266,7 @@ class _Preparation:
             raise TooMuchWorkError
 
     def _content(self, view: memoryview, header: BatchHeader) -> Buffer:
-        """The encoded records of a batch, decompressed within the limit that holds here."""
+        """The encoded records of a batch, decompressed within the limit."""
         data = view[HEADER_BYTES:]
         codec = header.codec
         if codec is Codec.NONE:
@@ -286,7 +285,7 @@ class _Preparation:
             raise
 
     def _keep(self, view: memoryview, data: Buffer, header: BatchHeader) -> PreparedRecords:
-        """Store the batch as it came."""
+        """Keep the batch unchanged."""
         try:
             max_timestamp = self._check_data(data, header)
         except _UnevenOffsetsError:
@@ -301,7 +300,7 @@ class _Preparation:
         if codec is not Codec.NONE and len(data) > _LOOP_RECOMPRESSED_BYTES_MAX:
             self._leave_loop()
         if header.is_log_append_time:
-            # The batch has one time for all of its records; as CreateTime each of them must carry it.
+            # The batch has one timestamp for all its records; with CreateTime each record must have it.
             return self._rebuild(data, header, codec)
         try:
             max_timestamp = self._check_data(data, header)
@@ -320,14 +319,14 @@ class _Preparation:
             self._leave_loop()
         if count > _REBUILT_RECORDS_MAX:
             raise InvalidRecordError(
-                f"the {count} records of a batch would have to be encoded again; at most {_REBUILT_RECORDS_MAX} are"
+                f"the {count} records of a batch must be encoded again, which is limited to {_REBUILT_RECORDS_MAX}"
             )
         log_append_time = header.max_timestamp if header.is_log_append_time else None
         decoded = list(decode_records(bytes(data), count, 0, header.base_timestamp, log_append_time))
         return self._build(decoded, header, codec, self._check_decoded(decoded, header))
 
     def _build(self, records: list[Record], header: BatchHeader, codec: Codec, max_timestamp: int) -> PreparedRecords:
-        """Encode records, offsets counted up, keeping the producer's identity."""
+        """Encode records with consecutive offsets, keeping the producer's identity."""
         rules = self._rules
         batch = build_batch(
             [record._replace(offset=offset) for offset, record in enumerate(records)],
@@ -385,7 +384,7 @@ class _Preparation:
         return max(header.max_timestamp, NO_TIMESTAMP) if header.is_log_append_time else max_timestamp
 
     def _check_claimed_time(self, data: Buffer, header: BatchHeader) -> None:
-        """A producer set the timestamp type LogAppendTime: the batch's time is that of all its records."""
+        """A producer set the timestamp type LogAppendTime: the batch has one timestamp for all its records."""
         problem = self._claim_problem(header.max_timestamp)
         if problem is None:
             return
@@ -411,7 +410,7 @@ class _Preparation:
         return f"timestamp {timestamp} is not within [{self._earliest}, {self._latest}]"
 
     def _check_decoded(self, records: list[Record], header: BatchHeader) -> int:
-        """The same for decoded records, whose offsets will be counted up."""
+        """The same for decoded records, whose offsets will be renumbered."""
         checks_time = self._rules.timestamp_type is TimestampType.CREATE_TIME
         needs_key = self._rules.is_compacted
         max_timestamp = NO_TIMESTAMP
@@ -438,7 +437,7 @@ class _Preparation:
 
 
 def _pass_over(data: Buffer, header: BatchHeader, position: int, index: int) -> tuple[int, int, int]:
-    """Pass over one record that is whole: where the next begins, its index, and the timestamp of this one."""
+    """Skip one whole record: where the next begins, its index, and the timestamp of this one."""
     position, index, timestamp, _ = scan(
         *(data, position, index, index + 1, header.base_timestamp),
         *(TIMESTAMP_MIN, TIMESTAMP_MAX, False, TIMESTAMP_MIN, _ANY_NUMBER),
@@ -449,7 +448,7 @@ def _pass_over(data: Buffer, header: BatchHeader, position: int, index: int) -> 
 _FAULTS = {
     Fault.CUT_OFF: "is cut off",
     Fault.MALFORMED: "has a length, size or count that does not fit",
-    Fault.UNEVEN_OFFSET: "has an offset delta that is not its place in the batch",
+    Fault.UNEVEN_OFFSET: "has an offset delta that is not its index in the batch",
 }
 
 
@@ -463,7 +462,7 @@ def _bad_record(data: Buffer, header: BatchHeader, position: int, index: int, fa
 def _refusal(errors: list[tuple[int, str]], has_time_error: bool) -> InvalidRecordError:
     first = "; ".join(f"record {index}: {problem}" for index, problem in errors[:3])
     kind = InvalidTimestampError if has_time_error else InvalidRecordError
-    return kind(f"{len(errors)} records refused, starting with {first}", tuple(errors))
+    return kind(f"{len(errors)} records rejected, starting with {first}", tuple(errors))
 
 
 def _prepared(batch: bytes, max_timestamp: int) -> PreparedRecords:
@@ -471,14 +470,14 @@ def _prepared(batch: bytes, max_timestamp: int) -> PreparedRecords:
 
 
 def _only_batch(records: Buffer, header: BatchHeader) -> memoryview:
-    """The batch without incomplete bytes after it, which are dropped as Kafka does; another batch is refused."""
+    """The batch without incomplete bytes after it, which are dropped as in Kafka; a second batch is rejected."""
     size = header.size_bytes
     if size < HEADER_BYTES:
         raise CorruptRecordError(f"a batch claims {size} bytes, less than its header")
     view = memoryview(records)
     rest = len(view) - size
     if rest < 0:
-        raise InvalidRecordError(f"a partition's records hold only {len(view)} of the {size} bytes of a batch")
+        raise InvalidRecordError(f"a partition's records have only {len(view)} of the {size} bytes of a batch")
     if rest > MAGIC_POSITION:
         next_length = int.from_bytes(view[size + LENGTH_POSITION : size + LENGTH_PREFIX_BYTES], "big", signed=True)
         if next_length + LENGTH_PREFIX_BYTES <= rest:
@@ -487,7 +486,7 @@ def _only_batch(records: Buffer, header: BatchHeader) -> memoryview:
 
 
 def _check_batch(view: memoryview, header: BatchHeader, rules: AppendRules, from_client: bool) -> None:
-    """What the header tells. The order is Kafka's, so that a batch with two faults gets the same answer."""
+    """Check the header. The order is Kafka's, so that a batch with two faults gets the same error."""
     if from_client and header.base_offset != 0:
         raise InvalidRecordError(f"base offset of a producer's batch must be 0, not {header.base_offset}")
     _check_size(header.size_bytes, rules)
@@ -502,9 +501,9 @@ def _check_batch(view: memoryview, header: BatchHeader, rules: AppendRules, from
 def _check_client_batch(header: BatchHeader) -> None:
     count, offsets = header.record_count, header.last_offset_delta + 1
     if offsets <= 0:
-        raise InvalidRecordError(f"a batch with the last offset delta {header.last_offset_delta}")
+        raise InvalidRecordError(f"a batch has the last offset delta {header.last_offset_delta}")
     if count <= 0:
-        raise InvalidRecordError(f"a batch that claims {count} records")
+        raise InvalidRecordError(f"a batch claims {count} records")
     if count != offsets:
         raise InvalidRecordError(f"a batch claims {count} records but {offsets} offsets")
     if header.is_control:
@@ -523,4 +522,4 @@ def _check_size(size: int, rules: AppendRules) -> None:
 
 
 _NO_BATCH = BatchHeader(0, 0, -1, 0, 0, 0, 0, NO_TIMESTAMP, NO_TIMESTAMP, -1, -1, -1, 0)
-"""Stands for the header that message sets of old magics do not have."""
+"""In place of the header that message sets of old magics do not have."""

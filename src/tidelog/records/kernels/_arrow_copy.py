@@ -1,6 +1,6 @@
 """Copying bytes inside a kernel as the C library does. A loop over bytes would be ten times as slow.
 
-Nothing is checked: callers have measured both sides.
+Bounds are not checked: callers have checked both sides.
 """
 
 from typing import Any, Final

@@ -1,7 +1,7 @@
 """The kernels behind `arrow_decode_compiled`: one pass over the bytes of batches, straight into Arrow's buffers.
 
 Every length is checked against the end of its record, and that against the end of the batch, before anything is read.
-Records are counted in `Rows.state` only when their whole batch was fine, so a bad batch leaves nothing behind.
+Records are counted in `Rows.state` only when their whole batch was valid, so a malformed batch adds nothing.
 """
 
 from typing import Final, NamedTuple
@@ -201,7 +201,7 @@ def add_records(
 
 @kernel
 def _is_plain(data: Bytes, position: Int, stop: Int, sees_transactions: bool) -> bool:
-    """Whether the batch at `position` is whole, sound as far as its header tells, and of the kind a run takes."""
+    """Whether the batch at `position` is whole, has a plausible header, and is of the kind that a run handles."""
     if stop - position < HEADER_BYTES:
         return False
     length = int32_at(data, position + LENGTH_POSITION)

@@ -40,8 +40,8 @@ _MASK: Final = 0xFFFFFFFF
 class Column(NamedTuple):
     """A column of bytes: as Arrow lays it out, and how many bytes each row has, -1 for null.
 
-    `positions` is empty if every row is null. Sizes are there because they are asked for again and again, and a call
-    that hands over arrays to find one costs more than all else that is done for a row.
+    `positions` is empty if every row is null. Sizes are stored because they are used several times, and a call with
+    array arguments to compute one would cost more than the rest of a row's work.
     """
 
     positions: NDArray[np.int32]

@@ -1,6 +1,6 @@
 """Numbers in byte arrays, as record batches write them. Compiled; called by the other kernels.
 
-A varint that cannot be read has the position -1: kernels do not raise, they leave what is odd to the plain code.
+A varint that cannot be read has the position -1: kernels do not raise, they leave unusual input to the plain code.
 
 Positions are signed numbers that are never negative where something is read. They index as unsigned ones: the compiler
 then leaves out the code that lets -1 stand for the last element, and can take loops many bytes at a time.

@@ -4,7 +4,7 @@ The offset map is an open-addressed table of three 64-bit words a slot: the two 
 plus one, so that zero is a free slot. `state` holds the numbers of a round (`KEYS` and following).
 
 A run takes batches of magic 2 that are neither compressed, transactional nor control batches, and whose checksum is
-right. At the first other one it stops, and the caller deals with that batch; so nothing here has to report an error.
+right. It stops at the first other batch, which the caller handles; so these functions report no errors.
 """
 
 import numpy as np
@@ -72,7 +72,7 @@ OUTCOME_NUMBERS = 4
 CORRUPT = -1
 SLOT_WORDS = 3
 RECORD_GROWTH_MAX = 14
-"""A record may grow by nine bytes of timestamp, and by what its length then takes."""
+"""A record may grow by nine bytes of timestamp, and by the longer varint of its length."""
 
 _NOT_PLAIN = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT
 
@@ -156,7 +156,7 @@ def index_records(
     state: Numbers,
     secret: Words,
 ) -> Int:
-    """Note the keys of the `count` records in data[position:limit]; CORRUPT when they are not what lies there."""
+    """Put the keys of the `count` records in data[position:limit] into the map; CORRUPT if they are malformed."""
     slots = len(table) // SLOT_WORDS
     for _ in range(count):
         end, _, delta, _, key, key_bytes, _ = _parse_record(data, position, limit)
@@ -192,7 +192,7 @@ def select_records(
     scratch: Numbers,
     kept: Numbers,
 ) -> Int:
-    """Find what stays of the records in data[position:limit]: a row of `scratch` for each, `kept` for all of them."""
+    """Select the records in data[position:limit] that stay: a row of `scratch` for each, `kept` for all of them."""
     count = batch[COUNT]
     has_horizon = batch[HAS_HORIZON] != 0
     may_drop_tombstones = has_horizon and batch[NOW_MS] >= batch[BASE_TIMESTAMP]
@@ -261,7 +261,7 @@ def write_records(data: Bytes, scratch: Numbers, kept: Numbers, out: Bytes, posi
 def index_run(
     window: Bytes, position: Int, stop: Int, first_offset: Int, table: Words, state: Numbers, secret: Words
 ) -> Int:
-    """Note the keys of plain batches; where the first one begins that is not, or at which the map is full."""
+    """Put the keys of plain batches into the map; returns where the first other batch begins, or the map got full."""
     while position + HEADER_BYTES <= stop:
         size = int32_at(window, position + LENGTH_POSITION) + LENGTH_PREFIX_BYTES
         if not _is_plain(window, position, size, stop):
@@ -282,7 +282,7 @@ def index_run(
 
 @kernel
 def _is_plain(window: Bytes, position: Int, size: Int, stop: Int) -> bool:
-    """Whether a whole batch lies at `position` that a run may deal with."""
+    """Whether there is a whole batch at `position` that a run may handle."""
     if size < HEADER_BYTES or position + size > stop or window[position + MAGIC_POSITION] != MAGIC:
         return False
     if (
@@ -312,7 +312,7 @@ def rewrite_run(
     entries: Numbers,
     outcome: Numbers,
 ) -> None:
-    """Write what stays of plain batches to `out`, and the index entries that are due to `entries`."""
+    """Write the records of plain batches that stay to `out`, and the index entries that are due to `entries`."""
     used = entry_count = 0
     outcome[IS_OUTPUT_FULL] = 0
     while position + HEADER_BYTES <= stop:

@@ -1,6 +1,6 @@
-"""How a kernel is declared: compiled at its first call, kept on disk for the next process, free of the interpreter.
+"""The decorator of kernels: compiled at the first call, cached on disk, run without the interpreter lock.
 
-Kernels may be annotated as ordinary functions; what the compiler sees are the types of the arguments.
+Kernels may be annotated as ordinary functions; the compiler uses the types of the arguments.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 Int: TypeAlias = Any
-"""A 64-bit integer inside a kernel, Python's or NumPy's: the compiler makes no difference."""
+"""A 64-bit integer inside a kernel, Python's or NumPy's: the compiler treats both alike."""
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Numbers: TypeAlias = NDArray[np.int64]
@@ -21,5 +21,5 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def kernel(function: Function) -> Function:
-    """Compile `function`. Bounds are not checked by the machine: kernels check positions before they read."""
+    """Compile `function`. Compiled code does not check bounds: kernels check positions before they read."""
     return cast("Function", njit(cache=True, nogil=True)(function))

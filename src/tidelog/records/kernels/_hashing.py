@@ -1,7 +1,7 @@
 """The two hashes that compaction needs compiled: SipHash-2-4 with 128 bits for keys, CRC-32C for batches.
 
-Keys are told apart by their hash alone, as in Kafka. A producer chooses its keys, so the hash has a secret that changes
-with every round: nobody can make two keys collide on purpose, and by chance it takes 2^64 keys.
+Keys are compared by their hash alone, as in Kafka. A producer chooses its keys, so the hash has a secret that changes
+with every cleaning: two keys cannot be made to collide on purpose, and by chance it takes 2^64 keys.
 """
 
 import numpy as np

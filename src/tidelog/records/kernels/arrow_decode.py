@@ -1,12 +1,11 @@
-"""Records to columns: what Arrow needs of very many records, in plain Python, which the compiled kernels repeat.
+"""Records to Arrow's columns in plain Python; the compiled kernels give the same result.
 
-A `Decoder` takes batches in the order of the log and gives them back as `Columns`: numbers side by side, and keys and
-values each as one run of bytes with the positions where one ends and the next begins. These are Arrow's own buffers,
-but nothing here knows Arrow. Which batches are to be seen (transactions, markers) is the caller's matter; so is
-decompression.
+A `Decoder` takes batches in the order of the log and returns them as `Columns`: arrays of numbers, and keys and values
+each as one run of bytes with the positions where one ends and the next begins. These are Arrow's own buffers, but this
+module does not use Arrow. The caller selects the visible batches (transactions, markers) and decompresses them.
 
-A decoder may also take a run of batches off the caller's hands and say how far it came. Here that is nowhere: every
-batch goes through the caller, which is what a run must be equal to.
+A decoder may also handle a run of batches by itself and return the position it reached. The plain one handles none:
+every batch goes through the caller, which defines the result of a run.
 """
 
 from array import array
@@ -22,7 +21,7 @@ RECORD_BYTES_MIN: Final = 7
 """The smallest record: every one of its seven fields in a byte."""
 
 COLUMN_BYTES_MAX: Final = 2**31 - 1
-"""How much one column of keys or values can hold: Arrow counts these bytes in 32 bits."""
+"""The largest size of a column of keys or values: Arrow counts these bytes in 32 bits."""
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
@@ -30,7 +29,7 @@ _MICROS: Final = 1000
 
 
 class Wanted(NamedTuple):
-    """Which of the costly columns are asked for."""
+    """Which of the costly columns to fill."""
 
     keys: bool = True
     values: bool = True
@@ -63,18 +62,18 @@ class Columns(NamedTuple):
 
 
 class Decoder(Protocol):
-    """Records on their way into columns."""
+    """Collects records into columns."""
 
     count: int
     """Records that were added since columns were taken last."""
 
     data_bytes: int
-    """What they take up in the larger of the two columns of bytes, at most."""
+    """The most bytes they can take in the larger of the two columns of bytes."""
 
     def add_run(self, window: Buffer, start: int, first_offset: int, *, sees_transactions: bool) -> int:
         """Add batches from `start` on; the position of the first that was left to the caller, or the end.
 
-        Markers are passed over. Without `sees_transactions` those and transactional batches are left to the caller.
+        Markers are skipped. Without `sees_transactions` those and transactional batches are left to the caller.
         """
 
     def add_records(self, data: bytes, header: BatchHeader, first_offset: int) -> None:
@@ -84,17 +83,17 @@ class Decoder(Protocol):
         """
 
     def take(self) -> Columns:
-        """What was added, as columns; the next record begins new ones."""
+        """The added records as columns; the next record begins new ones."""
 
 
 def micros(timestamp_ms: int) -> int:
-    """Milliseconds as Arrow's microseconds. Times that no calendar reaches become the last that can be written."""
+    """Milliseconds as Arrow's microseconds. Times out of range become the largest or smallest value."""
     wrapped = (timestamp_ms - _INT64_MIN) % 2**64 + _INT64_MIN
     return max(_INT64_MIN, min(_INT64_MAX, wrapped * _MICROS))
 
 
 def check_count(header: BatchHeader, data_bytes: int) -> None:
-    """Refuse a claim of more records than there can be, before any memory is spent on it."""
+    """Reject a claim of more records than the bytes can have, before memory is allocated."""
     if not 0 <= header.record_count <= data_bytes // RECORD_BYTES_MIN:
         raise CorruptRecordError(
             f"the batch at offset {header.base_offset} claims {header.record_count} records in {data_bytes} bytes"
@@ -102,7 +101,7 @@ def check_count(header: BatchHeader, data_bytes: int) -> None:
 
 
 class PlainDecoder:
-    """A `Decoder` without anything compiled. It defines the result."""
+    """A `Decoder` in plain Python. It defines the result."""
 
     def __init__(self, wanted: Wanted = EVERYTHING) -> None:
         self._wanted = wanted

@@ -1,8 +1,8 @@
 """A `Decoder` on Numba: the same columns as `PlainDecoder`, some hundred times as fast.
 
-Needs NumPy and Numba, so it is imported by name and only where they may be. The first use ever on a machine compiles
-for some seconds; what comes out is kept beside this file, or in `NUMBA_CACHE_DIR`. Kernels run without the
-interpreter's lock.
+Needs NumPy and Numba, so it is imported by name and only where they are allowed. The first use on a machine compiles
+for some seconds; the result is cached beside this file, or in `NUMBA_CACHE_DIR`. Kernels run without the interpreter
+lock.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ _NO_HEADERS: Final[Headers] = ()
 
 
 def readable(data: Buffer) -> Bytes:
-    """`data` for a kernel. Always read-only, whatever it was: so there is one compiled form of each kernel."""
+    """`data` for a kernel. Always read-only, so that there is one compiled form of each kernel."""
     array = np.frombuffer(data, dtype=np.uint8)
     array.flags.writeable = False
     return array
 
 
 class CompiledDecoder:
-    """A `Decoder`. `empty` gives room for so many numbers of a type, as `numpy.empty` does."""
+    """A `Decoder`. `empty` allocates an array of a size and a type, as `numpy.empty` does."""
 
     def __init__(self, wanted: Wanted = EVERYTHING, empty: Callable[[int, Any], Any] = np.empty) -> None:
         self._wanted = wanted
@@ -112,7 +112,7 @@ class CompiledDecoder:
         return columns
 
     def _added(self, data: Buffer, before: int) -> None:
-        """Take note of what a kernel has added, and read the headers while the data they are in is at hand."""
+        """Update the counts after a kernel, and read the headers while their data is available."""
         state = self._rows.state
         self.count = int(state[kernels.COUNT])
         if state[kernels.WITH_HEADERS] and self._wanted.headers:

@@ -1,8 +1,8 @@
-"""Columns to record batches: what very many records become, in plain Python, which the compiled kernels repeat.
+"""Arrow's columns to record batches in plain Python; the compiled kernels give the same result.
 
-Rows go to the partitions that are given for them and keep their order there. A batch is closed when the next record
-would take it beyond the limit; a record that is beyond it alone gets a batch of its own. Compression comes after that,
-and the fields of the producer are left to whoever sends the batches.
+Rows go to their given partitions and keep their order there. A batch is closed when the next record would exceed the
+limit; a record that exceeds it alone gets its own batch. The sender compresses the batches and sets the producer
+fields.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def _assemble(records: list[BulkRecord]) -> bytes:
 
 
 def spread(sizes: Sequence[int], partition_count: int, first: int, sticky_bytes: int) -> list[int]:
-    """Partitions for records without key: one stays chosen for about `sticky_bytes`, then it is the next one's turn."""
+    """Partitions for records without key: each is used for about `sticky_bytes`, then the next one."""
     chosen: list[int] = []
     used = 0
     for size in sizes:

@@ -1,6 +1,6 @@
-"""Batches as compaction leaves them: with fewer records, with none, or as they were.
+"""Builds the batches that compaction leaves: with fewer records, or with none.
 
-Everything in the header that says where a batch belongs stays: base and last offset, leader epoch, producer, sequence.
+Base and last offset, leader epoch, producer and sequence in the header stay the same.
 Called by the cleaner for each batch that the compiled kernels do not write themselves.
 """
 
@@ -10,7 +10,7 @@ from tidelog.records.kernels.compaction import Filtered
 
 
 def rebuild(header: BatchHeader, kept: Filtered) -> bytes:
-    """The batch with the records that stay, compressed with the codec it came with."""
+    """The batch with the records that stay, compressed with its original codec."""
     codec = header.codec
     payload = compress(codec, kept.payload) if codec else kept.payload
     attributes = header.attributes | DELETE_HORIZON_BIT if kept.has_delete_horizon else header.attributes
@@ -18,7 +18,7 @@ def rebuild(header: BatchHeader, kept: Filtered) -> bytes:
 
 
 def emptied(header: BatchHeader) -> bytes:
-    """The batch without its records: what a producer's last sequence, or last epoch, is read from."""
+    """The batch without its records; it still has the producer's last sequence or last epoch."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
     return _assemble(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
 

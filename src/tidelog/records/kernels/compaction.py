@@ -1,14 +1,14 @@
-"""Which records stay when a log is compacted: the rules, in plain Python, which the compiled kernels repeat.
+"""Which records stay when a log is compacted: the rules in plain Python; the compiled kernels give the same result.
 
-Cleaning reads a log twice. The first time `index_records` notes, for the part of the log that is not clean yet, the
-last offset of every key. The second time `filter_records` looks at every batch of the log: a record goes if its key has
-a later offset in the map, and a tombstone, whose value is null, goes once the batch's delete horizon has passed. Both
-work on one batch. What is decided for whole batches (transactions, producers, control records) is the caller's matter.
+Cleaning reads a log twice. First, `index_records` puts the last offset of every key in the dirty part of the log into a
+map. Then `filter_records` checks every batch of the log: a record is removed if its key has a later offset in the map,
+and a tombstone, whose value is null, once the batch's delete horizon has passed. Both work on one batch. The caller
+decides about whole batches (transactions, producers, control records).
 
-A `Compactor` may also take a run of batches off the caller's hands, from a position on in a window of the file, and say
-how far it came. Here that is nowhere: every batch goes through the caller, which is what a run must be equal to.
+A `Compactor` may also handle a run of batches by itself, from a position in a window of the file, and return the
+position it reached. The plain one handles none: every batch goes through the caller, which defines the result of a run.
 
-The map holds the keys themselves, so nothing can collide; its size is bounded by what Python needs for that.
+The plain map has the keys themselves, so that keys cannot collide; its size is limited by the memory of its objects.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from tidelog.records.header import LOG_APPEND_TIME_BIT, NO_TIMESTAMP, BatchHeade
 from tidelog.records.record import Record, decode_records, encode_record
 
 _ENTRY_BYTES: Final = 200
-"""What a key costs in a dictionary besides its own bytes: two objects, and the entry with its share of free ones."""
+"""Memory of a key in a dictionary besides its own bytes: two objects, and the entry with its share of free ones."""
 
 NO_OFFSET: Final = -1
 
 
 class Rules(NamedTuple):
-    """What a round of cleaning decides by. `now_ms` is when it began: the same for all of it."""
+    """The rules of one cleaning. `now_ms` is when it began."""
 
     now_ms: int
     delete_retention_ms: int
@@ -34,7 +34,7 @@ class Rules(NamedTuple):
 
 
 class Filtered(NamedTuple):
-    """The records of a batch that stay, encoded anew and not compressed; none when `record_count` is 0."""
+    """The records of a batch that stay, encoded again and not compressed; none when `record_count` is 0."""
 
     record_count: int
     payload: bytes
@@ -44,7 +44,7 @@ class Filtered(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What went through a compactor."""
+    """The record counts of a compactor."""
 
     records_read: int
     records_kept: int
@@ -61,7 +61,7 @@ class IndexEntry(NamedTuple):
 
 
 class IndexCursor:
-    """Where the writing of a segment stands, as far as its indexes are concerned."""
+    """The state of writing a segment that its indexes need."""
 
     __slots__ = ("bytes_since_entry", "interval_bytes", "max_timestamp", "max_timestamp_offset", "position")
 
@@ -92,21 +92,21 @@ class Sink(Protocol):
     cursor: IndexCursor
 
     def write(self, data: Buffer, entries: Sequence[IndexEntry]) -> None:
-        """Put whole batches at the end; the cursor has gone ahead already. `data` is not kept."""
+        """Append whole batches; the cursor has been advanced already. `data` is not kept."""
 
 
 class Compactor(Protocol):
-    """The map of one round of cleaning, and the work on records that goes with it."""
+    """The map of one cleaning, and the operations on records that use it."""
 
     is_full: bool
     latest_offset: int
     """Up to here, inclusive, every key is in the map. Records beyond it stay."""
 
     def index_run(self, window: Buffer, start: int, stop: int, first_offset: int) -> int:
-        """Note the keys of batches from `start` on; the position of the first batch that was left to the caller."""
+        """Index the keys of batches from `start` on; the position of the first batch that was left to the caller."""
 
     def index_records(self, data: bytes, header: BatchHeader, first_offset: int) -> None:
-        """Note the keys of one batch, whose decompressed records are `data`; `is_full` ends it early.
+        """Index the keys of one batch, whose decompressed records are `data`; stops early when the map is full.
 
         Records before `first_offset` are in the clean part of the log, and are left out.
         """
@@ -115,7 +115,7 @@ class Compactor(Protocol):
         """Filter batches from `start` on into `sink`; the position of the first batch that was left to the caller."""
 
     def filter_records(self, data: bytes, header: BatchHeader, rules: Rules) -> Filtered | None:
-        """What stays of one batch; None when the batch can be kept as it is."""
+        """The records of one batch that stay; None when the batch can be kept unchanged."""
 
     def keeps(self, record: Record, *, may_drop_tombstone: bool) -> bool:
         """Whether one record stays."""
@@ -124,11 +124,11 @@ class Compactor(Protocol):
         """How full the map is, between 0 and 1."""
 
     def counts(self) -> Counts:
-        """What went through so far."""
+        """The counts so far."""
 
 
 class PlainCompactor:
-    """A `Compactor` without anything compiled. It defines the result."""
+    """A `Compactor` in plain Python. It defines the result."""
 
     def __init__(self, memory_bytes: int, load_factor: float, keys_max: int | None = None) -> None:
         """At most `memory_bytes` × `load_factor` of memory are used for the map, and at most `keys_max` keys kept."""
@@ -168,7 +168,7 @@ class PlainCompactor:
         kept = [record for record in records if self.keeps(record, may_drop_tombstone=may_drop)]
         self._records_read += len(records)
         self._records_kept += len(kept)
-        # KIP-534: the first cleaning that meets a tombstone decides when it goes, and writes that into the batch.
+        # KIP-534: the first cleaning that reads a tombstone writes its delete horizon into the batch.
         if horizon_ms is None and any(record.value is None for record in kept):
             horizon_ms = rules.now_ms + rules.delete_retention_ms
         elif len(kept) == len(records):
@@ -193,7 +193,7 @@ class PlainCompactor:
 
 
 def with_horizon(data: bytes, header: BatchHeader, horizon_ms: int) -> Filtered:
-    """All records of a batch, with a delete horizon: for markers, which go by the same rule as tombstones."""
+    """All records of a batch, with a delete horizon: for markers, which are removed by the same rule as tombstones."""
     log_append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
     records = decode_records(data, header.record_count, header.base_offset, header.base_timestamp, log_append_time)
     return _encode(list(records), header, horizon_ms)

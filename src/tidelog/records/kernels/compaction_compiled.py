@@ -1,9 +1,9 @@
 """A `Compactor` on Numba: the same results as `PlainCompactor`, a hundred times as fast.
 
-Needs NumPy and Numba, so it is imported by name and only where they may be: in the cleaner's worker process. The first
-use ever on a machine compiles for some seconds; what comes out is kept in `NUMBA_CACHE_DIR`.
+Needs NumPy and Numba, so it is imported by name and only in the cleaner's worker process. The first use on a machine
+compiles for some seconds; the result is cached in `NUMBA_CACHE_DIR`.
 
-Keys are kept as 128-bit hashes under a secret of the round, 24 bytes each with the offset.
+Keys are kept as 128-bit hashes with a secret of the cleaning, 24 bytes each with the offset.
 """
 
 from typing import Final
@@ -29,7 +29,7 @@ _SLOTS_MIN: Final = 64
 
 
 class CompiledCompactor:
-    """A `Compactor`. `records_max` bounds the keys there can be, so that a small log does not get a large table."""
+    """A `Compactor`. `records_max` limits the number of keys, so that a small log does not get a large table."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class CompiledCompactor:
         self._follow(rules)
         array, count = self._load(data), header.record_count
         if count > len(self._scratch):
-            # Every record takes at least seven bytes, so a claim beyond that is not worth the memory.
+            # Every record takes at least seven bytes, so a larger count is false and gets no memory.
             _check(kernels.CORRUPT if count > len(data) else 0, header)
             self._scratch = np.zeros((count, kernels.SCRATCH_NUMBERS), dtype=np.int64)
         self._describe(header)
@@ -159,7 +159,7 @@ class CompiledCompactor:
         )
 
     def _load(self, data: bytes) -> Bytes:
-        """`data` where kernels read: always the same kind of array, so that there is one compiled form of each."""
+        """Copy `data` into the input array: always the same type, so that there is one compiled form of each kernel."""
         if len(data) > len(self._input):
             self._input = np.zeros(len(data), dtype=np.uint8)
         self._input[: len(data)] = np.frombuffer(data, dtype=np.uint8)

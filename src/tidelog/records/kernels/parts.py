@@ -1,6 +1,6 @@
-"""What kernels of other rooms are built from: the decorator, types of arguments, and the smallest kernels. Needs Numba.
+"""For kernels in other rooms: the decorator, types of arguments, and the smallest kernels. Needs Numba.
 
-A kernel elsewhere reads what the kernels here have checked, and hashes as they do. It imports no other private name.
+A kernel in another room reads data that the kernels here have checked, and imports no other private name.
 """
 
 from tidelog.records.kernels._arrow_copy import copy_bytes
