@@ -54,7 +54,7 @@ def parse_listeners(text: str, protocols: Mapping[str, str], *, setting: str) ->
     names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"{setting}: each listener needs a name of its own, {name} is named twice in {text!r}")
+            raise ConfigError(f"{setting}: listener names must be unique, {name} is named twice in {text!r}")
     return listeners
 
 

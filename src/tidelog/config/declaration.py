@@ -67,7 +67,7 @@ class Setting:
     has_effect: bool
     """Whether anything reads the value. One that nothing reads is accepted, named in a warning and documented so."""
     refused: str | None
-    """Why only the default is accepted: the setting asks for something that is not built, and must not be ignored."""
+    """Why only the default is accepted: the feature is not supported, and ignoring the setting would be unsafe."""
 
     def parse(self, text: str | None) -> Any:
         """The typed value of `text`; raises ConfigError when it is malformed or out of bounds."""
@@ -221,7 +221,7 @@ class SettingsMeta(type):
 
 
 class Settings(metaclass=SettingsMeta):
-    """A frozen group of settings, made with keyword arguments; what is not given has its default.
+    """A frozen group of settings, made with keyword arguments; settings that are not given have their defaults.
 
     The constructor takes typed values and trusts them; `parse_settings` is for text from outside.
     """
@@ -265,7 +265,7 @@ class Settings(metaclass=SettingsMeta):
 
 
 def parse_settings(group: type[Settings], texts: Mapping[str, str | None]) -> dict[str, Any]:
-    """The typed values, by field name, of those `texts` whose name belongs to `group`; the others are passed over."""
+    """The typed values, by field name, of those `texts` whose name belongs to `group`; the others are ignored."""
     settings = group.settings
     values: dict[str, Any] = {}
     for name, text in texts.items():

@@ -1,4 +1,4 @@
-"""What goes wrong in configuration: one error type, raised by parsing, validation and dynamic updates alike."""
+"""The errors of configuration, raised by parsing, validation and dynamic updates alike."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """From properties to a BrokerConfig: names, values, and the values against each other.
 
-The start-up sequence calls `load_broker_config` with what the command line gathered; the dynamic layers call it again
-with each change.
+The start-up sequence calls `load_broker_config` with the properties of the command line; the dynamic layers call it
+again with each change.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tidelog.config.log_config import LogConfig
 def topic_config(
     overrides: Mapping[str, str | None], broker: BrokerConfig, *, ignore_unknown: bool = False
 ) -> LogConfig:
-    """The settings of a topic's logs: what it overrides, and the broker's for the rest. Raises ConfigError.
+    """The settings of a topic's logs: its overrides, and the broker's settings for the rest. Raises ConfigError.
 
     Overrides that are already stored may hold names of another version: for those, `ignore_unknown`.
     """
@@ -43,7 +43,7 @@ def _refuse_unknown(overrides: Mapping[str, str | None]) -> None:
 
 
 def broker_value(declared: Setting, broker: BrokerConfig) -> Any:
-    """What a topic setting is when the topic does not override it: the first of its synonyms that has a value."""
+    """The value of a topic setting without an override: that of its first synonym that has one."""
     for synonym in declared.synonyms:
         value = getattr(broker, BrokerConfig.settings[synonym.name].field)
         if value is not None:

@@ -1,10 +1,10 @@
-"""What the coordinators share: decide, append, replay.
+"""The common part of the coordinators: decide, append, replay.
 
 A coordinator keeps the state of its groups or transactions in an internal topic. Each partition of that topic is a
 `Shard`: it turns a request or a timeout into a `Decision`, and `CoordinatorRuntime` appends the decision's records,
 lets the shard replay them, and releases the replies once they are committed. Loading a partition is replaying it.
 
-The room does no I/O: appends, clock and timer are handed in, by the edges in `tidelog.broker`.
+The room does no I/O: the edges in `tidelog.broker` provide appends, clock and timer.
 """
 
 from tidelog.coordination.decision import (

@@ -1,4 +1,4 @@
-"""What a shard decided: plain data that the runtime carries out.
+"""The decision of a shard: plain data that the runtime carries out.
 
 Named tuples rather than frozen dataclasses, because one is made for every heartbeat.
 """

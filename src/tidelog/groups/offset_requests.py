@@ -210,7 +210,7 @@ def expired_keys(group: Group, settings: GroupSettings, now_ms: int) -> list[byt
     """Offsets of a group that are past `offsets.retention.minutes`.
 
     A group that never had members counts from each commit; one that has lost its members from that moment; one that
-    has members keeps what they are subscribed to, and the rest counts from each commit, as long as it is stable.
+    has members keeps offsets of subscribed topics, and the rest counts from each commit, as long as it is stable.
     """
     retention_ms = settings.offsets_retention_ms
     if group.consumer is not None:

@@ -1,7 +1,7 @@
 """Time for the other rooms, without reading a clock: timing wheel, delayed operations, scheduled tasks.
 
-Nothing here sleeps or asks what time it is. The event loop hands the time in, `Timer.advance(now_ms)`, and asks
-`Timer.next_expiry_ms()` when to come back; a simulator does the same with a `ManualClock`.
+Nothing here sleeps or waits. The event loop passes the time to `Timer.advance(now_ms)` and gets the time of the next
+call from `Timer.next_expiry_ms()`; a simulator does the same with a `ManualClock`.
 """
 
 from tidelog.timing.clock import Clock, ManualClock

@@ -1,9 +1,9 @@
-"""Tasks that run when their time has come: a hierarchy of timing wheels over one queue of buckets.
+"""Tasks that run at their deadlines: a hierarchy of timing wheels over one queue of buckets.
 
-Adding and cancelling a task cost the same however many tasks wait, which a heap of tasks cannot offer: nearly every
-delayed operation of a broker is cancelled long before its time. The queue orders buckets, of which there are few.
+Adding and cancelling a task take constant time, unlike with a heap of tasks: nearly every delayed operation of a broker
+is cancelled long before its deadline. The queue orders buckets, of which there are few.
 
-The event loop drives it: `advance(now_ms)` runs what is due, `next_expiry_ms()` says when to call again, so that one
+The event loop drives it: `advance(now_ms)` runs due tasks, `next_expiry_ms()` returns when to call again, so that one
 `call_later` serves every deadline of the broker. Used by `Purgatory`, `Scheduler` and the coordinators.
 """
 

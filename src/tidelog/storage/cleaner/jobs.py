@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 
 class SourceSegment(NamedTuple):
-    """A segment to be cleaned. Its files do not change any more."""
+    """A segment to clean. Its files no longer change."""
 
     base_offset: int
     size_bytes: int

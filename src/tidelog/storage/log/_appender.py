@@ -1,9 +1,9 @@
-"""The way of a batch into a log: checked, given its offsets, accounted for, staged, and in the end written.
+"""Appends batches to a log: checks them, assigns offsets, updates indexes and producer state, and stages them.
 
-The order is that of Kafka's `UnifiedLog.append`: check, assign offsets, check the producer, roll, account, stage. The
-usual batch takes the straight way through `append_as_leader`: one batch of magic 2 from a client, to be stored as it
-is. The others are batches to be changed, or to be checked record by record (`tidelog.records.validation`); batches of
-coordinators with their transaction markers; batches that will be refused; and what followers fetch.
+The order is that of Kafka's `UnifiedLog.append`: check, assign offsets, check the producer, roll, update, stage. The
+usual batch is handled in `append_as_leader` itself: one batch of magic 2 from a client that is stored unchanged. Other
+methods handle batches that must be changed or checked record by record (`tidelog.records.validation`), batches of
+coordinators with their transaction markers, batches that are rejected, and the batches that followers fetch.
 """
 
 from collections.abc import Callable
@@ -53,8 +53,7 @@ _UNUSUAL_ATTRIBUTES: Final = ~(CODEC_MASK | TRANSACTIONAL_BIT)
 _CLIENT: Final = AppendOrigin.CLIENT
 _NO_FAULT: Final = 0
 _RECALLED_BYTES: Final = 16 << 20
-"""How much of the log is read for batches from before a snapshot: what many producers had under way, and yet a matter
-of milliseconds."""
+"""Bytes of the log that are read for batches from before a snapshot: enough for many producers, in milliseconds."""
 
 Marker = tuple[EndTransactionMarker, int]
 """The end of a transaction, and the timestamp of its record."""
@@ -103,7 +102,7 @@ class Appender:
         self.update_config(config)
 
     def update_config(self, config: LogConfig) -> None:
-        """Follow a changed configuration, from the next batch and the next segment on."""
+        """Apply a changed configuration from the next batch and the next segment on."""
         self._config = config
         self.limits = AppendLimits(config)
 
@@ -121,9 +120,9 @@ class Appender:
 
         With a `guard`, a batch of a transaction is appended only if the transaction is open here or was verified.
 
-        Raises ApiError for what the producer must know (InvalidRecordError where single records are at fault) and
-        LogDirFailure. TooMuchWorkError is raised for a client's records that would hold the event loop: a worker
-        thread runs `prepare_append` on them, and `append_prepared` takes the result.
+        Raises ApiError for the producer (InvalidRecordError if only some records are invalid) and LogDirFailure. Raises
+        TooMuchWorkError for a client's records that would block the event loop: a worker thread then runs
+        `prepare_append` on them, and `append_prepared` takes the result.
         """
         if type(records) is not memoryview:
             records = memoryview(records)
@@ -211,9 +210,9 @@ class Appender:
         origin: AppendOrigin,
         guard: VerificationGuard | None = None,
     ) -> LogAppendInfo:
-        """Append after checking everything that there is to check; what `append_as_leader` does in the other cases.
+        """Append after all checks; `append_as_leader` calls it for all but the usual batch.
 
-        Raises TooMuchWorkError when a client's records would hold the event loop.
+        Raises TooMuchWorkError when a client's records would block the event loop.
         """
         self._staging.check_usable()
         is_client = origin is AppendOrigin.CLIENT
@@ -259,9 +258,9 @@ class Appender:
     # From this broker
 
     def _append_own(self, records: memoryview, leader_epoch: int, now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
-        """Append a batch that this broker has just built, a coordinator's or a marker: there is little to be checked.
+        """Append a batch that this broker has just built, a coordinator's or a marker, which needs few checks.
 
-        What the topic's configuration would change about it takes the long way.
+        A batch that the topic's configuration would change takes the long way.
         """
         self._staging.check_usable()
         size = len(records)
@@ -333,7 +332,7 @@ class Appender:
     def _check_producer(
         self, header: BatchHeader, origin: AppendOrigin, guard: VerificationGuard | None
     ) -> LogAppendInfo | None:
-        """Refuse a batch that is out of order; return what is already there if it is a client's retry, else None."""
+        """Reject a batch that is out of order; return the first result if it is a client's retry, else None."""
         state = self._producer_state
         entry = state.producers.get(header[9])
         if (
@@ -353,7 +352,7 @@ class Appender:
         return None
 
     def _already_there(self, header: BatchHeader, duplicate: BatchMetadata) -> LogAppendInfo:
-        """The answer to a retry: the offsets that the batch got the first time, and its timestamp, as in Kafka."""
+        """The result for a retry: the offsets and the timestamp of the first append, as in Kafka."""
         return LogAppendInfo(
             duplicate.first_offset,
             duplicate.last_offset,
@@ -366,13 +365,12 @@ class Appender:
         )
 
     def _recall_batches(self) -> None:
-        """Find the batches of producers from before the last snapshot again.
+        """Restore the batches of producers from before the last snapshot.
 
-        A snapshot keeps the last batch of each producer, as Kafka's does. But a producer may have five requests under
-        way when the broker stops, and sends all of them again to the next. Those that had been written must be
-        recognised, or the producer gets an error for sequences out of order and gives up. So when the first batch
-        comes that does not continue its producer's sequence, the end of the log before the snapshot is read once,
-        headers only, for all producers.
+        A snapshot has the last batch of each producer, as in Kafka. But a producer may have five requests in flight
+        when the broker stops, and retries all of them. Those that had been written must be recognised, or it gets
+        OUT_OF_ORDER_SEQUENCE_NUMBER and fails. So at the first batch that does not continue its producer's sequence,
+        the end of the log before the snapshot is read once, headers only, for all producers.
         """
         state = self._producer_state
         first_offsets = (entry.batches[0].first_offset for entry in state.producers.values() if entry.batches)
@@ -391,7 +389,7 @@ class Appender:
     # Accounting and staging
 
     def _account(self, header: BatchHeader, marker: Marker | None, now_ms: int) -> None:
-        """Note a batch in the active segment, in its indexes and with its producer."""
+        """Update the active segment, its indexes and the producer state with a batch."""
         segment = self._segments.active
         try:
             segment.append(header.last_offset, header.max_timestamp, header.size_bytes, now_ms)
@@ -421,7 +419,7 @@ class Appender:
         state.complete(completed)
 
     def _stage(self, batch: memoryview, next_offset: int) -> None:
-        """Keep a batch that is accounted for until the next write."""
+        """Keep a batch until the next write."""
         self._staging.buffers.append(batch)
         self._positions.log_end_offset = next_offset
 

@@ -277,7 +277,7 @@ class Segment:
         self.trim_log_file()
 
     def trim_log_file(self) -> None:
-        """Cut off what was preallocated (`preallocate`) and not used."""
+        """Cut off preallocated space (`preallocate`) that was not used."""
         if os.stat(self.log_file.path).st_size != self.size_bytes:
             self.log_file.truncate(self.size_bytes)
 
@@ -311,7 +311,7 @@ class Segment:
         self._max_timestamp, self._max_timestamp_offset = timestamp, offset
 
     def start_rebuild(self) -> None:
-        """Forget what is known of the batches, before recovery accounts for them again."""
+        """Reset the state of the batches, before recovery adds them again."""
         self.offset_index.reset()
         self.time_index.reset()
         self.transaction_index.reset()
