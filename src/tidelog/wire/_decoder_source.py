@@ -108,7 +108,7 @@ def unknown_fields(buffer: Buffer, position: int, count: int) -> tuple[dict[int,
 
 
 def too_many_elements(excess: int) -> WireError:
-    return WireError(f"the request has at least {excess} elements more than allowed")
+    return WireError(f"the request has more elements than allowed, by {excess} or more")
 
 
 class _DecoderWriter:
