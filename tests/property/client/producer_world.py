@@ -17,7 +17,7 @@ from tidelog.client.aio.producer.accumulator import Accumulator
 from tidelog.client.aio.producer.buffer_pool import BufferPool
 from tidelog.client.aio.producer.delivery import Delivery
 from tidelog.client.aio.producer.sender import Sender
-from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceBook
+from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceTracker
 from tidelog.client.aio.producer.settings import load_producer_settings
 from tidelog.client.aio.producer.sink import Missing, RecordSink
 from tidelog.client.errors import ConnectionLost
@@ -91,22 +91,22 @@ class World:
         self.metadata = MetadataCache(max_age_ms=1 << 40)
         self.settings = load_producer_settings({"bootstrap.servers": "fake:1"}, settings)
         self.sent: list[list[tuple[bytes, Delivery]]] = [[] for _ in range(partitions)]
-        self.book = SequenceBook(is_transactional=False)
-        self.book.take_identity(ProducerIdentity(7, 0))
-        book = self.book if self.settings.enable_idempotence else None
+        self.sequence_tracker = SequenceTracker(is_transactional=False)
+        self.sequence_tracker.take_identity(ProducerIdentity(7, 0))
+        sequence_tracker = self.sequence_tracker if self.settings.enable_idempotence else None
         self.pool = BufferPool(self.settings.buffer_memory, self.settings.batch_size)
-        self.accumulator = Accumulator(self.settings, self.pool, book)
+        self.accumulator = Accumulator(self.settings, self.pool, sequence_tracker)
         self.sender = Sender(
             self.settings,
             self,  # type: ignore[arg-type]
             self.accumulator,
-            book,
+            sequence_tracker,
             nullcontext(),
             lambda: None,
         )
         self.sink = RecordSink(self.settings, self.accumulator, self.pool, on_work=self.sender.wake)
         self.metadata.update(_metadata(partitions), 0, wanted=[TOPIC])
-        self.lane = self.accumulator.learn(self.metadata.topics[TOPIC], self.metadata)
+        self.topic_queue = self.accumulator.learn(self.metadata.topics[TOPIC], self.metadata)
 
     # What the sender asks of its client.
 
@@ -132,7 +132,7 @@ class World:
             await asyncio.sleep(0)
 
     async def send(self, partition: int, value: bytes) -> None:
-        delivery = self.sink.place(self.lane, value, None, partition, None, 1, None, self.now_ms_value)
+        delivery = self.sink.place(self.topic_queue, value, None, partition, None, 1, None, self.now_ms_value)
         assert not isinstance(delivery, Missing)
         self.sent[partition].append((value, delivery))
         await self.settle()

@@ -16,8 +16,8 @@ from tidelog.records.kernels.arrow_encode import EncodedBatch
 async def send_in_loop(engine: ProducerEngine, table: Any, topic: str, meaning: Meaning) -> TableDelivery:
     """For the asyncio producer: encoding is done in a thread, as the kernels need no interpreter."""
     engine.check_may_send()
-    lane = await engine.lane(topic)
-    pieces = TableWriter(engine.settings).encode(table, topic, lane.partition_count, meaning)
+    topic_queue = await engine.topic_queue(topic)
+    pieces = TableWriter(engine.settings).encode(table, topic, topic_queue.partition_count, meaning)
     deliveries: list[tuple[int, Delivery]] = []
     following = asyncio.ensure_future(asyncio.to_thread(next, pieces, None))
     try:
@@ -50,7 +50,7 @@ def send_from_thread(
 
 async def _partition_count(engine: ProducerEngine, topic: str) -> int:
     engine.check_may_send()
-    return (await engine.lane(topic)).partition_count
+    return (await engine.topic_queue(topic)).partition_count
 
 
 async def _append(engine: ProducerEngine, topic: str, batches: Sequence[EncodedBatch]) -> list[tuple[int, Any]]:

@@ -18,7 +18,7 @@ from tidelog.client.aio.metadata import MetadataCache, TopicMetadata
 from tidelog.client.aio.producer.batch import ProducerBatch
 from tidelog.client.aio.producer.buffer_pool import BufferPool
 from tidelog.client.aio.producer.compression_ratio import CompressionRatio
-from tidelog.client.aio.producer.sequences import PartitionSequences, SequenceBook
+from tidelog.client.aio.producer.sequences import PartitionSequences, SequenceTracker
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.types import TopicPartition
 from tidelog.records.header import HEADER_BYTES
@@ -63,7 +63,7 @@ class PartitionQueue:
         return TopicPartition(self.topic, self.partition)
 
 
-class Lane:
+class TopicQueue:
     """A topic that records are sent to: its partitions' queues."""
 
     __slots__ = (
@@ -106,14 +106,14 @@ class Ready(NamedTuple):
 class Accumulator:
     """All queues of one producer."""
 
-    def __init__(self, settings: ProducerSettings, pool: BufferPool, book: SequenceBook | None) -> None:
-        self.lanes: dict[str, Lane] = {}
+    def __init__(self, settings: ProducerSettings, pool: BufferPool, sequence_tracker: SequenceTracker | None) -> None:
+        self.topic_queues: dict[str, TopicQueue] = {}
         self.incomplete: dict[ProducerBatch, None] = {}
         """Every batch that is not done, in the order of their beginning."""
         self.is_flushing = 0
         self.is_closing = False
         self._pool = pool
-        self._book = book
+        self._sequence_tracker = sequence_tracker
         self._batch_bytes = settings.batch_size
         self._linger_ms = settings.linger_ms
         self._delivery_timeout_ms = settings.delivery_timeout_ms
@@ -128,26 +128,28 @@ class Accumulator:
 
     # Topics.
 
-    def learn(self, topic: TopicMetadata, metadata: MetadataCache) -> Lane:
-        """Make or refresh the lane of a topic after new metadata."""
-        lane = self.lanes.get(topic.name)
-        if lane is None:
-            lane = self.lanes[topic.name] = Lane(topic.name)
-        for index in range(len(lane.queues), len(topic.partitions)):
-            sequences = None if self._book is None else self._book.partition()
-            lane.queues.append(PartitionQueue(topic.name, index, sequences))
-        for queue, told in zip(lane.queues, topic.partitions, strict=False):
+    def learn(self, topic: TopicMetadata, metadata: MetadataCache) -> TopicQueue:
+        """Create or refresh the queue of a topic after new metadata."""
+        topic_queue = self.topic_queues.get(topic.name)
+        if topic_queue is None:
+            topic_queue = self.topic_queues[topic.name] = TopicQueue(topic.name)
+        for index in range(len(topic_queue.queues), len(topic.partitions)):
+            sequences = None if self._sequence_tracker is None else self._sequence_tracker.partition()
+            topic_queue.queues.append(PartitionQueue(topic.name, index, sequences))
+        for queue, told in zip(topic_queue.queues, topic.partitions, strict=False):
             queue.leader_id = told.leader_id if told.leader_id in metadata.nodes else -1
             queue.leader_epoch = told.leader_epoch
-        lane.partition_count = len(topic.partitions)
-        lane.available = [queue for queue in lane.queues[: lane.partition_count] if queue.leader_id >= 0]
-        return lane
+        topic_queue.partition_count = len(topic.partitions)
+        topic_queue.available = [
+            queue for queue in topic_queue.queues[: topic_queue.partition_count] if queue.leader_id >= 0
+        ]
+        return topic_queue
 
     # Adding.
 
     def begin_batch(self, queue: PartitionQueue, record_bytes: int, now_ms: int) -> ProducerBatch | None:
         """A new open batch at the end of `queue`; None if there is not the memory for it."""
-        size_bytes = self._ratio.uncompressed(min(self._batch_bytes, self.lanes[queue.topic].batch_bytes_max))
+        size_bytes = self._ratio.uncompressed(min(self._batch_bytes, self.topic_queues[queue.topic].batch_bytes_max))
         most_bytes = max(size_bytes - HEADER_BYTES, record_bytes)
         limit_bytes = min(most_bytes, max(_FIRST_RESERVE_BYTES, record_bytes))
         if not self._pool.reserve(limit_bytes):
@@ -226,12 +228,12 @@ class Accumulator:
         return 0 if is_due else first.created_ms + self._linger_ms - now_ms
 
     def _may_send(self, queue: PartitionQueue) -> bool:
-        if self._book is None:
+        if self._sequence_tracker is None:
             return True
-        if self._book.is_transactional and not queue.is_in_transaction:
+        if self._sequence_tracker.is_transactional and not queue.is_in_transaction:
             return False
         assert queue.sequences is not None
-        return self._book.may_send(queue.sequences, queue.batches[0])
+        return self._sequence_tracker.may_send(queue.sequences, queue.batches[0])
 
     def outside_transaction(self) -> list[PartitionQueue]:
         """Queues with something to send whose partitions the transaction does not have yet."""
@@ -239,8 +241,8 @@ class Accumulator:
 
     def leave_transaction(self) -> None:
         """A transaction is over: the next one has no partitions."""
-        for lane in self.lanes.values():
-            for queue in lane.queues:
+        for topic_queue in self.topic_queues.values():
+            for queue in topic_queue.queues:
                 queue.is_in_transaction = False
 
     def drain(self, queues: list[PartitionQueue], now_ms: int, limit_bytes: int) -> list[ProducerBatch]:
@@ -270,8 +272,8 @@ class Accumulator:
             del self._waiting[queue]
         if queue.open is batch:
             queue.open = None
-        if self._book is not None and queue.sequences is not None:
-            self._book.assign(queue.sequences, batch)
+        if self._sequence_tracker is not None and queue.sequences is not None:
+            self._sequence_tracker.assign(queue.sequences, batch)
         if not batch.is_sealed:
             batch.seal(self._pool.lend)
             self._ratio.observe(batch.raw_bytes, batch.encoded_bytes)
@@ -282,7 +284,7 @@ class Accumulator:
 
     def queue_of(self, batch: ProducerBatch) -> PartitionQueue:
         """The queue a batch belongs to."""
-        return self.lanes[batch.topic].queues[batch.partition]
+        return self.topic_queues[batch.topic].queues[batch.partition]
 
     def unmute(self, batch: ProducerBatch) -> None:
         """The batch has its answer; the next one of its partition may go."""
@@ -299,12 +301,14 @@ class Accumulator:
     def divide(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Put smaller batches in the place of one that its topic found too large."""
         self._ratio.reset()
-        lane = self.lanes[batch.topic]
-        lane.batch_bytes_max = min(lane.batch_bytes_max, max(batch.encoded_bytes // 2, _SMALLEST_LIMIT_BYTES))
+        topic_queue = self.topic_queues[batch.topic]
+        topic_queue.batch_bytes_max = min(
+            topic_queue.batch_bytes_max, max(batch.encoded_bytes // 2, _SMALLEST_LIMIT_BYTES)
+        )
         parts = batch.split(self._batch_bytes)
-        queue = lane.queues[batch.partition]
-        if self._book is not None and queue.sequences is not None:
-            self._book.divided(queue.sequences, batch, parts)
+        queue = topic_queue.queues[batch.partition]
+        if self._sequence_tracker is not None and queue.sequences is not None:
+            self._sequence_tracker.divided(queue.sequences, batch, parts)
         parts[0].reserved_bytes, batch.reserved_bytes = batch.reserved_bytes, 0
         for part in reversed(parts):
             self.incomplete[part] = None

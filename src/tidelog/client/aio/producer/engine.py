@@ -12,14 +12,14 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from tidelog.client.aio.network import NetworkClient
-from tidelog.client.aio.producer.accumulator import Accumulator, Lane
+from tidelog.client.aio.producer.accumulator import Accumulator, TopicQueue
 from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch
 from tidelog.client.aio.producer.buffer_pool import BufferPool
 from tidelog.client.aio.producer.delivery import Delivery, batch_done
 from tidelog.client.aio.producer.partitioners import choose_sticky
 from tidelog.client.aio.producer.record import ProducerRecord
 from tidelog.client.aio.producer.sender import Sender
-from tidelog.client.aio.producer.sequences import SequenceBook
+from tidelog.client.aio.producer.sequences import SequenceTracker
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.producer.sink import Missing, RecordSink, check_topic
 from tidelog.client.aio.producer.transaction_state import State, TransactionHandle
@@ -64,16 +64,18 @@ class ProducerEngine:
             may_create_topics=settings.allow_auto_create_topics,
         )
         is_transactional = settings.transactional_id is not None or joining is not None
-        book = SequenceBook(is_transactional=is_transactional) if settings.enable_idempotence else None
+        sequence_tracker = SequenceTracker(is_transactional=is_transactional) if settings.enable_idempotence else None
         self._pool = BufferPool(settings.buffer_memory, settings.batch_size)
-        self._accumulator = Accumulator(settings, self._pool, book)
-        self._sender = Sender(settings, self._client, self._accumulator, book, self._lock, self._memory_freed)
+        self._accumulator = Accumulator(settings, self._pool, sequence_tracker)
+        self._sender = Sender(
+            settings, self._client, self._accumulator, sequence_tracker, self._lock, self._memory_freed
+        )
         on_work = self._sender.wake if lock is None else self._sender.waker_for_threads(self._loop)
         self.sink = RecordSink(settings, self._accumulator, self._pool, on_work=on_work, make_delivery=make_delivery)
         self.transactions: Transactions | None = None
-        if is_transactional and book is not None:
+        if is_transactional and sequence_tracker is not None:
             self.transactions = Transactions(
-                settings, self._client, book, on_change=self._transaction_changed, joined=joining
+                settings, self._client, sequence_tracker, on_change=self._transaction_changed, joined=joining
             )
             self._sender.transactions = self.transactions
 
@@ -94,7 +96,7 @@ class ProducerEngine:
         if self.is_closed:
             return
         self.is_closed = True
-        self.sink.gate = {}
+        self.sink.appendable_topics = {}
         limit_ms = self.settings.delivery_timeout_ms if timeout_ms is None else timeout_ms
         try:
             if limit_ms:
@@ -114,7 +116,7 @@ class ProducerEngine:
         """Take no more records; whatever is under way is left to itself."""
         self.is_closed = True
         self._closed_reason = reason
-        self.sink.gate = {}
+        self.sink.appendable_topics = {}
 
     async def _finish(self) -> None:
         if self.can_abort:
@@ -181,9 +183,9 @@ class ProducerEngine:
         return self.transactions is not None and self.transactions.can_abort
 
     def _transaction_changed(self) -> None:
-        """Sending is allowed in an open transaction only; the hot path learns it from an empty gate."""
+        """Sending is allowed in an open transaction only; `append` sees this as an empty `appendable_topics`."""
         if self.transactions is not None and self.transactions.status.state not in (State.OPEN, State.JOINED):
-            self.sink.gate = {}
+            self.sink.appendable_topics = {}
         self._sender.wake()
 
     # The way of a record that the short one (`sink.append`) did not take.
@@ -191,13 +193,13 @@ class ProducerEngine:
     def take_nowait(self, record: ProducerRecord, on_delivery: DeliveryCallback | None) -> Any:
         """A delivery, or None if the record would have to wait. The lock, if there is one, is held by the caller."""
         self.check_may_send()
-        lane = self._lane(record.topic)
-        if lane is None:
+        topic_queue = self._topic_queue(record.topic)
+        if topic_queue is None:
             return None
-        delivery = self.sink.place(lane, *record[1:], on_delivery, self._client.now_ms())
+        delivery = self.sink.place(topic_queue, *record[1:], on_delivery, self._client.now_ms())
         if isinstance(delivery, Missing):
             return None
-        self._open_gate(lane)
+        self._make_appendable(topic_queue)
         return delivery
 
     async def take(self, record: ProducerRecord, on_delivery: DeliveryCallback | None) -> Any:
@@ -206,7 +208,7 @@ class ProducerEngine:
         now_ms = self._client.now_ms
         return await self._place_waiting(
             record.topic,
-            lambda lane, had_turn: place(lane, *record[1:], on_delivery, now_ms(), had_turn=had_turn),
+            lambda topic_queue, had_turn: place(topic_queue, *record[1:], on_delivery, now_ms(), had_turn=had_turn),
         )
 
     async def take_batch(
@@ -215,29 +217,31 @@ class ProducerEngine:
         """The delivery of a whole encoded batch, after waiting for whatever it needs."""
         return await self._place_waiting(
             topic,
-            lambda lane, _: self.sink.place_batch(lane, partition, data, record_count, self._client.now_ms()),
+            lambda topic_queue, _: self.sink.place_batch(
+                topic_queue, partition, data, record_count, self._client.now_ms()
+            ),
         )
 
-    async def _place_waiting(self, topic: str, place: Callable[[Lane, bool], Any]) -> Any:
+    async def _place_waiting(self, topic: str, place: Callable[[TopicQueue, bool], Any]) -> Any:
         """Try, and wait for what is missing, until max.block.ms have passed."""
         deadline_ms = self._client.now_ms() + self.settings.max_block_ms
         had_turn = False
         while True:
             with self._lock:
                 self.check_may_send()
-                lane = self._lane(topic)
-                delivery = Missing.METADATA if lane is None else place(lane, had_turn)
-                if lane is not None and not isinstance(delivery, Missing):
-                    self._open_gate(lane)
+                topic_queue = self._topic_queue(topic)
+                delivery = Missing.METADATA if topic_queue is None else place(topic_queue, had_turn)
+                if topic_queue is not None and not isinstance(delivery, Missing):
+                    self._make_appendable(topic_queue)
                     return delivery
-            if lane is None:
-                await self.lane(topic, deadline_ms - self._client.now_ms())
+            if topic_queue is None:
+                await self.topic_queue(topic, deadline_ms - self._client.now_ms())
             elif delivery is Missing.TURN:
                 # A caller that does nothing but send must let the loop run, once per batch: when the batch is full.
                 await asyncio.sleep(0)
                 had_turn = True
             elif delivery is Missing.METADATA:
-                known = f"topic {lane.topic!r} has only {lane.partition_count} partitions"
+                known = f"topic {topic_queue.topic!r} has only {topic_queue.partition_count} partitions"
                 await self._refresh(known, deadline_ms, is_repeated=True)
             else:
                 await self._await_memory(deadline_ms)
@@ -253,13 +257,13 @@ class ProducerEngine:
 
     # Metadata.
 
-    async def lane(self, topic: str, limit_ms: int | None = None) -> Lane:
-        """The lane of a topic, once its partitions are known."""
+    async def topic_queue(self, topic: str, limit_ms: int | None = None) -> TopicQueue:
+        """The queue of a topic, once its partitions are known."""
         deadline_ms = self._client.now_ms() + (self.settings.max_block_ms if limit_ms is None else limit_ms)
         try:
-            return await self._find_lane(topic, deadline_ms)
+            return await self._find_topic_queue(topic, deadline_ms)
         finally:
-            if topic not in self._accumulator.lanes:
+            if topic not in self._accumulator.topic_queues:
                 # Or brokers would be asked for it until the producer is closed, and an old refusal be believed.
                 self._topics.pop(topic, None)
                 self._client.metadata.forget_topic(topic)
@@ -268,12 +272,12 @@ class ProducerEngine:
         """Ask for metadata now."""
         await self._client.refresh(self.settings.max_block_ms)
 
-    async def _find_lane(self, topic: str, deadline_ms: int) -> Lane:
+    async def _find_topic_queue(self, topic: str, deadline_ms: int) -> TopicQueue:
         known = self._client.metadata.topic(topic)
         while True:
-            lane = self._lane(topic)
-            if lane is not None:
-                return lane
+            topic_queue = self._topic_queue(topic)
+            if topic_queue is not None:
+                return topic_queue
             if known is not None and known.error_code and not reaction_to(known.error_code).is_retriable:
                 code = error_code_of(known.error_code)
                 raise ApiError(code, f"topic {topic!r}: {code.text}")
@@ -281,21 +285,21 @@ class ProducerEngine:
             await self._refresh(f"no metadata of topic {topic!r}{told}", deadline_ms, is_repeated=known is not None)
             known = self._client.metadata.topic(topic)
 
-    def _lane(self, topic: str) -> Lane | None:
+    def _topic_queue(self, topic: str) -> TopicQueue | None:
         if topic not in self._topics:
             check_topic(topic)
             self._topics[topic] = None
-            if topic in self._accumulator.lanes:
+            if topic in self._accumulator.topic_queues:
                 self._client.request_refresh()  # it was forgotten for a while
-        lane = self._accumulator.lanes.get(topic)
-        return lane if lane is not None and lane.partition_count else None
+        topic_queue = self._accumulator.topic_queues.get(topic)
+        return topic_queue if topic_queue is not None and topic_queue.partition_count else None
 
-    def _open_gate(self, lane: Lane) -> None:
-        """Let the next records of this topic take the short way."""
+    def _make_appendable(self, topic_queue: TopicQueue) -> None:
+        """Let the next records of this topic use `sink.append`."""
         if self.sink.takes_shortcuts:
-            if lane.sticky is None:
-                lane.sticky = choose_sticky(lane, is_adaptive=False)
-            self.sink.gate[lane.topic] = lane
+            if topic_queue.sticky is None:
+                topic_queue.sticky = choose_sticky(topic_queue, is_adaptive=False)
+            self.sink.appendable_topics[topic_queue.topic] = topic_queue
 
     async def _refresh(self, problem: str, deadline_ms: int, *, is_repeated: bool) -> None:
         left_ms = deadline_ms - self._client.now_ms()
@@ -317,25 +321,29 @@ class ProducerEngine:
             self._forget_idle()
             for topic in metadata.topics.values():
                 if not topic.error_code and topic.name in self._topics:
-                    lane = self._accumulator.learn(topic, metadata)
-                    if lane.sticky is not None and lane.sticky.partition >= lane.partition_count:
-                        lane.sticky = choose_sticky(lane, is_adaptive=False)
+                    topic_queue = self._accumulator.learn(topic, metadata)
+                    if topic_queue.sticky is not None and topic_queue.sticky.partition >= topic_queue.partition_count:
+                        topic_queue.sticky = choose_sticky(topic_queue, is_adaptive=False)
         self._sender.wake()
 
     def _forget_idle(self) -> None:
         """Ask no more for topics that were not sent to for metadata.max.idle.ms; their sequences are kept."""
         horizon_ms = self._client.now_ms() - self.settings.metadata_max_idle_ms
-        for topic, lane in self._accumulator.lanes.items():
-            if lane.last_used_ms and lane.last_used_ms < horizon_ms and not any(q.batches for q in lane.queues):
+        for topic, topic_queue in self._accumulator.topic_queues.items():
+            if (
+                topic_queue.last_used_ms
+                and topic_queue.last_used_ms < horizon_ms
+                and not any(q.batches for q in topic_queue.queues)
+            ):
                 self._topics.pop(topic, None)
-                self.sink.gate.pop(topic, None)
+                self.sink.appendable_topics.pop(topic, None)
 
     # Figures.
 
     def metrics(self) -> ProducerMetrics:
         """What this producer has done, and what waits."""
         with self._lock:
-            queues = [queue for lane in self._accumulator.lanes.values() for queue in lane.queues]
+            queues = [queue for topic_queue in self._accumulator.topic_queues.values() for queue in topic_queue.queues]
         partitions = {
             queue.where: ProducerPartitionMetrics(
                 leader_id=queue.leader_id,

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from tidelog.client.aio.producer.accumulator import Lane, PartitionQueue
+from tidelog.client.aio.producer.accumulator import PartitionQueue, TopicQueue
 from tidelog.client.errors import ClientConfigError
 from tidelog.client.partitioner import partition_for_key
 
@@ -75,9 +75,11 @@ def own_partitioner(given: Any) -> Choose | None:
     return chosen
 
 
-def choose_sticky(lane: Lane, *, is_adaptive: bool, random_unit: Callable[[], float] = random.random) -> PartitionQueue:
+def choose_sticky(
+    topic_queue: TopicQueue, *, is_adaptive: bool, random_unit: Callable[[], float] = random.random
+) -> PartitionQueue:
     """Where records without key go next: any partition with a leader, those with short queues more likely."""
-    queues: Sequence[PartitionQueue] = lane.available or lane.queues[: lane.partition_count]
+    queues: Sequence[PartitionQueue] = topic_queue.available or topic_queue.queues[: topic_queue.partition_count]
     if len(queues) == 1:
         return queues[0]
     if not is_adaptive:

@@ -220,11 +220,11 @@ class AsyncProducer(Generic[K, V]):
         What is known may be as old as metadata.max.age.ms; `is_fresh` asks brokers now.
         """
         engine = self._running()
-        lane = await engine.lane(topic, None if timeout_s is None else milliseconds(timeout_s))
+        topic_queue = await engine.topic_queue(topic, None if timeout_s is None else milliseconds(timeout_s))
         if is_fresh:
             await engine.refresh()
-            lane = await engine.lane(topic)
-        return lane.partition_count
+            topic_queue = await engine.topic_queue(topic)
+        return topic_queue.partition_count
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Send everything now, and return when all that was sent before this call is stored or given up.

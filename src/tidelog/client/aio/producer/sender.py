@@ -2,8 +2,8 @@
 
 One turn: raise the epoch if a gap asks for it, give up what is out of time, ask who is due, drain and write one request
 after the other to each broker that can take one. Turns come with records, with answers and with a timer; between them
-nothing runs. All decisions are in the accumulator, the sequence book and `judge`; this module has the loop, the timer
-and the order of things.
+nothing runs. All decisions are in the accumulator, the sequence tracker and `judge`; this module has the loop, the
+timer and the order of steps.
 
 Outcomes are told (`_tell`) after the lock is released, because callbacks may send records.
 """
@@ -20,7 +20,7 @@ from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.producer.accumulator import NEVER, Accumulator
 from tidelog.client.aio.producer.batch import ProducerBatch, RecordsRefusedError
 from tidelog.client.aio.producer.frames import VERSION_MIN, produce_frame
-from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceBook
+from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceTracker
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.producer.transactions import Transactions
 from tidelog.client.aio.producer.verdicts import Verdict, judge
@@ -55,7 +55,7 @@ class Sender:
         settings: ProducerSettings,
         client: NetworkClient,
         accumulator: Accumulator,
-        book: SequenceBook | None,
+        sequence_tracker: SequenceTracker | None,
         lock: AbstractContextManager[Any],
         on_memory: Callable[[], None],
     ) -> None:
@@ -65,7 +65,7 @@ class Sender:
         self._settings = settings
         self._client = client
         self._accumulator = accumulator
-        self._book = book
+        self._sequence_tracker = sequence_tracker
         self._lock = lock
         self._on_memory = on_memory
         self._loop = asyncio.get_running_loop()
@@ -153,12 +153,17 @@ class Sender:
             self._timer = self._loop.call_later(max(1, min(next_ms, _LONGEST_SLEEP_MS)) / 1000, self.wake)
 
     def _prepare(self, now_ms: int) -> None:
-        book = self._book
-        if book is not None:
-            book.bump_if_needed()
-            if book.needs_identity and not book.is_transactional and self._identifying is None and self.fatal is None:
+        sequence_tracker = self._sequence_tracker
+        if sequence_tracker is not None:
+            sequence_tracker.bump_if_needed()
+            if (
+                sequence_tracker.needs_identity
+                and not sequence_tracker.is_transactional
+                and self._identifying is None
+                and self.fatal is None
+            ):
                 self._identifying = self._client.spawn(self._identify())
-            if book.lost_track and self.transactions is not None:
+            if sequence_tracker.lost_track and self.transactions is not None:
                 self.transactions.fail(
                     DeadlinePassed("records expired whose answer never came; whether they were stored is not known")
                 )
@@ -268,7 +273,7 @@ class Sender:
             told.log_start_offset,
             settings=self._settings,
             now_ms=now_ms,
-            book=self._book,
+            sequence_tracker=self._sequence_tracker,
             sequences=self._accumulator.queue_of(batch).sequences,
         )
         if verdict is Verdict.STORED:
@@ -299,9 +304,9 @@ class Sender:
         queue.records_stored += batch.count
         queue.bytes_stored += batch.encoded_bytes
         queue.batches_stored += 1
-        if self._book is not None:
+        if self._sequence_tracker is not None:
             assert queue.sequences is not None
-            self._book.completed(queue.sequences, batch, base_offset)
+            self._sequence_tracker.completed(queue.sequences, batch, base_offset)
         self._accumulator.finish(batch, buffer_is_free=buffer_is_free)
         self._told.append(lambda: batch.complete(base_offset, log_append_time_ms))
 
@@ -316,12 +321,12 @@ class Sender:
     ) -> None:
         queue = self._accumulator.queue_of(batch)
         queue.records_failed += batch.count
-        if self._book is not None and batch.has_sequence:
+        if self._sequence_tracker is not None and batch.has_sequence:
             assert queue.sequences is not None
             if may_be_stored:
-                self._book.given_up_unanswered(queue.sequences, batch)
+                self._sequence_tracker.given_up_unanswered(queue.sequences, batch)
             else:
-                self._book.failed(queue.sequences, batch, code)
+                self._sequence_tracker.failed(queue.sequences, batch, code)
         self._accumulator.finish(batch, buffer_is_free=buffer_is_free)
         if self.transactions is not None:
             self.transactions.fail(error)
@@ -345,9 +350,9 @@ class Sender:
         """Get a producer id; retried until it is there, since nothing can be sent without."""
         failures = 0
         try:
-            while self._book is not None and self._book.needs_identity:
+            while self._sequence_tracker is not None and self._sequence_tracker.needs_identity:
                 try:
-                    await self._ask_identity(self._book)
+                    await self._ask_identity(self._sequence_tracker)
                 except ClientError as error:
                     if not reaction_to(error).is_retriable:
                         self.fatal = error
@@ -359,7 +364,7 @@ class Sender:
             self._identifying = None
             self.wake()
 
-    async def _ask_identity(self, book: SequenceBook) -> None:
+    async def _ask_identity(self, sequence_tracker: SequenceTracker) -> None:
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=self._settings.transaction_timeout_ms
         )
@@ -368,7 +373,7 @@ class Sender:
             code = error_code_of(reply.error_code)
             raise ApiError(code, f"no producer id: {code.text}")
         with self._lock:
-            book.take_identity(ProducerIdentity(reply.producer_id, reply.producer_epoch))
+            sequence_tracker.take_identity(ProducerIdentity(reply.producer_id, reply.producer_epoch))
 
 
 def _error_of(batch: ProducerBatch, told: PartitionProduceResponse) -> ApiError:

@@ -50,7 +50,7 @@ class PartitionSequences:
         return sequence == expected
 
 
-class SequenceBook:
+class SequenceTracker:
     """The identity of one producer and the sequences of its partitions."""
 
     def __init__(self, *, is_transactional: bool) -> None:

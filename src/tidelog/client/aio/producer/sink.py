@@ -1,11 +1,11 @@
-"""Where records enter: the hot path of `send`, and the slower one behind it.
+"""Put records into batches: the hot path of `send`, and the slower path for all other records.
 
-`append` handles what nearly every call is: bytes for a topic that is known, into a batch that has room. Whatever is
-different makes it return None, and `place` does it properly: checks, headers, the choice of a partition, a new batch.
-What neither can do without waiting, `place` names as `Missing` for the caller to wait for.
+`append` handles nearly every call: bytes for a known topic, into an open batch with room. For any other record it
+returns None, and `place` does all the steps: checks, headers, the choice of a partition, a new batch. If `place` would
+have to wait, it returns the reason as `Missing`, and the caller waits.
 
-`gate` holds the topics that may be sent to without a second look. It is emptied while sending is not allowed at all
-(closed, outside a transaction, after an error), which costs the hot path nothing.
+`appendable_topics` holds the topics that `append` may use without another check. It is empty while sending is not
+allowed (closed, outside a transaction, after an error), so the hot path needs no check of its own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from enum import Enum
 from time import time_ns
 from typing import Any, Final
 
-from tidelog.client.aio.producer.accumulator import Accumulator, Lane, PartitionQueue
+from tidelog.client.aio.producer.accumulator import Accumulator, PartitionQueue, TopicQueue
 from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, estimated_bytes
 from tidelog.client.aio.producer.buffer_pool import BufferPool
 from tidelog.client.aio.producer.delivery import Delivery
@@ -31,12 +31,12 @@ _TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
 class Missing(Enum):
-    """What keeps a record from being taken now."""
+    """Why a record cannot be appended now."""
 
     METADATA = "metadata"
     MEMORY = "memory"
     TURN = "turn"
-    """A batch is full, and the sender should have its turn before the next is begun."""
+    """A batch is full; the sender should run before the next batch is opened."""
 
 
 class RecordSink:
@@ -51,7 +51,7 @@ class RecordSink:
         on_work: Callable[[], None],
         make_delivery: Callable[[ProducerBatch, int], Any] = Delivery,
     ) -> None:
-        self.gate: dict[str, Lane] = {}
+        self.appendable_topics: dict[str, TopicQueue] = {}
         self._settings = settings
         self._accumulator = accumulator
         self._pool = pool
@@ -59,7 +59,7 @@ class RecordSink:
         self._deliver = make_delivery
         self._own_partitioner = own_partitioner(settings.partitioner_class)
         self.takes_shortcuts = self._own_partitioner is None and not settings.partitioner_ignore_keys
-        """Whether `append` may choose partitions, so that topics may be put into the gate."""
+        """Whether `append` may choose partitions, so that topics may become appendable."""
         self._record_bytes_max = min(settings.max_request_size, settings.buffer_memory)
 
     def append(
@@ -72,15 +72,15 @@ class RecordSink:
         timestamp_ms: int | None,
         on_delivery: DeliveryCallback | None,
     ) -> Any:
-        """A delivery if the record fits an open batch, else None and nothing has happened."""
-        lane = self.gate.get(topic)
-        if lane is None or headers or partition is not None or on_delivery is not None:
+        """A delivery if the record fits an open batch, else None, without any change."""
+        topic_queue = self.appendable_topics.get(topic)
+        if topic_queue is None or headers or partition is not None or on_delivery is not None:
             return None
         if key is None:
-            queue = lane.sticky
+            queue = topic_queue.sticky
             size = RECORD_OVERHEAD_BYTES
         elif key.__class__ is bytes:
-            queue = lane.queues[partition_for_key(key, lane.partition_count)]
+            queue = topic_queue.queues[partition_for_key(key, topic_queue.partition_count)]
             size = RECORD_OVERHEAD_BYTES + len(key)
         else:
             return None
@@ -106,7 +106,7 @@ class RecordSink:
 
     def place(
         self,
-        lane: Lane,
+        topic_queue: TopicQueue,
         value: bytes | None,
         key: bytes | None,
         partition: int | None,
@@ -117,7 +117,7 @@ class RecordSink:
         *,
         had_turn: bool = True,
     ) -> Any:
-        """A delivery, or `Missing`. Raises SerializationFailed, RecordTooLarge or ValueError for what can never be."""
+        """A delivery, or `Missing`. Raises SerializationFailed, RecordTooLarge or ValueError for an invalid record."""
         record = (
             time_ns() // 1_000_000 if timestamp_ms is None else _checked_timestamp(timestamp_ms),
             _as_bytes("key", key),
@@ -126,8 +126,8 @@ class RecordSink:
         )
         size = estimated_bytes(record)
         if size + HEADER_BYTES > self._record_bytes_max:
-            raise self._too_large(lane.topic, size + HEADER_BYTES)
-        queue = self._choose(lane, record[1], record[2], partition, size)
+            raise self._too_large(topic_queue.topic, size + HEADER_BYTES)
+        queue = self._choose(topic_queue, record[1], record[2], partition, size)
         if queue is None:
             return Missing.METADATA
         batch = queue.open
@@ -137,9 +137,9 @@ class RecordSink:
             batch = self._accumulator.begin_batch(queue, size, now_ms)
             if batch is None:
                 return Missing.MEMORY
-            lane.last_used_ms = now_ms
-            if queue is lane.sticky:
-                lane.sticky_batch = batch
+            topic_queue.last_used_ms = now_ms
+            if queue is topic_queue.sticky:
+                topic_queue.sticky_batch = batch
             self.on_work()
         index = len(batch.records)
         batch.records.append(record)
@@ -149,49 +149,54 @@ class RecordSink:
         return self._deliver(batch, index)
 
     def place_batch(
-        self, lane: Lane, partition: int, data: bytes | bytearray | memoryview, record_count: int, now_ms: int
+        self,
+        topic_queue: TopicQueue,
+        partition: int,
+        data: bytes | bytearray | memoryview,
+        record_count: int,
+        now_ms: int,
     ) -> Any:
-        """The delivery of a whole encoded batch (of its first record), or `Missing`. Raises ValueError for no batch."""
+        """Delivery of an encoded batch's first record, or `Missing`. Raises ValueError if it is not one batch."""
         _check_batch(data, record_count)
-        _check_partition(lane.topic, partition)
+        _check_partition(topic_queue.topic, partition)
         if len(data) > self._record_bytes_max:
-            raise self._too_large(lane.topic, len(data))
-        if partition >= lane.partition_count:
+            raise self._too_large(topic_queue.topic, len(data))
+        if partition >= topic_queue.partition_count:
             return Missing.METADATA
-        batch = self._accumulator.add_prebuilt(lane.queues[partition], data, record_count, now_ms)
+        batch = self._accumulator.add_prebuilt(topic_queue.queues[partition], data, record_count, now_ms)
         if batch is None:
             return Missing.MEMORY
-        lane.last_used_ms = now_ms
+        topic_queue.last_used_ms = now_ms
         self.on_work()
         return self._deliver(batch, 0)
 
     def _choose(
-        self, lane: Lane, key: bytes | None, value: bytes | None, partition: int | None, size: int
+        self, topic_queue: TopicQueue, key: bytes | None, value: bytes | None, partition: int | None, size: int
     ) -> PartitionQueue | None:
-        """The queue of a record; None if it names a partition that is not known."""
+        """The queue of a record; None if the partition is unknown."""
         if partition is None:
             if self._own_partitioner is not None:
-                partition = self._own_partitioner(lane.topic, key, value, lane.partition_count)
+                partition = self._own_partitioner(topic_queue.topic, key, value, topic_queue.partition_count)
             elif key is not None and not self._settings.partitioner_ignore_keys:
-                partition = partition_for_key(key, lane.partition_count)
+                partition = partition_for_key(key, topic_queue.partition_count)
             else:
-                return self._sticky(lane, size)
-        _check_partition(lane.topic, partition)
-        return lane.queues[partition] if partition < lane.partition_count else None
+                return self._sticky(topic_queue, size)
+        _check_partition(topic_queue.topic, partition)
+        return topic_queue.queues[partition] if partition < topic_queue.partition_count else None
 
-    def _sticky(self, lane: Lane, size: int) -> PartitionQueue:
-        queue, last = lane.sticky, lane.sticky_batch
-        is_spent = queue is None or queue.partition >= lane.partition_count
+    def _sticky(self, topic_queue: TopicQueue, size: int) -> PartitionQueue:
+        queue, last = topic_queue.sticky, topic_queue.sticky_batch
+        is_spent = queue is None or queue.partition >= topic_queue.partition_count
         if queue is not None and last is not None:
             is_open = queue.open is last
             is_full = is_open and not self._has_room(last, size)
             if is_full or not is_open:
-                lane.sticky_bytes += last.size_bytes
-                lane.sticky_batch = None
-                is_spent = is_spent or is_full or lane.sticky_bytes >= self._settings.batch_size
+                topic_queue.sticky_bytes += last.size_bytes
+                topic_queue.sticky_batch = None
+                is_spent = is_spent or is_full or topic_queue.sticky_bytes >= self._settings.batch_size
         if queue is None or is_spent:
-            queue = choose_sticky(lane, is_adaptive=self._settings.partitioner_adaptive_partitioning_enable)
-            lane.sticky, lane.sticky_batch, lane.sticky_bytes = queue, queue.open, 0
+            queue = choose_sticky(topic_queue, is_adaptive=self._settings.partitioner_adaptive_partitioning_enable)
+            topic_queue.sticky, topic_queue.sticky_batch, topic_queue.sticky_bytes = queue, queue.open, 0
         return queue
 
     def _has_room(self, batch: ProducerBatch, size: int) -> bool:
@@ -199,11 +204,11 @@ class RecordSink:
 
     def _too_large(self, topic: str, size: int) -> RecordTooLarge:
         name = "max.request.size" if self._record_bytes_max == self._settings.max_request_size else "buffer.memory"
-        return RecordTooLarge(f"a record of {size} bytes for {topic!r} is beyond {name}={self._record_bytes_max}")
+        return RecordTooLarge(f"a record of {size} bytes for topic {topic!r} exceeds {name}={self._record_bytes_max}")
 
 
 def read_only_headers(given: GivenHeaders) -> tuple[tuple[str, bytes | None], ...]:
-    """Headers as a tuple that nobody can change any more."""
+    """Headers as an immutable tuple."""
     if not given:
         return ()
     pairs = given.items() if isinstance(given, Mapping) else given
@@ -212,16 +217,16 @@ def read_only_headers(given: GivenHeaders) -> tuple[tuple[str, bytes | None], ..
     except (TypeError, ValueError):
         raise SerializationFailed(f"headers {given!r} are not pairs of text and bytes") from None
     for name, content in headers:
-        # Bytes that are no UTF-8 come out of a consumer as surrogates, and go back in as they were.
+        # A consumer returns invalid UTF-8 as surrogates; they are encoded back to the same bytes.
         if not _is_text(name, "surrogateescape") or not (content is None or isinstance(content, bytes)):
             raise SerializationFailed(f"header {name!r}={content!r} is not a pair of text and bytes")
     return headers
 
 
 def check_topic(topic: str) -> None:
-    """Refuse what no request could carry; whether the name is a good one is for brokers to say."""
+    """Reject a name that no request can contain; brokers check whether the name is legal."""
     if not _is_text(topic):
-        raise ValueError(f"topic {topic!r} is not the name of a topic")
+        raise ValueError(f"{topic!r} is not a topic name")
 
 
 def _is_text(given: Any, surrogates: str = "strict") -> bool:
@@ -235,7 +240,7 @@ def _is_text(given: Any, surrogates: str = "strict") -> bool:
 
 
 def _check_batch(data: bytes | bytearray | memoryview, record_count: int) -> None:
-    """Refuse what is not one whole batch of so many records: the numbers of all that follow count on it."""
+    """Reject data that is not one whole batch of `record_count` records: later sequence numbers depend on the count."""
     if len(data) >= HEADER_BYTES:
         header = read_header(data)
         if header.magic == MAGIC and header.size_bytes == len(data) and header.record_count == record_count > 0:
@@ -245,7 +250,7 @@ def _check_batch(data: bytes | bytearray | memoryview, record_count: int) -> Non
 
 def _check_partition(topic: str, partition: int) -> None:
     if not isinstance(partition, int) or partition < 0:
-        raise ValueError(f"partition {partition!r} of {topic!r} is not a number from 0 on")
+        raise ValueError(f"partition {partition!r} of {topic!r} must be a number, 0 or higher")
 
 
 def _as_bytes(what: str, given: Any) -> bytes | None:
@@ -254,7 +259,7 @@ def _as_bytes(what: str, given: Any) -> bytes | None:
     if isinstance(given, bytes | bytearray | memoryview):
         return bytes(given)
     raise SerializationFailed(
-        f"a {what} of type {type(given).__name__} cannot be sent as it is: encode it, or set {what}.serializer"
+        f"a {what} of type {type(given).__name__} is not bytes: encode it, or set {what}.serializer"
     )
 
 

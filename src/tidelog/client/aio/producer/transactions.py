@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.producer.coordination import TransactionCoordinator
-from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceBook
+from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceTracker
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.producer.transaction_state import Event, State, TransactionHandle, TransactionState
 from tidelog.client.aio.reactions import Reaction, reaction_to
@@ -33,7 +33,7 @@ class Transactions:
         self,
         settings: ProducerSettings,
         client: NetworkClient,
-        book: SequenceBook,
+        sequence_tracker: SequenceTracker,
         *,
         on_change: Callable[[], None],
         joined: TransactionHandle | None = None,
@@ -42,7 +42,7 @@ class Transactions:
         self.status = TransactionState(State.UNINITIALIZED if joined is None else State.JOINED)
         self._settings = settings
         self._client = client
-        self._book = book
+        self._sequence_tracker = sequence_tracker
         self._on_change = on_change
         self._coordinator = TransactionCoordinator(client, self.transactional_id, max_block_ms=settings.max_block_ms)
         self._added: set[TopicPartition] = set()
@@ -80,7 +80,7 @@ class Transactions:
         if self.status.state is not State.JOINED:
             self.status.check_not_failed()
         self.transactional_id = handle.transactional_id
-        self._book.take_identity(ProducerIdentity(handle.producer_id, handle.producer_epoch))
+        self._sequence_tracker.take_identity(ProducerIdentity(handle.producer_id, handle.producer_epoch))
 
     async def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Bring partitions into the transaction now: for records that other processes write in it."""
@@ -96,9 +96,9 @@ class Transactions:
         self.status.check_may_send()
         if not offsets:
             return
-        await self._guard(self._coordinator.add_offsets(self._book.identity, group.group_id))
+        await self._guard(self._coordinator.add_offsets(self._sequence_tracker.identity, group.group_id))
         self._has_offsets = True
-        await self._guard(self._coordinator.commit_offsets(self._book.identity, offsets, group))
+        await self._guard(self._coordinator.commit_offsets(self._sequence_tracker.identity, offsets, group))
 
     async def end(self, *, is_commit: bool, settle: Callable[[], Awaitable[None]]) -> None:
         """Commit or abort. `settle` returns when nothing is under way any more."""
@@ -111,9 +111,9 @@ class Transactions:
         if is_commit:
             self.status.check_not_failed()
         if self._added or self._has_offsets:
-            await self._guard(self._coordinator.end(self._book.identity, is_commit=is_commit))
-        if self._book.needs_epoch_bump and not is_commit:
-            await self._init_producer_id(self._book.identity)
+            await self._guard(self._coordinator.end(self._sequence_tracker.identity, is_commit=is_commit))
+        if self._sequence_tracker.needs_epoch_bump and not is_commit:
+            await self._init_producer_id(self._sequence_tracker.identity)
         self.status.advance(Event.ENDED)
         self._on_change()
 
@@ -127,7 +127,7 @@ class Transactions:
     def handle(self) -> TransactionHandle:
         """The open transaction, for other processes."""
         self.status.check_may_send()
-        return TransactionHandle(self.transactional_id, *self._book.identity)
+        return TransactionHandle(self.transactional_id, *self._sequence_tracker.identity)
 
     # What the sender calls.
 
@@ -167,14 +167,16 @@ class Transactions:
     async def _add(self, partitions: set[TopicPartition]) -> None:
         if not partitions:
             return
-        await self._guard(self._coordinator.add_partitions(self._book.identity, partitions))
+        await self._guard(self._coordinator.add_partitions(self._sequence_tracker.identity, partitions))
         self._added |= partitions
         self._to_add -= partitions
         self._on_change()
 
     async def _init_producer_id(self, identity: ProducerIdentity) -> None:
         timeout_ms = self._settings.transaction_timeout_ms
-        self._book.take_identity(await self._guard(self._coordinator.init_producer_id(timeout_ms, identity)))
+        self._sequence_tracker.take_identity(
+            await self._guard(self._coordinator.init_producer_id(timeout_ms, identity))
+        )
 
     async def _guard(self, conversation: Awaitable[Result]) -> Result:
         """Let a refusal change the state before it reaches the caller, as TransactionFailed or ProducerFenced."""
@@ -182,12 +184,14 @@ class Transactions:
             return await conversation
         except DeadlinePassed:
             # Perhaps it was done and only the answer is missing. InitProducerId clears up after the next abort.
-            self._book.needs_epoch_bump = True
+            self._sequence_tracker.needs_epoch_bump = True
             raise
         except ApiError as error:
             if self.status.state is State.UNINITIALIZED:
                 raise
-            self._book.needs_epoch_bump = self._book.needs_epoch_bump or reaction_to(error) is Reaction.ABORT
+            self._sequence_tracker.needs_epoch_bump = (
+                self._sequence_tracker.needs_epoch_bump or reaction_to(error) is Reaction.ABORT
+            )
             self.status.fail(error, is_coordinator=True)
             self._on_change()
             self.status.check_not_failed()

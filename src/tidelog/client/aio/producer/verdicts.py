@@ -6,7 +6,7 @@ The sender asks once per batch and answer, and carries out what is decided.
 from enum import Enum
 
 from tidelog.client.aio.producer.batch import ProducerBatch
-from tidelog.client.aio.producer.sequences import PartitionSequences, SequenceBook
+from tidelog.client.aio.producer.sequences import PartitionSequences, SequenceTracker
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.reactions import reaction_to
 from tidelog.wire.errors import ErrorCode
@@ -28,7 +28,7 @@ def judge(
     *,
     settings: ProducerSettings,
     now_ms: int,
-    book: SequenceBook | None,
+    sequence_tracker: SequenceTracker | None,
     sequences: PartitionSequences | None,
 ) -> Verdict:
     """The fate of `batch`, which a broker answered with `code`; a lost connection counts as NETWORK_EXCEPTION."""
@@ -41,8 +41,8 @@ def judge(
     if is_out_of_time or batch.attempts >= settings.retries:
         return Verdict.FAIL
     may_retry = None
-    if book is not None and sequences is not None:
-        may_retry = book.may_retry(sequences, batch, code, log_start_offset)
+    if sequence_tracker is not None and sequences is not None:
+        may_retry = sequence_tracker.may_retry(sequences, batch, code, log_start_offset)
     if may_retry is None:
         may_retry = reaction_to(code).is_retriable
     return Verdict.RETRY if may_retry else Verdict.FAIL

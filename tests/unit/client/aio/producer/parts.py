@@ -1,12 +1,12 @@
-"""Small producers' parts for tests: settings, a topic's metadata, an accumulator with its lane."""
+"""Small producers' parts for tests: settings, a topic's metadata, an accumulator with its topic queue."""
 
 from typing import Any
 
 from tidelog.client.aio.metadata import MetadataCache
-from tidelog.client.aio.producer.accumulator import Accumulator, Lane, PartitionQueue
+from tidelog.client.aio.producer.accumulator import Accumulator, PartitionQueue, TopicQueue
 from tidelog.client.aio.producer.batch import ProducerBatch
 from tidelog.client.aio.producer.buffer_pool import BufferPool
-from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceBook
+from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceTracker
 from tidelog.client.aio.producer.settings import ProducerSettings, load_producer_settings
 from tidelog.wire.messages import MetadataResponse
 from tidelog.wire.messages.metadata import (
@@ -49,19 +49,19 @@ class Bench:
     ) -> None:
         self.settings = settings_with(**keywords)
         self.pool = BufferPool(self.settings.buffer_memory, self.settings.batch_size)
-        self.book: SequenceBook | None = None
+        self.sequence_tracker: SequenceTracker | None = None
         if is_idempotent or is_transactional:
-            self.book = SequenceBook(is_transactional=is_transactional)
-            self.book.take_identity(ProducerIdentity(7, 0))
-        self.accumulator = Accumulator(self.settings, self.pool, self.book)
+            self.sequence_tracker = SequenceTracker(is_transactional=is_transactional)
+            self.sequence_tracker.take_identity(ProducerIdentity(7, 0))
+        self.accumulator = Accumulator(self.settings, self.pool, self.sequence_tracker)
         self.learn(*leaders)
 
     def learn(self, *leaders: int, epoch: int = 0) -> None:
         cache = metadata_of(*leaders, epoch=epoch)
-        self.lane: Lane = self.accumulator.learn(cache.topics[TOPIC], cache)
+        self.topic_queue: TopicQueue = self.accumulator.learn(cache.topics[TOPIC], cache)
 
     def queue(self, partition: int = 0) -> PartitionQueue:
-        return self.lane.queues[partition]
+        return self.topic_queue.queues[partition]
 
     def add(self, value: bytes = b"value", partition: int = 0, now_ms: int = 0) -> ProducerBatch:
         """One record into the open batch of a partition, or into a new one."""

@@ -41,8 +41,8 @@ def test_a_partition_without_a_leader_waits_and_is_told() -> None:
 
 def test_a_leader_whose_address_nobody_knows_is_none() -> None:
     bench = Bench(1, 99)
-    assert [queue.leader_id for queue in bench.lane.queues] == [1, -1]
-    assert bench.lane.available == [bench.queue(0)]
+    assert [queue.leader_id for queue in bench.topic_queue.queues] == [1, -1]
+    assert bench.topic_queue.available == [bench.queue(0)]
 
 
 def test_one_batch_per_partition_is_drained_up_to_the_size_of_a_request() -> None:
@@ -100,10 +100,10 @@ def test_a_new_leader_ends_the_back_off() -> None:
 
 def test_retried_batches_return_in_the_order_of_their_sequence() -> None:
     bench = Bench(1, batch_size=50, is_idempotent=True)
-    assert bench.book is not None
+    assert bench.sequence_tracker is not None
     first = bench.add(bytes(30))
     bench.drain(0)
-    bench.book.completed(bench.queue().sequences, first, 0)  # type: ignore[arg-type]
+    bench.sequence_tracker.completed(bench.queue().sequences, first, 0)  # type: ignore[arg-type]
     sent = []
     for _ in range(4):
         bench.add(bytes(30))
@@ -200,7 +200,7 @@ def test_a_batch_too_large_comes_back_in_parts_with_its_sequences() -> None:
     for part in parts:
         assert bench.drain(0) == [part]
         values += [int(record.value or b"") for record in iterate_records(bytes(part.encoded()))]
-        bench.book.completed(bench.queue().sequences, part, 0)  # type: ignore[union-attr, arg-type]
+        bench.sequence_tracker.completed(bench.queue().sequences, part, 0)  # type: ignore[union-attr, arg-type]
         bench.accumulator.finish(part)
     assert values == list(range(10))
     assert bench.pool.free_bytes == bench.pool.total_bytes
@@ -238,7 +238,7 @@ def test_a_prebuilt_batch_closes_the_open_one_before_it() -> None:
     whole = bench.accumulator.add_prebuilt(bench.queue(), bytes(first.encoded()), 1, 0)
     assert whole is not None
     assert bench.queue().open is None
-    bench.book.completed(bench.queue().sequences, first, 0)  # type: ignore[union-attr, arg-type]
+    bench.sequence_tracker.completed(bench.queue().sequences, first, 0)  # type: ignore[union-attr, arg-type]
     assert bench.drain(0) == [whole]
     assert read_header(whole.encoded()).base_sequence == 1
 
@@ -257,6 +257,6 @@ def test_compression_lets_an_open_batch_take_more() -> None:
 def test_partitions_that_are_gone_are_not_offered_and_new_ones_are() -> None:
     bench = Bench(1, 1)
     bench.learn(1, epoch=1)
-    assert (bench.lane.partition_count, len(bench.lane.available)) == (1, 1)
+    assert (bench.topic_queue.partition_count, len(bench.topic_queue.available)) == (1, 1)
     bench.learn(1, 1, 2, epoch=2)
-    assert (bench.lane.partition_count, len(bench.lane.available)) == (3, 3)
+    assert (bench.topic_queue.partition_count, len(bench.topic_queue.available)) == (3, 3)

@@ -45,10 +45,10 @@ def test_keys_go_as_librdkafka_and_as_java_put_them() -> None:
 
 def test_only_partitions_with_a_leader_are_chosen() -> None:
     bench = Bench(-1, 1, -1)
-    chosen = {choose_sticky(bench.lane, is_adaptive=False).partition for _ in range(20)}
+    chosen = {choose_sticky(bench.topic_queue, is_adaptive=False).partition for _ in range(20)}
     assert chosen == {1}
     bench = Bench(-1, -1)
-    assert {choose_sticky(bench.lane, is_adaptive=False).partition for _ in range(50)} == {0, 1}
+    assert {choose_sticky(bench.topic_queue, is_adaptive=False).partition for _ in range(50)} == {0, 1}
 
 
 def test_long_queues_are_chosen_less_often() -> None:
@@ -57,8 +57,9 @@ def test_long_queues_are_chosen_less_often() -> None:
         bench.add(bytes(30), partition=0)
     # Weights are 1 for the long queue and 5 for the empty one.
     chosen = [
-        choose_sticky(bench.lane, is_adaptive=True, random_unit=partial(float, n / 60)).partition for n in range(60)
+        choose_sticky(bench.topic_queue, is_adaptive=True, random_unit=partial(float, n / 60)).partition
+        for n in range(60)
     ]
     assert chosen.count(0) == 10
     assert chosen.count(1) == 50
-    assert choose_sticky(bench.lane, is_adaptive=False, random_unit=lambda: 0.4).partition == 0
+    assert choose_sticky(bench.topic_queue, is_adaptive=False, random_unit=lambda: 0.4).partition == 0

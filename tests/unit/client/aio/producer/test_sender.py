@@ -49,7 +49,7 @@ def test_a_new_leader_named_in_the_refusal_is_followed_at_once() -> None:
         reply.node_endpoints = [NodeEndpoint(node_id=5, host="other", port=9)]
         await world.answer()
         assert world.connection.in_flight == 1, "sent again in the same moment"
-        assert world.lane.queues[0].leader_id == 5
+        assert world.topic_queue.queues[0].leader_id == 5
         assert world.metadata.nodes[5].host == "other"
 
     in_world(test)
@@ -80,7 +80,7 @@ def test_records_in_flight_expire_and_their_late_answer_is_passed_over() -> None
         await world.send(0, b"next")
         await world.run_to_the_end()
         assert world.logs[0].values == [b"slow", b"next"]
-        assert world.book.identity.epoch == 1, "whether the first was stored could not be known"
+        assert world.sequence_tracker.identity.epoch == 1, "whether the first was stored could not be known"
 
     in_world(test)
 

@@ -24,7 +24,7 @@ class Desk:
     def place(self, value: Any = b"value", key: Any = None, partition: int | None = None, **rest: Any) -> object:
         headers, timestamp, callback = rest.get("headers"), rest.get("timestamp_ms"), rest.get("on_delivery")
         return self.sink.place(
-            self.bench.lane,
+            self.bench.topic_queue,
             value,
             key,
             partition,
@@ -46,15 +46,17 @@ class Desk:
             rest.get("on_delivery"),  # type: ignore[arg-type]
         )
 
-    def open_gate(self) -> None:
-        self.bench.lane.sticky = self.bench.lane.sticky or choose_sticky(self.bench.lane, is_adaptive=False)
-        self.sink.gate["topic"] = self.bench.lane
+    def make_appendable(self) -> None:
+        self.bench.topic_queue.sticky = self.bench.topic_queue.sticky or choose_sticky(
+            self.bench.topic_queue, is_adaptive=False
+        )
+        self.sink.appendable_topics["topic"] = self.bench.topic_queue
 
 
 def test_the_short_way_takes_what_fits_an_open_batch_and_nothing_else() -> None:
     desk = Desk(1)
-    assert desk.append() is None, "the gate is closed"
-    desk.open_gate()
+    assert desk.append() is None, "the topic is not appendable yet"
+    desk.make_appendable()
     assert desk.append() is None, "no batch is open"
     desk.place()
     assert desk.append() is not None
@@ -74,7 +76,7 @@ def test_both_ways_choose_the_partition_of_a_key() -> None:
     desk = Desk(1, 1, 1)
     expected = partition_for_key(b"key", 3)
     desk.place(b"value", b"key")
-    desk.open_gate()
+    desk.make_appendable()
     assert desk.append(b"value", b"key") is not None
     assert len(desk.bench.queue(expected).open.records) == 2  # type: ignore[union-attr]
 
@@ -121,7 +123,7 @@ def test_records_without_key_stick_for_a_batch_and_then_move() -> None:
     visited: list[Any] = []
     for _ in range(200):
         desk.place(bytes(50))
-        sticky = desk.bench.lane.sticky
+        sticky = desk.bench.topic_queue.sticky
         assert sticky is not None
         if not visited or visited[-1] != sticky.partition:
             visited.append(sticky.partition)
@@ -135,7 +137,7 @@ def test_batches_sent_early_do_not_move_the_partition_before_a_batch_is_through(
     visited = set()
     for _ in range(4):
         desk.place(bytes(50))
-        visited.add(desk.bench.lane.sticky.partition)  # type: ignore[union-attr]
+        visited.add(desk.bench.topic_queue.sticky.partition)  # type: ignore[union-attr]
         desk.bench.drain(10)
     assert len(visited) == 1
 
@@ -151,10 +153,10 @@ def test_a_batch_on_its_way_takes_no_more_memory() -> None:
 
 def test_a_sticky_partition_that_is_gone_is_left() -> None:
     desk = Desk(1, 1)
-    desk.bench.lane.sticky = desk.bench.queue(1)
+    desk.bench.topic_queue.sticky = desk.bench.queue(1)
     desk.bench.learn(1, epoch=1)
     desk.place()
-    assert desk.bench.lane.sticky is desk.bench.queue(0)
+    assert desk.bench.topic_queue.sticky is desk.bench.queue(0)
 
 
 def test_an_own_partitioner_and_ignored_keys_close_the_short_way() -> None:
@@ -186,7 +188,7 @@ def test_views_and_byte_arrays_are_copied() -> None:
 def test_a_timestamp_that_is_none_is_refused_on_either_way(timestamp_ms: Any) -> None:
     """One bad record in a batch would fail all others when the batch is encoded."""
     desk = Desk(1)
-    desk.open_gate()
+    desk.make_appendable()
     desk.place()
     assert desk.append(timestamp_ms=5) is not None
     assert desk.append(timestamp_ms=timestamp_ms) is None
@@ -203,22 +205,22 @@ def test_headers_that_cannot_be_encoded_are_refused(headers: Any) -> None:
 
 @pytest.mark.parametrize("partition", [-1, "0", 1.0])
 def test_a_partition_is_a_number(partition: Any) -> None:
-    with pytest.raises(ValueError, match="is not a number from 0 on"):
+    with pytest.raises(ValueError, match="must be a number, 0 or higher"):
         Desk(1).place(partition=partition)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("topic", [None, 5, b"t", "\udcff"])
 def test_a_topic_that_no_request_can_carry_is_refused(topic: Any) -> None:
-    with pytest.raises(ValueError, match="is not the name of a topic"):
+    with pytest.raises(ValueError, match="is not a topic name"):
         check_topic(topic)  # type: ignore[arg-type]
 
 
 def test_a_batch_that_is_not_one_whole_batch_is_refused() -> None:
     desk = Desk(1)
     made = bytes(assemble_batch([(1, b"k", b"v", ())] * 3).buffer)
-    assert desk.sink.place_batch(desk.bench.lane, 0, made, 3, 0) is not None
+    assert desk.sink.place_batch(desk.bench.topic_queue, 0, made, 3, 0) is not None
     for data, count in ((made, 2), (made, 0), (made[:-1], 3), (made + made, 3), (b"", 1), (b"garbage", 1)):
         with pytest.raises(ValueError, match="are not one whole batch"):
-            desk.sink.place_batch(desk.bench.lane, 0, data, count, 0)
-    with pytest.raises(ValueError, match="not a number from 0 on"):
-        desk.sink.place_batch(desk.bench.lane, -1, made, 3, 0)
+            desk.sink.place_batch(desk.bench.topic_queue, 0, data, count, 0)
+    with pytest.raises(ValueError, match="must be a number, 0 or higher"):
+        desk.sink.place_batch(desk.bench.topic_queue, -1, made, 3, 0)

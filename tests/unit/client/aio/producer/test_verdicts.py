@@ -2,7 +2,7 @@ import pytest
 
 from tests.unit.client.aio.producer.parts import settings_with
 from tidelog.client.aio.producer.batch import ProducerBatch
-from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceBook
+from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceTracker
 from tidelog.client.aio.producer.verdicts import Verdict, judge
 from tidelog.wire.errors import ErrorCode
 
@@ -26,7 +26,9 @@ def verdict(code: int, *, now_ms: int = 0, attempts: int = 0, records: int = 2, 
     batch = ProducerBatch("topic", 0, 0, 100)
     batch.records = [(0, None, b"", ())] * records
     batch.attempts = attempts
-    return judge(batch, code, -1, settings=settings_with(**settings), now_ms=now_ms, book=None, sequences=None)
+    return judge(
+        batch, code, -1, settings=settings_with(**settings), now_ms=now_ms, sequence_tracker=None, sequences=None
+    )
 
 
 @pytest.mark.parametrize(("code", "expected"), CASES)
@@ -45,14 +47,17 @@ def test_a_single_record_cannot_be_divided() -> None:
     assert verdict(ErrorCode.MESSAGE_TOO_LARGE, records=1) is Verdict.FAIL
 
 
-def test_the_sequence_book_is_asked_first() -> None:
-    book = SequenceBook(is_transactional=False)
-    book.take_identity(ProducerIdentity(1, 0))
-    partition = book.partition()
+def test_the_sequence_tracker_is_asked_first() -> None:
+    sequence_tracker = SequenceTracker(is_transactional=False)
+    sequence_tracker.take_identity(ProducerIdentity(1, 0))
+    partition = sequence_tracker.partition()
     batch = ProducerBatch("topic", 0, 0, 100)
     batch.records = [(0, None, b"", ())]
-    book.assign(partition, batch)
+    sequence_tracker.assign(partition, batch)
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     settings = settings_with()
-    assert judge(batch, code, 0, settings=settings, now_ms=0, book=book, sequences=partition) is Verdict.RETRY
+    assert (
+        judge(batch, code, 0, settings=settings, now_ms=0, sequence_tracker=sequence_tracker, sequences=partition)
+        is Verdict.RETRY
+    )
     assert verdict(code) is Verdict.FAIL
