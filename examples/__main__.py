@@ -43,7 +43,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     ),
     "payments_lake": Example("a topic as Parquet files and as a Delta Lake table", ("payments",), data.payments),
     "customer_changes": Example(
-        "change events made the latest state of each row",
+        "change events to latest state of each row",
         ("db.customers", "customers.latest"),
         data.customer_changes,
     ),

@@ -66,16 +66,19 @@ class CommonSettings(Settings, area="common"):
     """What every client has. Clients inherit this and add their own."""
 
     bootstrap_servers: tuple[str, ...] = setting(
-        "bootstrap.servers", (), importance="high", doc="Brokers to begin with, as host:port; the rest is learned."
+        "bootstrap.servers",
+        (),
+        importance="high",
+        doc="Brokers to connect to first, as host:port; the client finds the others.",
     )
     bootstrap_timeout_ms: int = setting(
         "bootstrap.timeout.ms",
         5 * SECOND_MS,
         at_least=0,
-        doc="Give up if none of bootstrap.servers was ever reached for so long.",
+        doc="Fail if no bootstrap server could be reached within this time.",
     )
-    client_id: str = setting("client.id", "tidelog", doc="Named in every request, for logs and quotas of brokers.")
-    client_rack: str = setting("client.rack", "", doc="Where this client runs, to read from a replica nearby.")
+    client_id: str = setting("client.id", "tidelog", doc="Sent in every request, for the brokers' logs and quotas.")
+    client_rack: str = setting("client.rack", "", doc="The rack of this client, to read from a nearby replica.")
     request_timeout_ms: int = setting(
         "request.timeout.ms", 30 * SECOND_MS, at_least=1, doc="How long to wait for a reply before reconnecting."
     )
@@ -90,33 +93,48 @@ class CommonSettings(Settings, area="common"):
         "reconnect.backoff.max.ms", 1000, at_least=0, type=LONG, doc="Longest wait before connecting again."
     )
     connections_max_idle_ms: int = setting(
-        "connections.max.idle.ms", 9 * MINUTE_MS, at_least=-1, type=LONG, doc="Close connections unused for so long."
+        "connections.max.idle.ms",
+        9 * MINUTE_MS,
+        at_least=-1,
+        type=LONG,
+        doc="Close connections that are idle for this time.",
     )
     socket_connection_setup_timeout_ms: int = setting(
-        "socket.connection.setup.timeout.ms", 10 * SECOND_MS, at_least=1, type=LONG, doc="First wait for a connection."
+        "socket.connection.setup.timeout.ms",
+        10 * SECOND_MS,
+        at_least=1,
+        type=LONG,
+        doc="First timeout of a connection attempt.",
     )
     socket_connection_setup_timeout_max_ms: int = setting(
-        "socket.connection.setup.timeout.max.ms", 30 * SECOND_MS, at_least=1, type=LONG, doc="Longest such wait."
+        "socket.connection.setup.timeout.max.ms",
+        30 * SECOND_MS,
+        at_least=1,
+        type=LONG,
+        doc="Longest timeout of a connection attempt.",
     )
     send_buffer_bytes: int = setting("send.buffer.bytes", 128 * 1024, at_least=-1, doc="SO_SNDBUF; -1: the system's.")
     receive_buffer_bytes: int = setting(
         "receive.buffer.bytes", 64 * 1024, at_least=-1, doc="SO_RCVBUF; -1: the system's."
     )
     metadata_max_age_ms: int = setting(
-        "metadata.max.age.ms", 5 * MINUTE_MS, at_least=0, type=LONG, doc="Ask for metadata anew after so long."
+        "metadata.max.age.ms", 5 * MINUTE_MS, at_least=0, type=LONG, doc="Refresh metadata after this time."
     )
     statistics_interval_ms: int = setting(
-        "statistics.interval.ms", 0, at_least=0, type=LONG, doc="Call statistics.callback so often; 0: never."
+        "statistics.interval.ms", 0, at_least=0, type=LONG, doc="Time between calls of statistics.callback; 0: never."
     )
     statistics_callback: Any = setting(
         "statistics.callback",
         None,
         type=OBJECT,
         validator=Check("a function", lambda value: None if callable(value) else "Value must be a function"),
-        doc="A function that is called with what metrics() returns.",
+        doc="A function that is called with the result of metrics().",
     )
     security_protocol: str = setting(
-        "security.protocol", "PLAINTEXT", one_of=("PLAINTEXT",), doc="How brokers are spoken to."
+        "security.protocol",
+        "PLAINTEXT",
+        one_of=("PLAINTEXT",),
+        doc="Protocol of the connections; only PLAINTEXT is supported.",
     )
 
 

@@ -14,18 +14,22 @@ from tidelog.config.kinds import BOOLEAN
 class ConsumerSettings(CommonSettings):
     """Everything a consumer can be told."""
 
-    group_id: str | None = setting("group.id", None, importance="high", doc="The group to read with and commit for.")
+    group_id: str | None = setting(
+        "group.id", None, importance="high", doc="The consumer group to join and to commit offsets for."
+    )
     group_instance_id: str | None = setting(
-        "group.instance.id", None, doc="A name that stays: restarts within the session timeout move no partitions."
+        "group.instance.id",
+        None,
+        doc="Makes a static member: a restart within the session timeout moves no partitions.",
     )
     group_protocol: str = setting(
         "group.protocol",
         "classic",
         one_of=("classic", "consumer"),
-        doc="classic: members assign; consumer: the broker assigns, without stopping anyone (KIP-848).",
+        doc="classic: a member assigns partitions; consumer: the broker assigns them, without pauses (KIP-848).",
     )
     group_remote_assignor: str | None = setting(
-        "group.remote.assignor", None, doc="The broker's assignor (uniform, range) under group.protocol=consumer."
+        "group.remote.assignor", None, doc="The broker's assignor (uniform, range) with group.protocol=consumer."
     )
     partition_assignment_strategy: tuple[Any, ...] = setting(
         "partition.assignment.strategy",
@@ -33,23 +37,37 @@ class ConsumerSettings(CommonSettings):
         doc="Assignors in order of preference: range, roundrobin, sticky, cooperative-sticky, or objects of your own.",
     )
     session_timeout_ms: int = setting(
-        "session.timeout.ms", 45 * SECOND_MS, at_least=1, doc="Without heartbeats for so long a member is removed."
+        "session.timeout.ms",
+        45 * SECOND_MS,
+        at_least=1,
+        doc="The broker removes a member that sends no heartbeat for this time.",
     )
     heartbeat_interval_ms: int = setting(
-        "heartbeat.interval.ms", 3 * SECOND_MS, at_least=1, doc="Time between heartbeats; a third of the session's."
+        "heartbeat.interval.ms",
+        3 * SECOND_MS,
+        at_least=1,
+        doc="Time between heartbeats; about a third of session.timeout.ms.",
     )
     max_poll_interval_ms: int = setting(
-        "max.poll.interval.ms", 5 * MINUTE_MS, at_least=1, doc="Without poll for so long a member leaves its group."
+        "max.poll.interval.ms",
+        5 * MINUTE_MS,
+        at_least=1,
+        doc="A member that does not poll for this time leaves its group.",
     )
-    max_poll_records: int = setting("max.poll.records", 500, at_least=1, doc="The most records that one poll returns.")
+    max_poll_records: int = setting("max.poll.records", 500, at_least=1, doc="Most records that one poll returns.")
     enable_auto_commit: bool | None = setting(
-        "enable.auto.commit", None, type=BOOLEAN, doc="Commit in poll what polls before returned; on with a group.id."
+        "enable.auto.commit",
+        None,
+        type=BOOLEAN,
+        doc="Let poll commit the records of earlier polls; on by default with a group.id.",
     )
     auto_commit_interval_ms: int = setting(
         "auto.commit.interval.ms", 5 * SECOND_MS, at_least=0, doc="Time between automatic commits."
     )
     auto_offset_reset: str = setting(
-        "auto.offset.reset", "latest", doc="Where to begin: earliest, latest, none, by_duration:PnDTnHnMnS."
+        "auto.offset.reset",
+        "latest",
+        doc="Where to begin without a committed offset: earliest, latest, none, by_duration:PnDTnHnMnS.",
     )
     isolation_level: str = setting(
         "isolation.level",
@@ -57,31 +75,31 @@ class ConsumerSettings(CommonSettings):
         one_of=("read_uncommitted", "read_committed"),
         doc="Whether records of open and aborted transactions are returned.",
     )
-    fetch_min_bytes: int = setting("fetch.min.bytes", 1, at_least=0, doc="A fetch waits for so much.")
-    fetch_max_bytes: int = setting("fetch.max.bytes", 50 * MIB, at_least=0, doc="The most one fetch brings.")
+    fetch_min_bytes: int = setting("fetch.min.bytes", 1, at_least=0, doc="Bytes that a fetch waits for.")
+    fetch_max_bytes: int = setting("fetch.max.bytes", 50 * MIB, at_least=0, doc="Most bytes that one fetch returns.")
     fetch_max_wait_ms: int = setting("fetch.max.wait.ms", 500, at_least=0, doc="The longest a fetch waits for bytes.")
     max_partition_fetch_bytes: int = setting(
-        "max.partition.fetch.bytes", MIB, at_least=0, doc="The most one fetch brings of one partition."
+        "max.partition.fetch.bytes", MIB, at_least=0, doc="Most bytes that one fetch returns for one partition."
     )
     check_crcs: bool = setting("check.crcs", True, doc="Whether the checksum of every batch is checked.")
-    key_deserializer: Any = setting("key.deserializer", None, type=OBJECT, doc="Makes keys of bytes.")
+    key_deserializer: Any = setting("key.deserializer", None, type=OBJECT, doc="Decodes keys.")
     value_deserializer: Any = setting(
         "value.deserializer",
         None,
         type=OBJECT,
-        doc="Makes values of bytes: a function of them, or an object with deserialize(topic, data).",
+        doc="Decodes values: a function of the bytes, or an object with deserialize(topic, data).",
     )
     interceptor_classes: tuple[Any, ...] = setting(
         "interceptor.classes", (), doc="Objects with on_consume, on_commit and close, called in this order."
     )
     exclude_internal_topics: bool = setting(
-        "exclude.internal.topics", True, doc="Whether patterns pass over topics such as __consumer_offsets."
+        "exclude.internal.topics", True, doc="Whether patterns ignore internal topics such as __consumer_offsets."
     )
     allow_auto_create_topics: bool = setting(
         "allow.auto.create.topics", True, doc="Whether subscribing may create a topic, if brokers allow it."
     )
     default_api_timeout_ms: int = setting(
-        "default.api.timeout.ms", MINUTE_MS, at_least=0, doc="How long calls that have no timeout of their own wait."
+        "default.api.timeout.ms", MINUTE_MS, at_least=0, doc="Timeout of calls without a timeout argument."
     )
 
     @property

@@ -45,7 +45,7 @@ class ProducerSettings(CommonSettings):
         type=_ACKS_KIND,
         validator=Check("all, -1, 0, 1", _acks_problem),
         importance="high",
-        doc="Who must have a record before it counts as stored: nobody (0), the leader (1), or all in-sync replicas.",
+        doc="Replicas that must store a record before it is acknowledged: none (0), the leader (1), all in-sync (-1).",
     )
     allow_auto_create_topics: bool = setting(
         "allow.auto.create.topics",
@@ -56,10 +56,15 @@ class ProducerSettings(CommonSettings):
         "batch.size",
         64 * KIB,
         at_least=0,
-        doc="Bytes of a batch; 0 sends each record alone. Kafka's own default is 16384: a batch costs Python more.",
+        doc="Bytes of a batch; 0 sends each record alone. Kafka's default is 16384, but batches cost more in Python.",
     )
     buffer_memory: int = setting(
-        "buffer.memory", 32 * MIB, at_least=0, type=LONG, importance="high", doc="Bytes of records that may wait."
+        "buffer.memory",
+        32 * MIB,
+        at_least=0,
+        type=LONG,
+        importance="high",
+        doc="Bytes of records that may wait to be sent.",
     )
     compression_type: str = setting(
         "compression.type", "none", one_of=_CODECS, importance="high", doc="The codec of batches."
@@ -71,12 +76,14 @@ class ProducerSettings(CommonSettings):
         doc="Strength of gzip; -1: the default.",
     )
     compression_lz4_level: int = setting("compression.lz4.level", 9, at_least=1, at_most=17, doc="Strength of lz4.")
-    compression_zstd_level: int = setting("compression.zstd.level", 3, at_least=-131072, at_most=22, doc="… of zstd.")
+    compression_zstd_level: int = setting(
+        "compression.zstd.level", 3, at_least=-131072, at_most=22, doc="Strength of zstd."
+    )
     delivery_timeout_ms: int = setting(
-        "delivery.timeout.ms", 2 * MINUTE_MS, at_least=0, doc="A record is stored or given up after so long."
+        "delivery.timeout.ms", 2 * MINUTE_MS, at_least=0, doc="A record that is not stored within this time fails."
     )
     enable_idempotence: bool = setting(
-        "enable.idempotence", True, doc="Number the batches, so that a retry is stored once and in order."
+        "enable.idempotence", True, doc="Number the batches, so that retries store each batch once and in order."
     )
     interceptor_classes: tuple[Any, ...] = setting(
         "interceptor.classes", (), doc="Objects with on_send(record) and on_acknowledgement(metadata, error)."
@@ -88,27 +95,39 @@ class ProducerSettings(CommonSettings):
         type=OBJECT,
         doc="Turns values into bytes: a function of them, or an object with serialize(topic, value).",
     )
-    linger_ms: int = setting("linger.ms", 0, at_least=0, type=LONG, doc="Wait so long for a batch to fill.")
+    linger_ms: int = setting("linger.ms", 0, at_least=0, type=LONG, doc="Time to wait for a batch to fill.")
     max_block_ms: int = setting(
-        "max.block.ms", MINUTE_MS, at_least=0, type=LONG, doc="How long send may wait for metadata and memory."
+        "max.block.ms", MINUTE_MS, at_least=0, type=LONG, doc="How long send() may wait for metadata and memory."
     )
     max_in_flight_requests_per_connection: int = setting(
-        "max.in.flight.requests.per.connection", 5, at_least=1, doc="Requests to a broker before one is answered."
+        "max.in.flight.requests.per.connection", 5, at_least=1, doc="Requests to a broker that may be unanswered."
     )
-    max_request_size: int = setting("max.request.size", MIB, at_least=0, doc="Bytes of a record, and of a request.")
+    max_request_size: int = setting(
+        "max.request.size", MIB, at_least=0, doc="Largest record, and largest request, in bytes."
+    )
     metadata_max_idle_ms: int = setting(
-        "metadata.max.idle.ms", 5 * MINUTE_MS, at_least=5000, type=LONG, doc="Forget topics unused for so long."
+        "metadata.max.idle.ms",
+        5 * MINUTE_MS,
+        at_least=5000,
+        type=LONG,
+        doc="Drop the metadata of topics unused for this time.",
     )
-    partitioner_class: Any = setting("partitioner.class", None, type=OBJECT, doc="Chooses partitions; None: built in.")
-    partitioner_ignore_keys: bool = setting("partitioner.ignore.keys", False, doc="Spread records with keys as well.")
+    partitioner_class: Any = setting(
+        "partitioner.class", None, type=OBJECT, doc="Chooses partitions; None: the built-in partitioner."
+    )
+    partitioner_ignore_keys: bool = setting(
+        "partitioner.ignore.keys", False, doc="Ignore keys when choosing partitions."
+    )
     partitioner_adaptive_partitioning_enable: bool = setting(
-        "partitioner.adaptive.partitioning.enable", True, doc="Send fewer records without key to slow brokers."
+        "partitioner.adaptive.partitioning.enable", True, doc="Send fewer records without a key to slow brokers."
     )
-    retries: int = setting("retries", INT_MAX, at_least=0, at_most=INT_MAX, doc="How often to send a batch again.")
+    retries: int = setting("retries", INT_MAX, at_least=0, at_most=INT_MAX, doc="How often a batch is retried.")
     transaction_timeout_ms: int = setting(
-        "transaction.timeout.ms", MINUTE_MS, at_least=1, doc="The broker aborts transactions open for longer."
+        "transaction.timeout.ms", MINUTE_MS, at_least=1, doc="The broker aborts transactions that are open for longer."
     )
-    transactional_id: str | None = setting("transactional.id", None, doc="The name that makes transactions survive.")
+    transactional_id: str | None = setting(
+        "transactional.id", None, doc="Identifies this producer over restarts; enables transactions."
+    )
 
     @property
     def codec(self) -> Codec:
