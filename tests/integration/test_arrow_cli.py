@@ -106,7 +106,7 @@ def test_what_cannot_be_done_is_said_in_a_line(tidelog, broker, filled, tmp_path
     pq.write_table(pa.table({"age": [3], "partition": [9], "value": ["v"]}), file)
     (tmp_path / "text.parquet").write_text("no parquet at all")
     cases = [
-        (("export", filled, file), "is there already"),
+        (("export", filled, file), "already exists"),
         (("export", filled, none, "--column", "vlaue"), "'vlaue'"),
         (("export", filled, none, "--partition", 7), "no partition 7"),
         (("export", filled, none, "--compression", "rar"), "'rar'"),

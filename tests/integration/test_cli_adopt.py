@@ -34,7 +34,7 @@ def test_settings_that_are_given_hold_from_the_first_start(
     given = ("plain:retention.ms=5000", "small-seg:cleanup.policy=compact", "with.dots_and-dashes-7:retention.ms=-1")
     done = run("adopt", str(kafka_directory), *(word for each in given for word in ("--topic-config", each)))
     assert done.code == 0, done.err
-    assert "1 topics keep every record" in done.out
+    assert "1 topics keep all records" in done.out
     with caplog.at_level(logging.WARNING), Inside(kafka_directory) as inside:
         assert overrides(inside, "plain") == {**KEPT, "retention.ms": "5000"}
         assert overrides(inside, "small-seg") == {**KEPT, "cleanup.policy": "compact"}

@@ -59,10 +59,10 @@ def test_a_cluster_goes_on_with_its_data_and_its_ports(directory: Path) -> None:
 
 def test_what_cannot_be_done_is_said_in_one_sentence(directory: Path, tmp_path: Path) -> None:
     for words, said in (
-        (("up", "--directory", str(directory)), "runs already"),
-        (("kill", "9", "--directory", str(directory)), "there is no broker 9; the cluster has 1, 2"),
-        (("status", "--directory", str(tmp_path / "nothing")), "there is no cluster in"),
-        (("restart", "1", "--directory", str(tmp_path / "nothing")), "there is no cluster in"),
+        (("up", "--directory", str(directory)), "is already running"),
+        (("kill", "9", "--directory", str(directory)), "broker 9 does not exist; the cluster has 1, 2"),
+        (("status", "--directory", str(tmp_path / "nothing")), "no cluster in"),
+        (("restart", "1", "--directory", str(tmp_path / "nothing")), "no cluster in"),
     ):
         finished = run("cluster", *words)
         assert finished.code == 1

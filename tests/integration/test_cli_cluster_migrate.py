@@ -76,7 +76,7 @@ def test_a_broker_that_runs_is_not_migrated(broker: Broker, address: str) -> Non
 def test_what_is_wrong_is_named(broker: Broker, tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
     done = run_here("cluster", "migrate", "--data", str(tmp_path / "nothing"), "--zookeeper", "localhost:1")
-    assert "has no tidelog-metadata.sqlite: name the first of the broker's log.dirs" in done.err
+    assert "has no tidelog-metadata.sqlite: give the first of the broker's log.dirs" in done.err
     server = shared_server().connect_string
     done = migrate(broker, f"{server}/zookeeper")
     assert "is not empty there" in done.err

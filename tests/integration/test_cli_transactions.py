@@ -64,7 +64,7 @@ def test_lists_are_filtered(broker: Broker, opened: Producer) -> None:
 def test_a_state_that_does_not_exist_is_said(broker: Broker) -> None:
     said = transactions(broker, "list", "--state", "sleeping")
     assert said.code == 1
-    assert "'sleeping' is none of Empty, Ongoing" in said.err
+    assert "'sleeping' must be one of Empty, Ongoing" in said.err
 
 
 def test_a_transaction_is_described(broker: Broker, opened: Producer) -> None:

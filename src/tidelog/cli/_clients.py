@@ -18,10 +18,10 @@ BOOTSTRAP_TIMEOUT_MS: Final = 1000
 def client_settings(
     bootstrap_server: str | None, command_config: Path | None, group: type[CommonSettings]
 ) -> dict[str, Any]:
-    """The settings of a client of the kind that `group` declares: the option or its variable first, then the file.
+    """Settings of a client, as `group` declares them: the option or its environment variable first, then the file.
 
-    Settings of the file that such a client does not have are named on stderr and left out. A broker that does not
-    answer is given up sooner than an application would want: somebody waits at a prompt.
+    Unknown settings in the file are reported on stderr and ignored. The bootstrap timeout is shorter than in an
+    application, because a user waits at a prompt.
     """
     settings: dict[str, Any] = {"client.id": "tidelog-cli", "bootstrap.timeout.ms": BOOTSTRAP_TIMEOUT_MS}
     if command_config is not None:
@@ -29,7 +29,7 @@ def client_settings(
             if name in group.settings:
                 settings[name] = value
             else:
-                sys.stderr.write(f"tidelog: {command_config}: {name} has no meaning here and is ignored\n")
+                sys.stderr.write(f"tidelog: {command_config}: {name} is not a setting of this client and is ignored\n")
     settings["bootstrap.servers"] = bootstrap_server or settings.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
     return settings
 
@@ -40,7 +40,7 @@ def connect_admin(bootstrap_server: str | None, command_config: Path | None) -> 
 
 
 def partitions_or_all(admin: Admin, topic: str, chosen: list[int] | None) -> list[TopicPartition]:
-    """The partitions that `--partition` named, checked against those the topic has; all of them if it named none."""
+    """The partitions given by `--partition`, if the topic has them; all partitions if none is given."""
     existing = [each.partition for each in admin.describe_topics([topic])[topic].partitions]
     for partition in chosen or ():
         if partition not in existing:

@@ -1,8 +1,8 @@
-"""Topic settings of a Kafka cluster, read where they are: from its brokers, or from its ZooKeeper.
+"""Read the topic settings of a Kafka cluster from its brokers or from its ZooKeeper.
 
-What holds for a topic is its own override, or else a default of its broker that may be dynamic or from
-server.properties. Whatever is not Kafka's built-in default becomes an override here, so that a topic that moves keeps
-its settings whatever the defaults of its new broker are.
+The value of a topic setting is its override, or else a broker default, dynamic or from server.properties. Every value
+that is not Kafka's built-in default becomes an override here, so that a topic keeps its settings on a new broker with
+other defaults.
 """
 
 import logging
@@ -25,14 +25,14 @@ _BROKER_NAMES: Final = frozenset(
 
 
 class KafkaSettings(NamedTuple):
-    """The overrides of a topic. `is_complete` says that the defaults of its broker are known and among them."""
+    """The overrides of a topic. `is_complete`: the defaults of its broker are known and included."""
 
     overrides: dict[str, str]
     is_complete: bool
 
 
 def read_from_brokers(admin: Admin, topics: Collection[str]) -> dict[str, KafkaSettings]:
-    """The settings of those topics that the cluster has."""
+    """The settings of the given topics, if the cluster has them."""
     known = {topic.name for topic in admin.list_topics(include_internal=True)}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics) if name in known]
     found = {}
@@ -45,9 +45,9 @@ def read_from_brokers(admin: Admin, topics: Collection[str]) -> dict[str, KafkaS
 def read_from_zookeeper(
     address: str, topics: Collection[str], broker_id: int, server_properties: Mapping[str, str] | None
 ) -> dict[str, KafkaSettings]:
-    """The settings of those topics that the ZooKeeper at `address`, host:port[/chroot], knows.
+    """The settings of the given topics in the ZooKeeper at `address`, host:port[/chroot].
 
-    The broker's defaults are in its server.properties: without that file they are not known.
+    The broker's defaults are in server.properties: without that file they are unknown.
     """
     kazoo_client, kazoo_errors = _kazoo()
     client = kazoo_client(hosts=address, read_only=True, logger=_silent_logger())
@@ -102,9 +102,9 @@ def _read_tree(
 
 
 def _overrides(described: Iterable[tuple[str, str | None, int]]) -> dict[str, str]:
-    """What was set for a topic or differs from Kafka's built-in default, of names, values and sources.
+    """The settings that are topic overrides or differ from Kafka's built-in defaults.
 
-    The source alone does not tell: a retention that `log.retention.hours` gives is described as a default.
+    The source alone is not enough: a retention from `log.retention.hours` is described as a default.
     """
     return {
         name: value
@@ -116,12 +116,12 @@ def _overrides(described: Iterable[tuple[str, str | None, int]]) -> dict[str, st
 
 
 def topic_defaults(properties: Mapping[str, str]) -> dict[str, str]:
-    """Those settings of a broker that are defaults for topics."""
+    """The broker settings that are defaults for topics."""
     return {name: value for name, value in properties.items() if name in _BROKER_NAMES}
 
 
 def _known_to_us(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Without settings that Tidelog does not have: throttles of replication, and those of newer versions."""
+    """Drop settings that Tidelog does not have: replication throttles, and settings of newer versions."""
     return {name: value for name, value in overrides.items() if name in LogConfig.settings}
 
 

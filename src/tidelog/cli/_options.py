@@ -1,4 +1,4 @@
-"""Options that every command talking to a cluster takes."""
+"""Options of every command that connects to a cluster."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -24,7 +24,7 @@ BootstrapServer = Annotated[
     typer.Option(
         "--bootstrap-server",
         envvar="TIDELOG_BOOTSTRAP_SERVERS",
-        help="Brokers to start from, host:port[,host:port…].",
+        help="Brokers to connect to first, host:port[,host:port…].",
         show_default=DEFAULT_BOOTSTRAP,
         metavar="HOST:PORT",
     ),
@@ -33,7 +33,7 @@ CommandConfig = Annotated[
     Path | None,
     typer.Option(
         "--command-config",
-        help="Client settings as a properties file, under Kafka's names.",
+        help="Properties file with client settings, under Kafka's names.",
         metavar="FILE",
     ),
 ]
@@ -42,7 +42,7 @@ TopicName = Annotated[str, typer.Argument(help="Name of the topic.", metavar="TO
 
 
 def parse_assignments(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """`name=value` texts of a repeated option."""
+    """Parse the `name=value` values of a repeated option."""
     settings: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")

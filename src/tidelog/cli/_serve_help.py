@@ -1,4 +1,4 @@
-"""`serve` in the list of commands. `tidelog.__main__` runs the command itself before this module could be imported."""
+"""Adds `serve` to the list of commands. `tidelog.__main__` runs `serve` itself without importing this module."""
 
 import typer
 
@@ -6,7 +6,7 @@ from tidelog.cli import serve
 
 
 def register(application: typer.Typer) -> None:
-    """Add the word to the list."""
+    """Add the command to the list."""
     application.command("serve", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(_serve)
 
 

@@ -1,4 +1,4 @@
-"""SIGTERM as an end in order: for commands that hold something a cluster would miss, such as a place in a group."""
+"""Clean exit on SIGTERM, for commands that must release something in the cluster, such as a group membership."""
 
 import signal
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ TERMINATED_EXIT_CODE = 128 + signal.SIGTERM
 
 @contextmanager
 def ending_in_order() -> Iterator[None]:
-    """Inside, SIGTERM raises SystemExit, so that whatever is open is closed on the way out."""
+    """In this block SIGTERM raises SystemExit, so that clients are closed."""
     before = signal.signal(signal.SIGTERM, _end)
     try:
         yield

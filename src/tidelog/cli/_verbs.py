@@ -1,4 +1,4 @@
-"""How a verb is put under its noun: its function, and the example that ends its help."""
+"""Registers verbs under their noun: the function, and the example at the end of its help."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import typer
 
 
 def noun(application: typer.Typer, name: str, sentence: str) -> typer.Typer:
-    """A word under which verbs are added; alone it prints its help."""
+    """A command group for verbs; without a verb it prints its help."""
     group = typer.Typer(no_args_is_help=True, help=sentence, context_settings={"help_option_names": ["-h", "--help"]})
     application.add_typer(group, name=name)
     return group

@@ -1,8 +1,8 @@
-"""`tidelog adopt`: settings for the topics of a data directory, before a broker is started on it.
+"""`tidelog adopt`: import topic settings for a Kafka data directory before a Tidelog broker starts on it.
 
-A directory of Apache Kafka's holds records; the settings of its topics are in ZooKeeper. This command enters them into
-the metadata beside the records, where the broker finds them when it adopts the directory at its next start. Nothing but
-the metadata is written, so it may run while Kafka is still up.
+A data directory of Apache Kafka holds records; the topic settings are in ZooKeeper. This command writes them to the
+metadata file in the directory, which the broker reads when it adopts the directory at its next start. Only the metadata
+file is written, so the command may run while Kafka runs.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ EXAMPLE: Final = "tidelog adopt /var/lib/kafka --topic-config orders:cleanup.pol
 
 
 class Found(NamedTuple):
-    """What log directories hold: partitions by topic, topics that were compacted, and the broker that they are of."""
+    """Contents of log directories: partition count by topic, compacted topics, and the broker id."""
 
     partitions: dict[str, int]
     compacted: set[str]
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What a topic's overrides will be. `is_known` is False where nothing but caution decided about retention."""
+    """The overrides of a topic. `is_known` is False if its settings are unknown, so that it keeps all records."""
 
     topic: str
     overrides: dict[str, str]
@@ -65,7 +65,7 @@ def register(application: typer.Typer) -> None:
 def adopt(
     directories: Annotated[
         list[Path],
-        typer.Argument(help="All of the broker's log.dirs.", metavar="DIRECTORY…", show_default=False),
+        typer.Argument(help="All directories of the broker's log.dirs.", metavar="DIRECTORY…", show_default=False),
     ],
     topic_config: Annotated[
         list[str] | None,
@@ -76,22 +76,22 @@ def adopt(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="Kafka's server.properties, for defaults that are not in ZooKeeper.", metavar="FILE"),
+        typer.Option(help="Kafka's server.properties, with the broker's static defaults.", metavar="FILE"),
     ] = None,
     bootstrap_server: Annotated[
-        str | None, typer.Option(help="Read the settings from brokers that are up.", metavar="HOST:PORT")
+        str | None, typer.Option(help="Read the settings from running brokers.", metavar="HOST:PORT")
     ] = None,
     command_config: Annotated[
         Path | None, typer.Option(help="Client settings for --bootstrap-server.", metavar="FILE")
     ] = None,
     orphans: Annotated[
-        bool, typer.Option("--orphans", help="Let the next start adopt logs that the metadata does not know.")
+        bool, typer.Option("--orphans", help="At the next start, adopt logs of topics that are not in the metadata.")
     ] = False,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Enter the settings of topics, for a broker that is started on the directory of another afterwards.
+    """Import topic settings for a Kafka data directory, before Tidelog starts on it.
 
-    Topics whose settings are not given keep every record, and the broker names them at each start.
+    Topics with unknown settings keep all records, and the broker logs their names at each start.
     """
     if zookeeper and bootstrap_server:
         raise CommandError("give --zookeeper or --bootstrap-server, not both")
@@ -101,7 +101,7 @@ def adopt(
         if not found.partitions:
             raise CommandError(f"there are no partitions in {', '.join(map(str, directories))}")
         if unknown := sorted(given.keys() - found.partitions.keys()):
-            raise CommandError(f"--topic-config: {', '.join(unknown)} is not in {', '.join(map(str, directories))}")
+            raise CommandError(f"--topic-config: no {', '.join(unknown)} in {', '.join(map(str, directories))}")
         known: dict[str, KafkaSettings] = {}
         if zookeeper:
             static = None if config is None else parse_properties(config.read_text(encoding="utf-8"))
@@ -144,7 +144,7 @@ def _look_into(directories: Sequence[Path]) -> Found:
 
 
 def _metadata_path(directories: Sequence[Path]) -> Path:
-    """Where the broker will look for it."""
+    """Path of the metadata file that the broker will read."""
     candidates = [path / METADATA_FILE_NAME for path in directories]
     return next((path for path in candidates if path.exists()), candidates[0])
 
@@ -157,7 +157,7 @@ def _enter(
     *,
     orphans: bool,
 ) -> list[Settled]:
-    """Write the overrides of all topics that something is known about, in one go."""
+    """Write the overrides of all topics with known settings, in one transaction."""
     prepare_tree(store)
     state = read_adoption(store)
     settled = [_settle(store, topic, given.get(topic, {}), known.get(topic)) for topic in found.partitions]
@@ -174,7 +174,7 @@ def _enter(
 
 
 def _settle(store: Store, topic: str, given: Mapping[str, str], known: KafkaSettings | None) -> Settled:
-    """What a topic overrides from now on: what is given, over what Kafka says, over what loses nothing."""
+    """The new overrides of a topic: the given ones first, then Kafka's, then those that keep all records."""
     before = read_overrides(store, ConfigEntity("topics", topic))
     is_new = store.exists(paths.config("topics", topic)) is None
     cautious = {} if topic in INTERNAL_TOPICS else KEEP_EVERYTHING
@@ -203,18 +203,18 @@ def _report(found: Found, settled: Sequence[Settled], orphans: bool, output: For
     print_table(("TOPIC", "PARTITIONS", "SETTINGS"), rows)
     if cautious := [one.topic for one in settled if not one.is_known]:
         print_line(
-            f"\n{len(cautious)} topics keep every record, because their settings are not known: give --topic-config, "
+            f"\n{len(cautious)} topics keep all records, because their settings are unknown: set --topic-config, "
             "--bootstrap-server, or --zookeeper with --config."
         )
     if orphans:
-        print_line("\nThe next start adopts logs that the metadata does not know.")
+        print_line("\nThe next start adopts logs of topics that are not in the metadata.")
 
 
 def _text(settled: Settled, found: Found) -> str:
     settings = " ".join(f"{name}={value}" for name, value in sorted(settled.overrides.items()))
     if not settings:
-        return "those of every internal topic" if settled.topic in INTERNAL_TOPICS else "the broker's defaults"
+        return "the settings of internal topics" if settled.topic in INTERNAL_TOPICS else "the broker's defaults"
     if settled.is_known:
         return settings
     hint = ", compacted until now" if settled.topic in found.compacted else ""
-    return f"{settings} (not known{hint})"
+    return f"{settings} (unknown{hint})"

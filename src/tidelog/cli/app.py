@@ -1,6 +1,6 @@
 """The table of commands and how one is run. `tidelog.__main__` is the only caller.
 
-Only the module of the command that was asked for is imported; all of them when help or an unknown word was.
+Only the module of the given command is imported; for help or an unknown command, all of them.
 """
 
 import sys
@@ -12,7 +12,7 @@ import typer
 
 from tidelog.cli.errors import explain
 
-# A command's word and the module whose `register` adds it.
+# Command names, and the modules whose `register` adds them.
 COMMANDS: Final[Mapping[str, str]] = {
     "serve": "tidelog.cli._serve_help",
     "cluster": "tidelog.cli.cluster",
@@ -55,10 +55,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def build(word: str | None = None) -> typer.Typer:
-    """The application with the command `word` alone, or with every command if there is no such one."""
+    """The application with only the command `word`, or with every command if `word` is unknown."""
     application = typer.Typer(
         name="tidelog",
-        help="A Kafka-compatible event log: run a broker, and talk to any cluster that speaks Kafka's protocol.",
+        help="A Kafka-compatible event log: run brokers, and use any Kafka cluster.",
         epilog="Example: tidelog serve --set log.dirs=/tmp/tidelog",
         no_args_is_help=True,
         add_completion=False,
@@ -74,7 +74,7 @@ def build(word: str | None = None) -> typer.Typer:
 def _root(
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
-    """Reached with `version` False: `tidelog.__main__` answers --version itself, this line only puts it in the help."""
+    """Only adds --version to the help: `tidelog.__main__` handles the option itself, so `version` is False here."""
     assert not version
 
 

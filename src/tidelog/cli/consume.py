@@ -64,17 +64,19 @@ def consume(
         int | None, typer.Option(help="Stop after so many records.", min=1, show_default="no end")
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(help="Stop when nothing came for so many seconds.", show_default="never")
+        float | None, typer.Option(help="Stop after this many seconds without records.", show_default="never")
     ] = None,
-    until_end: Annotated[bool, typer.Option("--until-end", help="Stop at the end as it is when starting.")] = False,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop at the end offsets as of the start of the command.")
+    ] = False,
     read_committed: Annotated[bool, typer.Option("--read-committed", help="Leave out aborted transactions.")] = False,
     print_key: Annotated[bool, typer.Option("--print-key", help="Show the key.")] = False,
     print_headers: Annotated[bool, typer.Option("--print-headers", help="Show the headers.")] = False,
     print_timestamp: Annotated[bool, typer.Option("--print-timestamp", help="Show the timestamp.")] = False,
     print_offset: Annotated[bool, typer.Option("--print-offset", help="Show the offset.")] = False,
     print_partition: Annotated[bool, typer.Option("--print-partition", help="Show the partition.")] = False,
-    key_separator: Annotated[str, typer.Option(help="Between the parts of a line.", show_default="a tab")] = "\t",
-    group: Annotated[str | None, typer.Option(help="Read as a member of this group, and commit what was read.")] = None,
+    key_separator: Annotated[str, typer.Option(help="Separator within a line.", show_default="a tab")] = "\t",
+    group: Annotated[str | None, typer.Option(help="Read as a member of this group, and commit the offsets.")] = None,
     formatter: Annotated[
         Formatter | None, typer.Option(help="For __consumer_offsets: show committed offsets, or groups.")
     ] = None,
@@ -82,7 +84,7 @@ def consume(
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Print the records of a topic, a line each."""
+    """Print the records of a topic, one per line."""
     shown = Shown(print_timestamp, print_partition, print_offset, print_headers, print_key, key_separator.encode())
     write = _writer(shown, formatter, output)
     settings = client_settings(bootstrap_server, command_config, ConsumerSettings) | {
@@ -90,7 +92,7 @@ def consume(
     }
     if group is not None:
         if partition or offset != "latest" or until_end:
-            raise CommandError("with --group, leave out --partition, --offset and --until-end: the group decides")
+            raise CommandError("--partition, --offset and --until-end cannot be used with --group")
         settings |= {"group.id": group, "auto.offset.reset": "earliest" if from_beginning else "latest"}
         with ending_in_order(), closing(read_as_member(settings, topic, max_messages, timeout)) as chunks:
             for records in chunks:
@@ -109,11 +111,11 @@ def consume(
                 write(records)
         except OffsetOutOfRange as error:
             where, at = next(iter(error.offsets.items()))
-            raise CommandError(f"{where} has no offset {at}; `tidelog offsets {topic}` shows what there is") from error
+            raise CommandError(f"{where} has no offset {at}; `tidelog offsets {topic}` shows its offsets") from error
 
 
 def _writer(shown: Shown, formatter: Formatter | None, output: Format) -> Callable[[list[ConsumerRecord]], None]:
-    """What puts the records of one poll on stdout, in one write."""
+    """Writes the records of one poll to stdout, in one write."""
     if formatter is not None:
         return lambda records: write_formatted(records, formatter, output)
 
@@ -153,7 +155,7 @@ def read_in_chunks(
     timeout_s: float | None,
     most: int | None,
 ) -> Iterator[list[ConsumerRecord]]:
-    """What each poll brings, until the ends are reached, `most` records came or none did for `timeout_s`."""
+    """Yield the records of each poll, until the ends, `most` records, or `timeout_s` without records."""
     idle_since = started = time.monotonic()
     is_answered = False
     wait_s = _POLL_S if timeout_s is None else max(0.001, min(_POLL_S, timeout_s))
@@ -165,7 +167,7 @@ def read_in_chunks(
         wanted = (record for record in polled if ends is None or record.offset < ends[record.topic_partition])
         records = list(islice(wanted, None if most is None else most - count))
         if not is_answered:
-            # Until the brokers have answered once, nothing could come: connecting is not idling.
+            # Time until the first response of the brokers does not count as idle.
             is_answered = _has_answers(consumer) or time.monotonic() - started >= _FIRST_ANSWER_S
             idle_since = time.monotonic()
         if records:
@@ -204,7 +206,7 @@ def _or_null(data: bytes | None) -> bytes:
 
 
 def as_json(record: ConsumerRecord) -> dict[str, Any]:
-    """A record as one JSON object; bytes that are no text come as base64 under their own name."""
+    """A record as one JSON object; bytes that are not UTF-8 are base64 in a field with its own name."""
     return {
         "topic": record.topic,
         "partition": record.partition,

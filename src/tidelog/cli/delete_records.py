@@ -31,7 +31,7 @@ def delete(
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Delete the records of a topic that lie before an offset."""
+    """Delete the records of a topic before an offset."""
     offset = _parse_offset(before)
     with connect_admin(bootstrap_server, command_config) as admin:
         partitions = partitions_or_all(admin, topic, partition)

@@ -1,4 +1,4 @@
-"""`tidelog demo`: the words for the demonstrations, which are in `tidelog.examples.demo`.
+"""`tidelog demo`: runs the demonstrations of `tidelog.examples.demo`.
 
 tidelog demo                 a broker, a producer and an exactly-once Spark pipeline, with rows that fail (`spark`)
 tidelog demo broker          a broker alone (`broker`)
@@ -32,9 +32,9 @@ def demo(
     context: typer.Context,
     seconds: Annotated[int, typer.Option(help="How long to produce orders.", min=1)] = 25,
     rate: Annotated[int, typer.Option(help="Orders a second.", min=5)] = 2000,
-    picture: Annotated[str, typer.Option(help="Where to draw throughput and lag.")] = "tidelog-demo.png",
+    picture: Annotated[str, typer.Option(help="File for the plot of throughput and lag.")] = "tidelog-demo.png",
 ) -> None:
-    """See the whole way: a broker, a producer, an exactly-once Spark pipeline, rows that fail, a plot."""
+    """Run a demonstration: a broker, a producer, an exactly-once Spark pipeline with failing rows, a plot."""
     if context.invoked_subcommand is None:
         from tidelog.examples.demo import spark
 

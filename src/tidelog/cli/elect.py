@@ -1,4 +1,4 @@
-"""`tidelog elect`: let preferred replicas lead again, or any replica where nothing else is left."""
+"""`tidelog elect`: elect preferred replicas as leaders, or any replica in an unclean election."""
 
 from typing import Annotated, Any, Final
 
@@ -31,7 +31,7 @@ def elect(
         int | None, typer.Option("--partition", help="Of this partition only.", show_default=False)
     ] = None,
     unclean: Annotated[
-        bool, typer.Option("--unclean", help="Let a replica lead that may lack acknowledged records.")
+        bool, typer.Option("--unclean", help="Allow a leader that may lack acknowledged records.")
     ] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
@@ -41,7 +41,7 @@ def elect(
     if partition is not None and (topics is None or len(topics) != 1):
         raise CommandError("--partition needs exactly one --topic")
     if unclean and not topics:
-        raise CommandError("--unclean needs --topic: it may lose acknowledged records, so name what it is for")
+        raise CommandError("--unclean needs --topic: it may lose acknowledged records, so give the topic")
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
     with connect_admin(bootstrap_server, command_config) as admin:
         wanted = None
@@ -81,4 +81,4 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if row["elected"] or row["error"]:
             print_line(f"{row['topic']}-{row['partition']}: {row['error'] or 'elected'}")
-    print_line(f"{len(elected)} leaders elected, {len(rows) - len(elected)} left as they were")
+    print_line(f"{len(elected)} leaders elected, {len(rows) - len(elected)} unchanged")

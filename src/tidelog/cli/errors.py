@@ -1,4 +1,4 @@
-"""Which errors are the user's to read as one line, and which are ours to read as a traceback."""
+"""Decides which errors are shown as one line, and which as a traceback."""
 
 from tidelog.client.errors import BootstrapFailed, ClientError
 from tidelog.cluster.layout import ClusterError
@@ -9,11 +9,11 @@ from tidelog.wire.errors import ApiError
 
 
 class CommandError(Exception):
-    """What a command itself refuses; the message is the whole story."""
+    """An error of a command; the user sees only the message."""
 
 
 def explain(error: Exception) -> str | None:
-    """One line for the user, or None for an error nobody foresaw."""
+    """One line for the user, or None for an unexpected error."""
     if isinstance(error, ApiError):
         return f"{error.message or error.code.text} ({error.code.name})"
     if isinstance(error, BootstrapFailed):

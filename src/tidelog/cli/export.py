@@ -1,7 +1,7 @@
 """`tidelog export`: records of a topic into a Parquet file.
 
-What is there when the command starts is exported; what comes later is not. Records go from fetches to row groups of the
-file, so memory does not grow with the topic. The file has its name only when it is whole.
+Exports the records that exist when the command starts. Records go from fetches to row groups of the file, so memory
+does not grow with the topic. The file gets its name only when it is complete.
 """
 
 import os
@@ -61,19 +61,19 @@ def export(
         list[str] | None, typer.Option(help="Only this column; may be repeated.", show_default="all")
     ] = None,
     compression: Annotated[str, typer.Option(help="Codec of the file: zstd, snappy, gzip, lz4 or none.")] = "zstd",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Write the records of a topic to a Parquet file, with all they have."""
+    """Write the records of a topic to a Parquet file, with all their fields."""
     schema = load("schema")
     if column is not None and (unknown := [name for name in column if name not in schema.SCHEMA.names]):
         raise CommandError(f"--column {unknown[0]!r}: records have {', '.join(schema.SCHEMA.names)}")
     if compression not in {"zstd", "snappy", "gzip", "lz4", "none"}:
-        raise CommandError(f"--compression {compression!r} is none of zstd, snappy, gzip, lz4, none")
+        raise CommandError(f"--compression {compression!r} must be one of zstd, snappy, gzip, lz4, none")
     if file.exists() and not overwrite:
-        raise CommandError(f"{file} is there already; --overwrite replaces it")
+        raise CommandError(f"{file} already exists; --overwrite replaces it")
     with connect_admin(bootstrap_server, command_config) as admin:
         partitions = partitions_or_all(admin, topic, partition)
         ranges = _ranges(admin, partitions, offset, end_offset, read_committed)
@@ -98,7 +98,7 @@ def export(
 def _ranges(
     admin: Admin, partitions: list[TopicPartition], offset: str, end_offset: int | None, committed: bool
 ) -> dict[int, tuple[int, int]]:
-    """From where to where each partition is read, within what it has now; empty ranges are left out."""
+    """The offset range to read of each partition, within its current offsets; without empty ranges."""
     first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
     last = admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=committed)
     starts = start_offsets(admin, partitions, offset)
@@ -134,7 +134,7 @@ def _read(
             moved = _advance(consumer, left, positions, bar)
             idle = 0 if moved else idle + 1
             if idle > _IDLE_POLLS_MAX:
-                raise CommandError(f"nothing came of {', '.join(map(str, left))} for {idle * _POLL_S:.0f} s")
+                raise CommandError(f"no records of {', '.join(map(str, left))} for {idle * _POLL_S:.0f} s")
             if table.num_rows:
                 kept = _before_ends(table, {part: end for part, (_, end) in ranges.items()})
                 yield kept if columns is None else kept.select(columns)
@@ -143,7 +143,7 @@ def _read(
 def _advance(
     consumer: "Consumer", left: dict[TopicPartition, int], positions: dict[TopicPartition, int], bar: Progress
 ) -> bool:
-    """Follow the positions, and read no more of partitions that are done. Whether anything moved."""
+    """Update the positions, and stop reading finished partitions. Returns whether a position changed."""
     moved = False
     for where, end in list(left.items()):
         position = min(consumer.position(where), end)

@@ -1,4 +1,4 @@
-"""`tidelog consume --group`: records as a member of a group gets them."""
+"""`tidelog consume --group`: read as a member of a group."""
 
 import sys
 import time
@@ -14,13 +14,13 @@ _POLL_S: Final = 0.25
 def read_as_member(
     settings: Mapping[str, Any], topic: str, most: int | None, timeout_s: float | None
 ) -> Generator[list[ConsumerRecord], None, None]:
-    """What each poll brings, until `most` records came or none did for `timeout_s`. In the end it is committed.
+    """Yield the records of each poll, until `most` records or `timeout_s` without records. Commits at the end.
 
-    Close it when what it gave could not be used: that is left to be read again.
+    If the caller closes it early, the last records are not committed and are read again.
     """
     with Consumer(settings) as consumer:
         if topic not in consumer.list_topics():
-            sys.stderr.write(f"tidelog: there is no topic {topic!r} yet; waiting for it\n")
+            sys.stderr.write(f"tidelog: topic {topic!r} does not exist yet; waiting for it\n")
         consumer.subscribe([topic])
         count = 0
         idle_since = time.monotonic()
@@ -43,7 +43,7 @@ def read_as_member(
 
 
 def _give_back(consumer: Consumer, records: ConsumerRecords, taken: int) -> None:
-    """Let the group read again, later, what came and was not wanted any more."""
+    """Move the positions back, so that the group reads unused records again."""
     left = list(records)[taken:]
     for record in reversed(left):
         consumer.seek(record.topic_partition, record.offset)

@@ -1,11 +1,11 @@
-"""The records of `__consumer_offsets` as lines: what was committed when, and what groups looked like.
+"""Formats the records of `__consumer_offsets`: committed offsets and group metadata.
 
 `tidelog consume __consumer_offsets --formatter offsets` prints them as Kafka's own formatter does:
 
     [billing,orders,3]::[OffsetMetadata[20,NO_METADATA],CommitTime 1598188355048,ExpirationTime 1598274755048]
 
-A record without a value, by which an offset is forgotten, is `::NULL`. Offsets committed without a retention of their
-own have no expiration time: the broker's settings decide, later.
+A tombstone, which deletes an offset, is `::NULL`. Offsets committed without their own retention have no expiration
+time: the broker's settings decide.
 """
 
 import sys
@@ -46,7 +46,7 @@ class Key(NamedTuple):
 
 
 def read_key(data: bytes | None) -> Key | None:
-    """The key of a record; None for one of a kind that this version does not know."""
+    """The key of a record; None for a record type that this version does not know."""
     try:
         version, position = _INT16.unpack_from(data or b"")[0], _INT16.size
         if version not in (*OFFSET_KEY_VERSIONS, GROUP_KEY_VERSION):
@@ -66,7 +66,7 @@ def _string(data: bytes, position: int) -> tuple[str, int]:
 
 
 def write_formatted(records: Iterable[ConsumerRecord], formatter: Formatter, output: Format) -> None:
-    """Put the records that the formatter shows on stdout."""
+    """Print the records that the formatter shows."""
     if output is Format.JSON:
         print_json_lines(each for record in records if (each := format_json(record, formatter)) is not None)
     else:

@@ -1,7 +1,7 @@
 """`tidelog import`: rows of a Parquet file into a topic.
 
-Files that `tidelog export` wrote come back with keys, values, times and headers, and with --keep-partitions where they
-were. Of any other file name the columns. Rows are read and sent group by group, so memory does not grow with the file.
+Files of `tidelog export` are imported with keys, values, timestamps and headers, and with --keep-partitions into the
+same partitions. For other files, give the columns. Rows are sent by row group, so memory does not grow with the file.
 """
 
 import sys
@@ -63,7 +63,7 @@ def import_(
     """Send the rows of a Parquet file to a topic, in order."""
     load("writing")
     if partition is not None and keep_partitions:
-        raise CommandError("--partition and --keep-partitions contradict each other")
+        raise CommandError("--partition and --keep-partitions cannot be used together")
     settings = client_settings(bootstrap_server, command_config, ProducerSettings) | {
         "compression.type": compression.value
     }
@@ -98,7 +98,7 @@ def _open(file: Path) -> "ParquetFile":
 
 
 def _column(names: list[str], default: str, given: str | None) -> str | None:
-    """The column that is meant: what was given, else the one of the usual name if it is there."""
+    """The given column, else the one with the default name if it exists."""
     if given == "none":
         return None
     if given is None:
@@ -115,7 +115,7 @@ def _named(names: list[str], what: str, name: str) -> str:
 def _send(
     settings: dict[str, Any], source: "ParquetFile", topic: str, meaning: dict[str, Any], bar: Progress
 ) -> tuple[int, dict[int, tuple[int, int]]]:
-    """Send every row; how many there were, and by partition the first and the last offset."""
+    """Send every row. Returns the row count, and the first and last offset by partition."""
     from tidelog.client.producer import Producer
 
     count = 0

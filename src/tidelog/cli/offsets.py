@@ -40,7 +40,7 @@ def offsets(
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Show the offsets of a topic's partitions: its ends, or where a time is found."""
+    """Show the offsets of a topic's partitions: earliest and latest, or the offset of a time."""
     wanted = None if time is None else parse_time(time)
     with connect_admin(bootstrap_server, command_config) as admin:
         partitions = partitions_or_all(admin, topic, partition)
@@ -52,7 +52,7 @@ def offsets(
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds, or the stand-in ListOffsets uses, for what `--time` was given. A time without zone is UTC."""
+    """Convert `--time` to milliseconds or to a special timestamp of ListOffsets. A time without zone is UTC."""
     if text in _WORDS:
         return _WORDS[text]
     if text.isascii() and text.isdigit():

@@ -1,7 +1,7 @@
 """`tidelog produce`: lines of stdin become records.
 
-Input is taken as it comes: a batch is sent when it is full or when stdin has nothing more for a moment, so that both
-`tidelog produce orders < file` and `tail -f … | tidelog produce orders` do what is expected.
+A batch is sent when it is full or when stdin pauses, so that both `tidelog produce orders < file` and
+`tail -f … | tidelog produce orders` work well.
 """
 
 import os
@@ -56,7 +56,7 @@ class Compression(StrEnum):
 
 
 class Acks(StrEnum):
-    """Who must have a record before it counts: nobody, the leader, all in-sync replicas."""
+    """Replicas that must store a record before it is acknowledged: none, the leader, all in-sync replicas."""
 
     ZERO = "0"
     ONE = "1"
@@ -68,7 +68,7 @@ class Acks(StrEnum):
         return -1 if self is Acks.ALL else int(self.value)
 
 
-AcksOption = Annotated[Acks, typer.Option("--acks", help="Replicas that must have a record before it counts.")]
+AcksOption = Annotated[Acks, typer.Option("--acks", help="Replicas that must store a record before the ack.")]
 CompressionOption = Annotated[Compression, typer.Option("--compression", help="Codec of the batches.")]
 
 
@@ -80,10 +80,10 @@ def register(application: typer.Typer) -> None:
 def produce(
     topic: TopicName,
     key_separator: Annotated[
-        str | None, typer.Option(help="What stands before it on a line is the key.", show_default="no keys")
+        str | None, typer.Option(help="Separator after the key in each line.", show_default="no keys")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option(help="Where all records go.", show_default="by key, else sticky")
+        int | None, typer.Option(help="Partition of all records.", show_default="by key, else sticky")
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option(help="A header of every record; may be repeated.", metavar="NAME=VALUE")
@@ -110,7 +110,7 @@ def produce(
     with Producer(settings) as producer:
         check_topic(producer, topic, partition)
         under_way = UnderWay()
-        # Whoever types the records sees them already; a bar would only write over them.
+        # No progress bar if records are typed: it would overwrite the input.
         on_terminals = not sys.stdin.isatty()
         with progress(f"producing to {topic}", None, in_logs=False, on_terminals=on_terminals) as watcher:
             for lines in read_lines(sys.stdin.fileno()):
@@ -134,24 +134,24 @@ def produce(
 
 
 def check_topic(producer: Producer, topic: str, partition: int | None) -> None:
-    """Refuse a topic that is neither there nor created, and a partition that it does not have."""
+    """Raise CommandError if the topic or the partition does not exist and cannot be created."""
     try:
         count = producer.partitions_for(topic, timeout_s=_TOPIC_WAIT_S)
     except DeadlinePassed as error:
-        raise CommandError(f"{error}: is there no such topic, and may none be created?") from error
+        raise CommandError(f"{error}; if it does not exist, run `tidelog topic create {topic}`") from error
     if partition is not None and not 0 <= partition < count:
         raise CommandError(f"topic {topic!r} has no partition {partition}; it has 0 to {count - 1}")
 
 
 class UnderWay:
-    """Records that were sent, until their outcomes are known. Raises the first that was refused."""
+    """Sent records without a result. Raises the first error."""
 
     def __init__(self) -> None:
         self.stored = 0
         self._waiting: deque[list[BlockingDelivery]] = deque()
 
     def add(self, deliveries: list[BlockingDelivery]) -> None:
-        """Remember these, and look at those before them that are done."""
+        """Add deliveries, and check earlier ones that are done."""
         if deliveries:
             self._waiting.append(deliveries)
         while self._waiting and self._waiting[0][-1].done():
@@ -192,7 +192,7 @@ class LineSplitter:
 
 
 def read_lines(descriptor: int) -> Iterator[list[bytes] | None]:
-    """Lines as they arrive, in lists; None whenever the input pauses and what was gathered should go out."""
+    """Lists of lines as they arrive; None whenever the input pauses and the batch should be sent."""
     rest = b""
     is_idle = True
     while True:

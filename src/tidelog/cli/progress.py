@@ -1,6 +1,6 @@
-"""Progress on stderr: a bar where a person watches, a line per quarter where a log does, nothing where asked.
+"""Progress on stderr: a bar on a terminal, a line per quarter in a log, or nothing.
 
-`produce`, `perf` and `demo` are the callers.
+Callers: `produce`, `perf`, `export`, `import`, `topic compact`, `pipeline replay` and the demonstrations.
 """
 
 import sys
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Somebody who wants to know how far we are."""
+    """Receives progress."""
 
     def advance(self, count: int) -> None:
         """`count` more are done."""
@@ -19,7 +19,7 @@ class Progress(Protocol):
 
 class _Silent:
     def advance(self, count: int) -> None:
-        """Nobody watches."""
+        """Show nothing."""
 
 
 class _Lines:
@@ -63,7 +63,7 @@ def progress(
         MofNCompleteColumn(),
         *([TextColumn(unit)] if unit else []),
     ]
-    # A bar that leads nowhere tells nothing once it is over.
+    # Without a total, the bar has no information at the end.
     with Bars(*counted, TimeElapsedColumn(), console=Console(stderr=True), transient=total is None) as bars:
         task = bars.add_task(label, total=total)
 

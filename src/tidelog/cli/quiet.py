@@ -1,7 +1,7 @@
-"""Nobody else writes over our output: what child processes and loggers say goes to a file, ours stays where it was.
+"""Redirects the stderr of child processes and loggers to a file, so that they do not disturb our own output.
 
-Spark's JVM and its Python workers inherit the descriptor and print warnings that tell a user nothing.
-The end of the file is for when something went wrong.
+Spark's JVM and its Python workers inherit the descriptor and print warnings that do not help a user. After a failure,
+the end of the file is shown.
 """
 
 import logging
@@ -37,7 +37,7 @@ def quiet_children(log_path: str) -> Iterator[None]:
 
 
 def last_lines(log_path: str, count: int = 15) -> str:
-    """The end of what children said."""
+    """The last lines of the log file."""
     try:
         with open(log_path, encoding="utf-8", errors="replace") as log:
             return "".join(log.readlines()[-count:])

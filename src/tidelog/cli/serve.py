@@ -1,6 +1,6 @@
 """`tidelog serve`: run one broker until SIGTERM or SIGINT.
 
-Reached from `tidelog.__main__` without a command line framework: whatever is imported here delays the first record.
+Called by `tidelog.__main__` without a command line framework: every import here delays the start.
 """
 
 import sys
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 HELP: Final = """\
 Usage: tidelog serve [--config FILE] [--set name=value ...] [--log-level LEVEL]
 
-Run one broker. Any Kafka client can talk to it as soon as it prints `tidelog ready HOST:PORT` on stdout.
+Run one broker. Kafka clients can connect as soon as it prints `tidelog ready HOST:PORT` on stdout.
 
 Options:
-  --config FILE       settings as a properties file, with the names of Kafka's server.properties
-  --set name=value    one setting, over those of the file; may be repeated
+  --config FILE       properties file with the settings of Kafka's server.properties
+  --set name=value    one setting, which overrides the file; may be repeated
   --log-level LEVEL   debug, info, warning or error  [default: info]
   -h, --help          show this message and exit
 
 Defaults: listeners=PLAINTEXT://127.0.0.1:9092, log.dirs=./tidelog-data, metadata kept in log.dirs.
-`tidelog config reference` lists every setting. SIGTERM and SIGINT stop the broker in order, with exit code 0.
+`tidelog config reference` lists every setting. SIGTERM and SIGINT start a controlled shutdown, with exit code 0.
 
 Example: tidelog serve --set listeners=PLAINTEXT://127.0.0.1:9092 --set log.dirs=/tmp/tidelog
 """
@@ -31,13 +31,13 @@ EXIT_FAILED: Final = 1
 EXIT_MISUSED: Final = 2
 
 LOG_MESSAGE_LENGTH_MAX: Final = 2000
-"""Of a message, not of a traceback under it."""
+"""Limit for a message; tracebacks are not cut."""
 
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class ServeOptions(NamedTuple):
-    """What the command line said. Later `--set` win over earlier ones."""
+    """The command line options. Later `--set` override earlier ones."""
 
     config: str | None
     settings: tuple[tuple[str, str], ...]
@@ -46,7 +46,7 @@ class ServeOptions(NamedTuple):
 
 
 class UsageError(ValueError):
-    """Words that `tidelog serve` does not understand."""
+    """Invalid arguments of `tidelog serve`."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def announce(address: str) -> None:
-    """Tell whoever started us where the broker serves. Flushed, because they wait for this line."""
+    """Print the address when the broker is ready. Flushed, because the parent process waits for this line."""
     sys.stdout.write(f"tidelog ready {address}\n")
     sys.stdout.flush()
 
@@ -108,7 +108,7 @@ def parse_arguments(arguments: Sequence[str]) -> ServeOptions:
         elif value.lower() in _LOG_LEVELS:
             log_level = value.lower()
         else:
-            raise UsageError(f"--log-level {value!r} is none of {', '.join(_LOG_LEVELS)}")
+            raise UsageError(f"--log-level {value!r} must be one of {', '.join(_LOG_LEVELS)}")
     return ServeOptions(config, tuple(settings), log_level, wants_help=False)
 
 
@@ -148,7 +148,7 @@ def _configure_logging(level: str, stream: TextIO) -> None:
 
 
 def clip_log_message(record: "LogRecord") -> bool:
-    """Cut a line that quotes names of requests, which may have 32,767 bytes, so that requests cannot fill the disk."""
+    """Cut long lines: names in requests may have 32,767 bytes, and requests must not fill the disk with logs."""
     message = record.getMessage()
     if len(message) > LOG_MESSAGE_LENGTH_MAX:
         record.msg = f"{message[:LOG_MESSAGE_LENGTH_MAX]}… ({len(message)} characters)"

@@ -1,4 +1,4 @@
-"""Commands to a supervisor: a line of JSON there, a line of JSON back, over a Unix socket that its owner alone uses.
+"""Commands to a supervisor: a line of JSON for each request and response, over a Unix socket of its owner.
 
 {"command": "restart", "broker": 2}  →  {"ok": {…}}  or  {"error": "…"}
 """
@@ -31,7 +31,7 @@ async def serve_commands(path: Path, commands: dict[str, Command]) -> asyncio.Se
             writer.write(json.dumps(reply).encode() + b"\n")
             await writer.drain()
         except (OSError, ValueError):
-            pass  # it left, or sent a line without an end
+            pass  # the client disconnected, or sent an incomplete line
         finally:
             writer.close()
 
@@ -47,7 +47,7 @@ async def _answer(line: bytes, commands: dict[str, Command]) -> dict[str, Any]:
         request = json.loads(line)
         command = commands[request["command"]]
     except (ValueError, KeyError, TypeError):
-        return {"error": f"a command is one of {', '.join(sorted(commands))}, not {line[:200]!r}"}
+        return {"error": f"unknown command {line[:200]!r}; commands are {', '.join(sorted(commands))}"}
     try:
         return {"ok": await command(request)}
     except ClusterError as error:
@@ -55,7 +55,7 @@ async def _answer(line: bytes, commands: dict[str, Command]) -> dict[str, Any]:
 
 
 def send_command(directory: ClusterDirectory, command: str, **arguments: Any) -> Any:
-    """Have the supervisor of a cluster do something; returns what it says, raises `ClusterError`."""
+    """Send a command to the supervisor and return its result; raises `ClusterError`."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_REPLY_SECONDS)
         try:
@@ -63,12 +63,12 @@ def send_command(directory: ClusterDirectory, command: str, **arguments: Any) ->
         except OSError as error:
             directory.read()  # a clearer error if there is no cluster at all
             raise ClusterError(
-                f"the cluster in {directory.path} does not run ({error.strerror}): start it with `tidelog cluster up`"
+                f"the cluster in {directory.path} is not running ({error.strerror}): start it with `tidelog cluster up`"
             ) from error
         connection.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
         line = connection.makefile("rb").readline()
     if not line:
-        raise ClusterError(f"the supervisor of {directory.path} ended before it answered {command!r}")
+        raise ClusterError(f"the supervisor of {directory.path} exited before it replied to {command!r}")
     reply = json.loads(line)
     if "error" in reply:
         raise ClusterError(reply["error"])

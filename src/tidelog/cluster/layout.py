@@ -1,12 +1,12 @@
-"""The directory of a cluster on one machine: what is where, and the file that describes it.
+"""The directory of a cluster on one machine: its files, and the description of the cluster.
 
 cluster.json     brokers, ports and settings; written by the supervisor, read by every command
 metadata.db      the metadata tree, if the supervisor serves it
-metadata.sock    where it serves it
-control.sock     where the supervisor takes commands
-supervisor.log   what a supervisor in the background says
+metadata.sock    socket of the metadata tree
+control.sock     socket for commands to the supervisor
+supervisor.log   log of a supervisor in the background
 broker-1/        the log directory of broker 1
-broker-1.log     what broker 1 says
+broker-1.log     the log of broker 1
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SOCKET_PATH_BYTES_MAX: Final = 100
 
 
 class ClusterError(Exception):
-    """A cluster cannot be run, found or commanded; the message says why and what to do."""
+    """A cluster cannot be started, found or controlled; the message names the reason and what to do."""
 
 
 @dataclass
 class BrokerDescription:
-    """One broker of the cluster. `pid` is 0 while it does not run."""
+    """One broker of the cluster. `pid` is 0 while it is stopped."""
 
     broker_id: int
     port: int
@@ -55,7 +55,7 @@ class ClusterDescription:
             if broker.broker_id == broker_id:
                 return broker
         known = ", ".join(str(broker.broker_id) for broker in self.brokers)
-        raise ClusterError(f"there is no broker {broker_id}; the cluster has {known}")
+        raise ClusterError(f"broker {broker_id} does not exist; the cluster has {known}")
 
 
 class ClusterDirectory:
@@ -94,7 +94,7 @@ class ClusterDirectory:
         path = self.path / name
         if len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX:
             raise ClusterError(
-                f"{path} is too long for the name of a socket ({_SOCKET_PATH_BYTES_MAX} bytes): choose a shorter "
+                f"{path} is too long for a socket path (at most {_SOCKET_PATH_BYTES_MAX} bytes): choose a shorter "
                 "--directory"
             )
         return path
@@ -112,10 +112,10 @@ class ClusterDirectory:
             return ClusterDescription(brokers=brokers, **values)
         except FileNotFoundError:
             raise ClusterError(
-                f"there is no cluster in {self.path}: start one with `tidelog cluster up`, or name its --directory"
+                f"no cluster in {self.path}: start one with `tidelog cluster up`, or give its --directory"
             ) from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ClusterError(f"{self.description_path} does not describe a cluster: {error}") from error
+            raise ClusterError(f"{self.description_path} is not a valid cluster description: {error}") from error
 
     def write(self, description: ClusterDescription) -> None:
         """Replace the description: a reader finds the old one or the new one."""

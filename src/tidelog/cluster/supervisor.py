@@ -1,7 +1,7 @@
 """Runs the brokers of a cluster on one machine: one process each, and the metadata tree for all of them in this one.
 
-A broker that ends by itself is not started again: what a test killed stays dead, and a broker that cannot start says
-why in its log. `close` ends all brokers in order, at the same time.
+A broker that exits is not restarted: a killed broker stays down, and a broker that cannot start writes the reason to
+its log. `close` shuts all brokers down at the same time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STOP_SECONDS: Final = 30.0
 _LOG_TAIL_LINES: Final = 8
 
 DEFAULT_SETTINGS: Final = {
-    # Kafka's defaults are for hundreds of machines; Kafka's own advice for small clusters is these.
+    # These are the values that Kafka recommends for small clusters.
     "default.replication.factor": "{replicas}",
     "min.insync.replicas": "{in_sync}",
     "offsets.topic.replication.factor": "{replicas}",
@@ -37,7 +37,7 @@ DEFAULT_SETTINGS: Final = {
 
 
 class Supervisor:
-    """The brokers of one directory, while this process lives."""
+    """Runs the brokers of one directory, as long as this process runs."""
 
     def __init__(self, directory: ClusterDirectory, description: ClusterDescription) -> None:
         self.directory = directory
@@ -69,7 +69,7 @@ class Supervisor:
         self._control = await serve_commands(self.directory.control_socket, self._commands())
 
     async def close(self) -> None:
-        """End the brokers in order, then the metadata tree."""
+        """Shut down the brokers, then the metadata tree."""
         if self._control is not None:
             self._control.close()
             self.directory.control_socket.unlink(missing_ok=True)
@@ -97,13 +97,13 @@ class Supervisor:
         await process.wait()
 
     async def restart(self, broker_id: int) -> None:
-        """Stop a broker in order, if it runs, and start it again."""
+        """Stop a broker by controlled shutdown, if it runs, and start it again."""
         broker = self.description.broker(broker_id)
         await self._stop_broker(broker_id)
         await self._start_broker(broker)
 
     async def stop(self, broker_id: int) -> None:
-        """Stop a broker in order and leave it so."""
+        """Stop a broker by controlled shutdown."""
         self._running(broker_id)
         await self._stop_broker(broker_id)
 
@@ -124,7 +124,7 @@ class Supervisor:
         self.description.broker(broker_id)
         process = self._processes.get(broker_id)
         if process is None:
-            raise ClusterError(f"broker {broker_id} does not run: start it with `tidelog cluster restart {broker_id}`")
+            raise ClusterError(f"broker {broker_id} is stopped: start it with `tidelog cluster restart {broker_id}`")
         return process
 
     async def _start_broker(self, broker: BrokerDescription) -> None:
@@ -140,7 +140,7 @@ class Supervisor:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 env=_environment(),
-                # Ctrl-C is for the supervisor, which stops the brokers in order.
+                # Only the supervisor gets Ctrl-C; it shuts the brokers down.
                 start_new_session=True,
             )
         self._processes[broker.broker_id] = process
@@ -245,7 +245,7 @@ class Supervisor:
 def _broker_id(request: dict[str, Any]) -> int:
     broker_id = request.get("broker")
     if not isinstance(broker_id, int):
-        raise ClusterError(f"a broker is named by its id, not by {broker_id!r}")
+        raise ClusterError(f"{broker_id!r} is not a broker id")
     return broker_id
 
 
@@ -259,7 +259,7 @@ def new_description(
 ) -> ClusterDescription:
     """A cluster of brokers 1 to `brokers`, on consecutive ports from `first_port` on, or on free ones."""
     if brokers < 1:
-        raise ClusterError(f"a cluster has at least one broker, not {brokers}")
+        raise ClusterError(f"the number of brokers is {brokers}: it must be at least 1")
     ports = free_ports(brokers, host) if first_port is None else range(first_port, first_port + brokers)
     return ClusterDescription(
         brokers=[BrokerDescription(number, port) for number, port in enumerate(ports, 1)],
@@ -282,7 +282,7 @@ def free_ports(count: int, host: str) -> Iterable[int]:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, such that the brokers find the same package."""
+    """Our environment, with a PYTHONPATH that finds the same package."""
     package_root = str(Path(tidelog.__file__).parents[1])
     inherited = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([package_root, inherited]) if inherited else package_root

@@ -41,7 +41,7 @@ def test_the_error_of_a_produce_reply_is_found_in_place():
         answer = ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[partition])])
         reply = memoryview(encode_response(0, 7, 1, answer.encode(7)))[4:]
         if error:
-            with pytest.raises(ApiError, match="the batch was refused"):
+            with pytest.raises(ApiError, match="the batch failed"):
                 check_error(reply, position, "the batch")
         else:
             check_error(reply, position, "the batch")

@@ -32,11 +32,11 @@ def test_a_plan_of_kafkas_own_tool_is_read(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("{", "is not JSON"),
-        ("[]", "is no plan"),
-        ('{"partitions": [{"topic": "orders"}]}', "is no plan"),
-        ('{"partitions": []}', "moves nothing"),
-        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', r"the replicas of t-0 are \[\]"),
-        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', r"the replicas of t-0 are \[1, 1\]"),
+        ("[]", "is not a plan"),
+        ('{"partitions": [{"topic": "orders"}]}', "is not a plan"),
+        ('{"partitions": []}', "has no partitions"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', r"t-0 has invalid replicas \[\]"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', r"t-0 has invalid replicas \[1, 1\]"),
     ],
 )
 def test_what_is_no_plan_is_refused(tmp_path: Path, text: str, said: str) -> None:

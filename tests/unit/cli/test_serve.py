@@ -30,7 +30,7 @@ def test_options_are_taken_with_space_or_equals_sign():
         (["--config"], "--config needs a value"),
         (["--set", "num.partitions"], "--set 'num.partitions' is not name=value"),
         (["--set", "=3"], "--set '=3' is not name=value"),
-        (["--log-level", "loud"], "'loud' is none of debug, info"),
+        (["--log-level", "loud"], "'loud' must be one of debug, info"),
     ],
 )
 def test_what_is_not_understood_is_named(words, complaint):

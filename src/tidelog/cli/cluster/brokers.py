@@ -1,4 +1,4 @@
-"""`tidelog cluster add|kill|stop|restart|down`: commands to a cluster that runs."""
+"""`tidelog cluster add|kill|stop|restart|down`: commands for a running cluster."""
 
 import time
 from typing import Final
@@ -19,36 +19,36 @@ _DOWN_SECONDS: Final = 60.0
 
 
 def add(directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Start one more broker. It gets partitions when topics are created or partitions reassigned."""
+    """Start one more broker. It gets partitions of new topics, and those reassigned to it."""
     added = send_command(ClusterDirectory(directory), "add")
     print_line(f"broker {added['broker']} serves on port {added['port']}")
 
 
 def kill(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Kill a broker, as a crash would: kill -9."""
+    """Kill a broker with SIGKILL, like a crash."""
     send_command(ClusterDirectory(directory), "kill", broker=broker)
-    print_line(f"broker {broker} is killed")
+    print_line(f"killed broker {broker}")
 
 
 def stop(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Stop a broker in order: its partitions get other leaders first."""
+    """Stop a broker by controlled shutdown: its leaders move first."""
     send_command(ClusterDirectory(directory), "stop", broker=broker)
-    print_line(f"broker {broker} has stopped")
+    print_line(f"stopped broker {broker}")
 
 
 def restart(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Stop a broker in order, if it runs, and start it again."""
+    """Stop a broker by controlled shutdown, if it runs, and start it again."""
     send_command(ClusterDirectory(directory), "restart", broker=broker)
     print_line(f"broker {broker} serves again")
 
 
 def down(directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Stop all brokers in order. The data stays; `tidelog cluster up` goes on with it."""
+    """Stop all brokers by controlled shutdown. The data stays; `tidelog cluster up` uses it again."""
     place = ClusterDirectory(directory)
     send_command(place, "down")
     deadline = time.monotonic() + _DOWN_SECONDS
     while place.read().supervisor_pid:
         if time.monotonic() > deadline:
-            raise CommandError(f"the cluster in {place.path} has not stopped within {_DOWN_SECONDS:.0f} s")
+            raise CommandError(f"the cluster in {place.path} did not stop within {_DOWN_SECONDS:.0f} s")
         time.sleep(0.05)
     print_line(f"the cluster in {place.path} is down")

@@ -1,4 +1,4 @@
-"""`tidelog cluster migrate`: the metadata of a single broker, moved to a ZooKeeper, where it becomes a cluster's."""
+"""`tidelog cluster migrate`: move the metadata of a single broker to ZooKeeper, so that it can become a cluster."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -20,10 +20,10 @@ EXAMPLE: Final = "tidelog cluster migrate --data /var/lib/tidelog --zookeeper zk
 def migrate(
     zookeeper: Annotated[
         str,
-        typer.Option(help="Where to move it: a chroot with nothing in it.", metavar="HOST:PORT[/CHROOT]"),
+        typer.Option(help="Target: an empty chroot.", metavar="HOST:PORT[/CHROOT]"),
     ],
     data: Annotated[
-        Path, typer.Option(help="The log directory of the stopped broker that has its metadata.", metavar="DIR")
+        Path, typer.Option(help="The stopped broker's log directory that has the metadata file.", metavar="DIR")
     ],
     config: Annotated[
         Path | None,
@@ -31,13 +31,13 @@ def migrate(
     ] = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Move the metadata of a stopped single broker to a ZooKeeper, so that other brokers can join it.
+    """Move the metadata of a stopped single broker to ZooKeeper, so that other brokers can join it.
 
-    The records stay where they are. If this is interrupted, run it again.
+    The records stay where they are. If the command is interrupted, run it again.
     """
     path = data / METADATA_FILE_NAME
     if not path.exists():
-        raise CommandError(f"--data {data} has no {METADATA_FILE_NAME}: name the first of the broker's log.dirs")
+        raise CommandError(f"--data {data} has no {METADATA_FILE_NAME}: give the first of the broker's log.dirs")
     try:
         moved = _migrate(path, zookeeper, _read_config(config))
     except (StoreError, ConfigError) as error:
@@ -45,7 +45,7 @@ def migrate(
     if output is Format.JSON:
         print_json(moved._asdict())
         return
-    done = "was moved before" if moved.was_done else f"{moved.nodes} nodes are moved and read back"
+    done = "already moved" if moved.was_done else f"moved and verified {moved.nodes} nodes"
     print_line(f"The metadata of cluster {moved.cluster_id}, {moved.topics} topics: {done}.")
     print_line(f"Start the broker with zookeeper.connect={zookeeper} from now on.")
 
@@ -65,7 +65,7 @@ def _migrate(path: Path, address: str, config: BrokerConfig) -> Migrated:
         from tidelog.metadata.zookeeper import ZooKeeperStore
     except ModuleNotFoundError as error:
         raise CommandError(f"--zookeeper needs {error.name}: pip install 'tidelog[zookeeper]'") from error
-    # First, because it is refused while the broker runs.
+    # First, because this fails while the broker runs.
     source = EmbeddedStore(str(path))
     try:
         target = ZooKeeperStore(address, options)

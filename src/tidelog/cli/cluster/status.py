@@ -29,7 +29,7 @@ class BrokerRow(NamedTuple):
 
 
 def status(directory: Directory = DEFAULT_DIRECTORY, output: OutputFormat = Format.TEXT) -> None:
-    """Show the brokers, what they lead and follow, and which replicas are out of sync."""
+    """Show the brokers, how many partitions they lead and follow, and replicas out of sync."""
     description = ClusterDirectory(directory).read()
     rows = broker_rows(description)
     if output is Format.JSON:
@@ -46,7 +46,7 @@ def status(directory: Directory = DEFAULT_DIRECTORY, output: OutputFormat = Form
 
 
 def broker_rows(description: ClusterDescription) -> list[BrokerRow]:
-    """What is known about each broker; from the brokers themselves, if any of them answers."""
+    """The state of each broker, from the cluster's metadata if a broker answers."""
     controller, counts = _ask(description) if any(broker.pid for broker in description.brokers) else (-1, {})
     rows = []
     for broker in description.brokers:

@@ -1,4 +1,4 @@
-"""`tidelog cluster up`: start a cluster and stay with it, or leave it in the background."""
+"""`tidelog cluster up`: start a cluster in the foreground or in the background."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ def up(
         int | None, typer.Option("--brokers", help="How many brokers a new cluster has.", show_default="3", min=1)
     ] = None,
     port: Annotated[
-        int, typer.Option("--port", help="Port of the first broker; the others follow. 0 takes free ones.")
+        int, typer.Option("--port", help="Port of the first broker; the others get the next ports. 0: any free ports.")
     ] = 9092,
     zookeeper: Annotated[
         str | None,
@@ -46,11 +46,13 @@ def up(
         list[str] | None, typer.Option("--set", help="A setting of every broker.", metavar="NAME=VALUE")
     ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
-    detach: Annotated[bool, typer.Option("--detach", help="Return when the cluster serves; it runs on.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run in the background: return when the cluster is ready.")
+    ] = False,
 ) -> None:
-    """Start a cluster on this machine; Ctrl-C stops it in order. Neither ZooKeeper nor Java is needed.
+    """Start a cluster on this machine; Ctrl-C stops it. Neither ZooKeeper nor Java is needed.
 
-    The first `up` in a directory makes the cluster, later ones go on with it and its data.
+    The first `up` in a directory creates the cluster, later ones start it again with its data.
     """
     place = ClusterDirectory(directory)
     description = _describe(place, brokers, port, zookeeper, parse_assignments("--set", settings or ()))
@@ -67,11 +69,11 @@ def _describe(
         return new_description(brokers or 3, first_port=port or None, settings=settings, zookeeper=zookeeper)
     description = place.read()
     if description.supervisor_pid and _is_alive(description.supervisor_pid):
-        raise CommandError(f"the cluster in {place.path} runs already (process {description.supervisor_pid})")
+        raise CommandError(f"the cluster in {place.path} is already running (process {description.supervisor_pid})")
     if brokers is not None and brokers != len(description.brokers):
         raise CommandError(
             f"the cluster in {place.path} has {len(description.brokers)} brokers; "
-            "leave --brokers away, and use `tidelog cluster add` for more"
+            "omit --brokers, and use `tidelog cluster add` for more"
         )
     description.settings.update(settings)
     return description
@@ -152,7 +154,7 @@ def _detach(place: ClusterDirectory, description: ClusterDescription) -> None:
             print_line("stop them with `tidelog cluster down`")
             return
     process.terminate()
-    raise CommandError(f"the cluster does not serve within {_DETACH_SECONDS:.0f} s; see {place.supervisor_log}")
+    raise CommandError(f"the cluster was not ready within {_DETACH_SECONDS:.0f} s; see {place.supervisor_log}")
 
 
 def _repeated(description: ClusterDescription) -> Iterator[str]:
@@ -169,4 +171,4 @@ def _until(seconds: float) -> Iterator[None]:
 
 def _last_words(path: Path) -> str:
     lines = path.read_text(errors="replace").splitlines()
-    return "\n".join(line.removeprefix("tidelog: ") for line in lines[-12:]) or "the supervisor ended without a word"
+    return "\n".join(line.removeprefix("tidelog: ") for line in lines[-12:]) or "the supervisor exited silently"

@@ -1,4 +1,4 @@
-"""Whose settings are meant: the three options that `describe` and `alter` share."""
+"""The three options of `describe` and `alter` that select a resource."""
 
 from typing import Annotated
 
@@ -13,12 +13,12 @@ OfAllBrokers = Annotated[bool, typer.Option("--broker-defaults", help="Dynamic s
 
 
 def chosen_resource(topic: str | None, broker: int | None, broker_defaults: bool) -> ConfigResource:
-    """The one resource that was named; CommandError when none or several were."""
+    """The selected resource; CommandError unless exactly one is given."""
     named = [
         *([ConfigResource(ResourceType.TOPIC, topic)] if topic is not None else []),
         *([ConfigResource(ResourceType.BROKER, str(broker))] if broker is not None else []),
         *([ConfigResource(ResourceType.BROKER, "")] if broker_defaults else []),
     ]
     if len(named) != 1:
-        raise CommandError("name one of --topic NAME, --broker ID and --broker-defaults")
+        raise CommandError("give exactly one of --topic NAME, --broker ID and --broker-defaults")
     return named[0]

@@ -19,18 +19,18 @@ def alter(
     broker: OfBroker = None,
     broker_defaults: OfAllBrokers = False,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Give a setting a value.", metavar="NAME=VALUE")
+        list[str] | None, typer.Option("--set", help="Set a setting to a value.", metavar="NAME=VALUE")
     ] = None,
     delete: Annotated[
-        list[str] | None, typer.Option("--delete", help="Take a setting back to its default.", metavar="NAME")
+        list[str] | None, typer.Option("--delete", help="Reset a setting to its default.", metavar="NAME")
     ] = None,
     append: Annotated[
         list[str] | None, typer.Option("--append", help="Add to a setting that is a list.", metavar="NAME=VALUE")
     ] = None,
     subtract: Annotated[
-        list[str] | None, typer.Option("--subtract", help="Take from a setting that is a list.", metavar="NAME=VALUE")
+        list[str] | None, typer.Option("--subtract", help="Remove from a setting that is a list.", metavar="NAME=VALUE")
     ] = None,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check, and change nothing.")] = False,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Only check; change nothing.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,

@@ -29,13 +29,13 @@ _DYNAMIC: Final = frozenset(
 
 def describe(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Settings to show; those set dynamically if none.", metavar="NAME…")
+        list[str] | None, typer.Argument(help="Settings to show; by default those set dynamically.", metavar="NAME…")
     ] = None,
     topic: OfTopic = None,
     broker: OfBroker = None,
     broker_defaults: OfAllBrokers = False,
-    everything: Annotated[bool, typer.Option("--all", help="Show every setting, defaults too.")] = False,
-    docs: Annotated[bool, typer.Option("--docs", help="Add what each setting means.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show every setting, including defaults.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Show the meaning of each setting.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,

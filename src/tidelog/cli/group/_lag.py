@@ -1,4 +1,4 @@
-"""How far groups have come: committed offsets beside the ends of their partitions, and who reads them."""
+"""Progress of groups: committed offsets, end offsets, and the members that read each partition."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 
 class Progress(NamedTuple):
-    """One partition of a group. None stands for what is not there: no commit, no such partition, nobody reading."""
+    """One partition of a group. None: no committed offset, no such partition, or no member."""
 
     group: str
     topic: str
@@ -29,7 +29,7 @@ def describe_group(admin: Admin, group: str) -> GroupDescription:
     """A group; ApiError if there is no such group."""
     described = admin.describe_groups([group])[group]
     if described.state == "Dead" and not admin.list_consumer_group_offsets(group):
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group!r} does not exist")
     return described
 
 

@@ -1,7 +1,7 @@
-"""Where a group's offsets are to go: the options of `tidelog group reset` turned into an offset per partition.
+"""The new offsets of a group: the options of `tidelog group reset` converted to an offset per partition.
 
-Each way is a function of the partitions and what is known of them; results that lie outside a partition are moved to
-its nearest end, as Kafka's tool does.
+Each option is a function of the partitions and their offsets. An offset outside a partition is moved to its nearest
+end, as Kafka's tool does.
 """
 
 import csv
@@ -32,7 +32,7 @@ class Bounds(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The options of which exactly one says where to go."""
+    """The options for the new offsets; exactly one must be given."""
 
     to_earliest: bool = False
     to_latest: bool = False
@@ -48,7 +48,7 @@ class Wanted(NamedTuple):
         given = [name for name, value in self._asdict().items() if value is not None and value is not False]
         if len(given) != 1:
             options = ", ".join("--" + name.replace("_", "-") for name in self._fields)
-            raise CommandError(f"say where to reset to with exactly one of {options}")
+            raise CommandError(f"give exactly one of {options}")
 
 
 def find_targets(
@@ -77,7 +77,7 @@ def _shifted(
 ) -> Mapping[TopicPartition, int]:
     missing = [str(each) for each in partitions if each not in committed]
     if missing:
-        raise CommandError(f"--shift-by needs committed offsets, and there are none of {', '.join(missing)}")
+        raise CommandError(f"--shift-by needs committed offsets; there are none for {', '.join(missing)}")
     return {each: committed[each] + shift for each in partitions}
 
 

@@ -1,4 +1,4 @@
-"""The lag of groups as a table that renews itself: in place on a terminal, one after another in a file."""
+"""The lag of groups as a live table: updated in place on a terminal, printed repeatedly to a file."""
 
 import sys
 import time
@@ -23,23 +23,23 @@ HEADINGS: Final = (
 )
 
 Looked = Sequence[tuple[Progress, int | None]]
-"""Partitions, and how many records a second the group reads of each; None at the first look."""
+"""Partitions, and the records per second that the group reads of each; None in the first update."""
 
 
 class Show(Protocol):
-    """Puts a look before the user."""
+    """Shows one update to the user."""
 
     def __call__(self, looked: Looked, /) -> None: ...
 
 
 class ReadRates:
-    """Records read a second, from one look to the next."""
+    """Records read per second between two updates."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[str, str, int], tuple[float, int]] = {}
 
     def look(self, rows: Sequence[Progress], now_s: float) -> Looked:
-        """The rows with their rates since the last look."""
+        """The rows with their rates since the last update."""
         looked = [(row, self._rate(row, now_s)) for row in rows]
         self._before = {row[:3]: (now_s, row.committed) for row in rows if row.committed is not None}
         return looked
@@ -52,7 +52,7 @@ class ReadRates:
 
 
 def watch_groups(admin: Admin, groups: Sequence[str], every_s: float, times: int | None, output: Format) -> None:
-    """Look again and again, `times` times or until interrupted."""
+    """Update the table `times` times, or until interrupted."""
     rates = ReadRates()
     looks = 0
     with _showing(output) as show:

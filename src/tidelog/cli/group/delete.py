@@ -16,7 +16,7 @@ def delete(
     groups: Annotated[list[str], typer.Argument(help="Groups to delete.", metavar="GROUP…", show_default=False)],
     topic: Annotated[
         list[str] | None,
-        typer.Option(help="Keep the group and forget only its offsets of this topic; may be repeated."),
+        typer.Option(help="Keep the group; delete only its offsets of this topic; may be repeated."),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,

@@ -32,12 +32,12 @@ def describe(
     groups: Annotated[
         list[str] | None, typer.Argument(help="Groups to describe; all if none is named.", metavar="GROUP…")
     ] = None,
-    members: Annotated[bool, typer.Option("--members", help="Show members and what they read.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show members and their partitions.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Show coordinator, assignor and state.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show the lag again and again, until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(help="Seconds between two looks of --watch.", min=0.05)] = 2.0,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the lag continuously, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two updates of --watch.", min=0.05)] = 2.0,
     times: Annotated[
-        int | None, typer.Option(help="End --watch after so many looks.", min=1, show_default="no end")
+        int | None, typer.Option(help="End --watch after this many updates.", min=1, show_default="no end")
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
@@ -45,7 +45,7 @@ def describe(
 ) -> None:
     """Describe groups: offsets and lag of every partition, members, or state."""
     if sum((members, state, watch)) > 1:
-        raise CommandError("--members, --state and --watch exclude each other")
+        raise CommandError("give only one of --members, --state and --watch")
     with connect_admin(bootstrap_server, command_config) as admin:
         names = groups or [each.group_id for each in admin.list_groups()]
         if watch:

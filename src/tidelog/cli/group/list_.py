@@ -31,7 +31,7 @@ def list_groups(
     type_: Annotated[
         list[str] | None, typer.Option("--type", help="Only groups of this type: classic or consumer.")
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show state, type and protocol, too.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show state, type and protocol.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
@@ -57,8 +57,8 @@ def list_groups(
 
 
 def _known(option: str, given: str, names: Sequence[str]) -> str:
-    """The name that is meant, however it is capitalized."""
+    """The name, found case-insensitively."""
     for name in names:
         if name.lower() == given.lower():
             return name
-    raise CommandError(f"{option} {given!r} is none of {', '.join(names)}")
+    raise CommandError(f"{option} {given!r} must be one of {', '.join(names)}")

@@ -27,30 +27,35 @@ def reset(
         list[str] | None,
         typer.Option(help="A topic, or partitions of it: orders:0,3; may be repeated.", metavar="TOPIC[:N,N…]"),
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics the group has offsets of.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_current: Annotated[
-        bool, typer.Option("--to-current", help="To where the group is; to the end if nowhere.")
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics for which the group has offsets.")
     ] = False,
-    to_offset: Annotated[int | None, typer.Option(help="To this offset.", min=0)] = None,
-    shift_by: Annotated[int | None, typer.Option(help="By so many records, back if negative.")] = None,
-    by_duration: Annotated[str | None, typer.Option(help="To so long ago: P1D, PT2H30M.", metavar="DURATION")] = None,
-    to_datetime: Annotated[str | None, typer.Option(help="To a time: ISO 8601.", metavar="TIME")] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Reset to the earliest offset.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Reset to the latest offset.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="Reset to the committed offset; to the latest if there is none.")
+    ] = False,
+    to_offset: Annotated[int | None, typer.Option(help="Reset to this offset.", min=0)] = None,
+    shift_by: Annotated[int | None, typer.Option(help="Shift by this many records, back if negative.")] = None,
+    by_duration: Annotated[
+        str | None, typer.Option(help="Reset to this long ago: P1D, PT2H30M.", metavar="DURATION")
+    ] = None,
+    to_datetime: Annotated[str | None, typer.Option(help="Reset to this time: ISO 8601.", metavar="TIME")] = None,
     from_file: Annotated[
-        Path | None, typer.Option(help="To what a file says: topic,partition,offset a line.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Reset to the offsets in a file: topic,partition,offset per line.", metavar="FILE"),
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute", help="Do it; without this, only show what would be done.")
+        bool, typer.Option("--execute", help="Reset the offsets; without this, only show the plan.")
     ] = False,
     export: Annotated[
-        bool, typer.Option("--export", help="Print the plan as --from-file takes it, and do nothing.")
+        bool, typer.Option("--export", help="Only print the plan, in the format of --from-file.")
     ] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Set where a group goes on reading. Shows the plan first; --execute carries it out."""
+    """Reset the committed offsets of a group. Only shows the plan unless --execute is given."""
     wanted = Wanted(to_earliest, to_latest, to_current, to_offset, shift_by, by_duration, to_datetime, from_file)
     wanted.check()
     with connect_admin(bootstrap_server, command_config) as admin:
@@ -75,10 +80,10 @@ def choose_partitions(
 ) -> list[TopicPartition]:
     """The partitions that `--topic` and `--all-topics` name."""
     if bool(topics) == all_topics:
-        raise CommandError("name what to reset with --topic, or reset everything with --all-topics")
+        raise CommandError("give either --topic or --all-topics")
     if all_topics:
         if not committed:
-            raise CommandError("the group has no offsets; name topics with --topic")
+            raise CommandError("the group has no offsets; give topics with --topic")
         return sorted(committed)
     chosen: list[TopicPartition] = []
     described = admin.describe_topics([each.partition(":")[0] for each in topics or ()])
@@ -104,7 +109,7 @@ def _check_inactive(admin: Admin, group: str) -> None:
     """Commits of members would undo the reset at once."""
     state = admin.describe_groups([group])[group].state
     if state not in _INACTIVE:
-        raise CommandError(f"group {group!r} is {state}: offsets can be reset when it has no members")
+        raise CommandError(f"group {group!r} is {state}: offsets can be reset only while it has no members")
 
 
 def _show(group: str, committed: Mapping[TopicPartition, int], targets: Offsets, is_done: bool, output: Format) -> None:
@@ -123,4 +128,4 @@ def _show(group: str, committed: Mapping[TopicPartition, int], targets: Offsets,
         return
     print_table(("GROUP", "TOPIC", "PARTITION", "OLD-OFFSET", "NEW-OFFSET"), rows)
     if not is_done:
-        print_line("Nothing was changed; add --execute to do it.")
+        print_line("Nothing was changed; add --execute to reset the offsets.")

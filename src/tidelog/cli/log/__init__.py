@@ -8,5 +8,5 @@ from tidelog.cli.log import dump
 
 def register(application: typer.Typer) -> None:
     """Add the noun and its verbs."""
-    log = noun(application, "log", "Look into the files of a data directory, Tidelog's or Kafka's.")
+    log = noun(application, "log", "Show the files of a data directory of Tidelog or Kafka.")
     verb(log, "dump", dump.dump, dump.EXAMPLE)

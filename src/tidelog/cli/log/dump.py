@@ -31,17 +31,17 @@ def dump(
         bool, typer.Option("--index-sanity-check", help="Only check indexes as a starting broker does.")
     ] = False,
     verify_index_only: Annotated[
-        bool, typer.Option("--verify-index-only", help="Compare indexes with the log; show only what is wrong.")
+        bool, typer.Option("--verify-index-only", help="Compare indexes with the log; show only errors.")
     ] = False,
     max_bytes: Annotated[
-        int | None, typer.Option(help="Read no more than so many bytes of a .log file.", min=1, show_default="all")
+        int | None, typer.Option(help="Read at most this many bytes of a .log file.", min=1, show_default="all")
     ] = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Show what is in log files, indexes, snapshots and checkpoints; exit code 1 if something in them is wrong."""
+    """Show the contents of log files, indexes, snapshots and checkpoints; exit code 1 if one is damaged."""
     problems = 0
     for path in files:
-        path.stat()  # says what keeps it from being read, if it is not there
+        path.stat()  # raises a clear error if the file is missing
         rows = dump_file(
             str(path),
             print_data=print_data_log,

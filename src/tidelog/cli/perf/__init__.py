@@ -1,7 +1,7 @@
-"""`tidelog perf`: how fast a cluster takes and gives records.
+"""`tidelog perf`: measure the produce and fetch throughput of a cluster.
 
-The load is meant to cost less than the broker: frames are built once and sent over a raw socket, replies are read
-without decoding what they carry.
+The client must cost less than the broker: frames are built once and sent over a raw socket, and replies are read
+without decoding their records.
 """
 
 import typer
@@ -12,6 +12,6 @@ from tidelog.cli.perf import consume, produce
 
 def register(application: typer.Typer) -> None:
     """Add the noun and its verbs."""
-    perf = noun(application, "perf", "Measure how fast a cluster takes and gives records.")
+    perf = noun(application, "perf", "Measure the produce and fetch throughput of a cluster.")
     verb(perf, "produce", produce.produce, produce.EXAMPLE)
     verb(perf, "consume", consume.consume, consume.EXAMPLE)

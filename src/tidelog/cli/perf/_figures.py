@@ -1,4 +1,4 @@
-"""What a run measured, and how it is told."""
+"""The results of a run, and their output."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -52,7 +52,7 @@ class RawSocket:
         while self._stop - self._start < count:
             received = self._socket.recv_into(view[self._stop :])
             if not received:
-                raise CommandError("the broker closed the connection; its log says why")
+                raise CommandError("the broker closed the connection; see the broker's log")
             self._stop += received
 
 
@@ -61,4 +61,4 @@ def check_error(reply: memoryview, position: int, what: str) -> None:
     (error_code,) = _unpack_error(reply, position)
     if error_code:
         code = error_code_of(error_code)
-        raise ApiError(code, f"{what} was refused: {code.text}")
+        raise ApiError(code, f"{what} failed: {code.text}")

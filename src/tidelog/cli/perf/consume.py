@@ -48,7 +48,7 @@ def consume(
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Measure how fast a partition gives its records, one fetch at a time."""
+    """Measure the fetch throughput of a partition, one fetch at a time."""
     where = TopicPartition(topic, partition)
     with connect_admin(bootstrap_server, command_config) as admin:
         first = admin.list_offsets({where: EARLIEST})[where].offset
@@ -97,7 +97,7 @@ def run_load(node: BrokerNode, load: Load, first: int, last: int, watcher: Progr
             check_error(reply, load.error_position, "the fetch")
             found, next_offset, size_bytes = count_batches(reply, load.error_position)
             if next_offset <= offset:
-                raise CommandError(f"nothing came from offset {offset} although the partition ends at {last}")
+                raise CommandError(f"no records from offset {offset} on, although the partition ends at {last}")
             watcher.advance(next_offset - offset)
             offset, count, data_bytes = next_offset, count + found, data_bytes + size_bytes
         return Figures(count, data_bytes, (now() - started) / 1e9, summarize(latencies))

@@ -50,7 +50,7 @@ def produce(
     records: Annotated[int, typer.Option(help="How many records to send.", min=1)] = 1_000_000,
     record_bytes: Annotated[int, typer.Option(help="Size of a record's value.", min=0)] = 100,
     batch_bytes: Annotated[int, typer.Option(help="Size of a batch before compression.", min=1)] = 16 * 1024,
-    in_flight: Annotated[int, typer.Option(help="Requests under way at a time.", min=1)] = 5,
+    in_flight: Annotated[int, typer.Option(help="Requests in flight.", min=1)] = 5,
     partition: Annotated[int, typer.Option(help="The partition to write to.", min=0)] = 0,
     compression: CompressionOption = Compression.NONE,
     acks: AcksOption = Acks.ONE,
@@ -58,12 +58,12 @@ def produce(
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Measure how fast a partition takes records; an unknown topic is created if the cluster allows it."""
+    """Measure the produce throughput of a partition; an unknown topic is created if the cluster allows it."""
     with Producer(client_settings(bootstrap_server, command_config, ProducerSettings)) as producer:
         check_topic(producer, topic, partition)
     where = TopicPartition(topic, partition)
     with connect_admin(bootstrap_server, command_config) as admin:
-        admin.list_offsets({where: LATEST})  # a leader that is being elected is waited for
+        admin.list_offsets({where: LATEST})  # waits for a leader election
         node = leader_of(admin, where)
     per_batch = max(1, batch_bytes // (record_bytes + _RECORD_OVERHEAD_BYTES))
     batch = build_load_batch(per_batch, record_bytes, compression)

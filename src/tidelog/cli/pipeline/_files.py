@@ -38,7 +38,7 @@ def open_pipeline(spec: str) -> Pipeline:
 
 
 def refuse_mistakes(pipeline: Pipeline, problems: Iterable[Problem]) -> None:
-    """Tell mistakes one a line, and end the program with code 2 if there are any. Warnings are passed over."""
+    """Print mistakes, one per line, and exit with code 2 if there are any. Warnings are ignored."""
     mistakes = [problem for problem in problems if not problem.is_warning]
     for mistake in mistakes:
         sys.stderr.write(f"tidelog: {pipeline.name}: {mistake}\n")
@@ -48,7 +48,7 @@ def refuse_mistakes(pipeline: Pipeline, problems: Iterable[Problem]) -> None:
 
 @contextmanager
 def as_command_errors() -> Iterator[None]:
-    """What a pipeline refuses, as what a command refuses."""
+    """Convert PipelineError to CommandError."""
     try:
         yield
     except PipelineError as error:
@@ -56,7 +56,7 @@ def as_command_errors() -> Iterator[None]:
 
 
 def servers_of(pipeline: Pipeline, bootstrap_server: str | None, command_config: Path | None) -> str:
-    """Where the cluster is: the option or its variable, the file, the pipeline, this machine."""
+    """The bootstrap servers: from the option or its variable, the file, the pipeline, or the default."""
     if bootstrap_server is None and command_config is not None:
         settings = parse_properties(command_config.read_text(encoding="utf-8"))
         bootstrap_server = settings.get("bootstrap.servers")

@@ -17,10 +17,10 @@ _TABLE_COLUMNS: Final = 76
 
 
 class View(Protocol):
-    """Somebody who watches a pipeline."""
+    """Shows the progress of a pipeline."""
 
     def starting(self, pipeline: str) -> None:
-        """Spark is asked to start, which takes a few seconds."""
+        """Spark is starting, which takes a few seconds."""
 
     def started(self, pipeline: str, facts: dict[str, str]) -> None:
         """Its queries run."""
@@ -39,7 +39,7 @@ class JsonView:
     """An object a line on stdout."""
 
     def starting(self, pipeline: str) -> None:
-        """Programs are told when it runs."""
+        """No event before it runs."""
 
     def started(self, pipeline: str, facts: dict[str, str]) -> None:
         self._put({"event": "started", "pipeline": pipeline, **facts})
@@ -48,7 +48,7 @@ class JsonView:
         self._put({"event": "progress", **asdict(progress)})
 
     def tick(self) -> None:
-        """Programs are told of events only."""
+        """Nothing to show between events."""
 
     def ended(self, outcome: str, message: str | None) -> None:
         self._put({"event": outcome, "message": message})
@@ -68,7 +68,7 @@ class LineView:
         self._began = time.monotonic()
 
     def starting(self, pipeline: str) -> None:
-        """A log is told when it runs."""
+        """No line before it runs."""
 
     def started(self, pipeline: str, facts: dict[str, str]) -> None:
         self._put(f"{pipeline}: running, " + ", ".join(f"{name} {value}" for name, value in facts.items()))
@@ -80,7 +80,7 @@ class LineView:
             self._put(f"{progress.name}: {line_of(progress)}")
 
     def tick(self) -> None:
-        """A log is told of batches only."""
+        """Nothing to show between batches."""
 
     def ended(self, outcome: str, message: str | None) -> None:
         elapsed_s = time.monotonic() - self._began

@@ -15,7 +15,7 @@ EXAMPLE: Final = "tidelog pipeline describe orders.py --format json"
 
 
 def describe(file: PipelineFile, output: OutputFormat = Format.TEXT) -> None:
-    """Describe a pipeline: its parts, its policy and how far it has come. Asks no cluster and starts no Spark."""
+    """Describe a pipeline: its parts, policy and progress. Does not connect to the cluster or start Spark."""
     pipeline = open_pipeline(file)
     described = _described(pipeline, read_positions(pipeline.checkpoint_paths))
     if output is Format.JSON:

@@ -19,13 +19,14 @@ _MARK: Final = "Pipeline("
 
 def list_pipelines(
     directory: Annotated[
-        Path, typer.Argument(help="Where to look, below it too.", metavar="DIRECTORY", show_default="here")
+        Path,
+        typer.Argument(help="Directory to search, with its subdirectories.", metavar="DIRECTORY", show_default="here"),
     ] = Path(),
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """List the pipelines that the Python files of a directory define.
 
-    Only files that mention `Pipeline(` are run to see what they define; one that cannot be is reported and passed over.
+    Only files that contain `Pipeline(` are run to find their pipelines; a file that fails is reported and skipped.
     """
     if not directory.exists():
         raise CommandError(f"{directory}: no such directory")

@@ -44,14 +44,14 @@ def _print(planned: Plan, policy: str) -> None:
             for read in planned.reads
         ]
         print_table(("READS", "PARTITION", "FROM", "TO", "LAG", "BECAUSE"), rows)
-        print_line(f"lag in all: {_or_dash(planned.lag)}")
+        print_line(f"total lag: {_or_dash(planned.lag)}")
     print_line()
     for number, step in enumerate(planned.steps, start=1):
         print_line(f"step {number}      {step}")
     for sink in planned.sinks:
         print_line(f"writes      {sink}")
     for name, meaning, exists in planned.own_topics:
-        print_line(f"writes      topic {name}: {meaning}{'' if exists else ' (will be made)'}")
+        print_line(f"writes      topic {name}: {meaning}{'' if exists else ' (will be created)'}")
 
 
 def _or_dash(number: int | None) -> object:

@@ -21,9 +21,9 @@ EXAMPLE: Final = "tidelog pipeline replay orders.py --filter error.type=TimeoutE
 def replay(
     file: Annotated[
         str | None,
-        typer.Argument(help="The pipeline whose dead letters are meant.", metavar="FILE[:NAME]", show_default=False),
+        typer.Argument(help="The pipeline whose dead letters to send.", metavar="FILE[:NAME]", show_default=False),
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="A dead-letter topic, instead of a file.", metavar="TOPIC")] = None,
+    topic: Annotated[str | None, typer.Option(help="A dead-letter topic, instead of FILE.", metavar="TOPIC")] = None,
     to: Annotated[
         str | None, typer.Option(help="Send them to this topic.", metavar="TOPIC", show_default="where each came from")
     ] = None,
@@ -31,20 +31,20 @@ def replay(
         list[str] | None,
         typer.Option(
             "--filter",
-            help="Only letters like this: FIELD=TEXT, FIELD!=TEXT or FIELD~REGEX; all of several. Fields: key, value, "
+            help="Only matching letters: FIELD=TEXT, FIELD!=TEXT or FIELD~REGEX; all must match. Fields: key, value, "
             "pipeline, attempts, error.type, error.message, origin.topic, origin.partition, origin.offset.",
             metavar="CONDITION",
         ),
     ] = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Also letters that were sent back before.")
+        bool, typer.Option("--from-beginning", help="Also send letters that were sent back before.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Send dead letters back, as they were before they failed: each once, also over several replays."""
+    """Send dead letters back, as they were before they failed; each letter once, also over several replays."""
     asked = _asked(file, topic, to, filters or [], from_beginning, bootstrap_server, command_config)
     with as_command_errors():
         spans = asked.spans()
@@ -64,7 +64,7 @@ def _asked(
     command_config: CommandConfig,
 ) -> Replay:
     if (file is None) == (topic is None):
-        raise typer.BadParameter("name a pipeline's FILE or a --topic, one of the two")
+        raise typer.BadParameter("give either a pipeline's FILE or --topic")
     try:
         conditions = [parse_filter(text) for text in filters]
     except FilterError as error:
@@ -106,4 +106,4 @@ def _tell(asked: Replay, done: Replayed, dry_run: bool, output: Format) -> None:
     if done.kept:
         sys.stdout.write(f"{done.kept:,} stay dead letters\n")
     if done.without_origin:
-        sys.stderr.write(f"tidelog: {done.without_origin:,} do not say where they came from: give --to\n")
+        sys.stderr.write(f"tidelog: {done.without_origin:,} have no origin topic in their headers: give --to\n")

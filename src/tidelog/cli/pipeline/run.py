@@ -42,30 +42,30 @@ INTERRUPTED: Final = 130
 
 def run(
     file: PipelineFile,
-    once: Annotated[bool, typer.Option("--once", help="Stop when what is there now, and due, is done.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Stop when all records that exist now, and are due, are processed.")
+    ] = False,
     continuous: Annotated[bool, typer.Option("--continuous", help="Run until stopped; this is the default.")] = False,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Stop when nothing is left, rows that wait to be tried again included.")
+        bool, typer.Option("--drain", help="Stop when nothing is left, including rows that wait for a retry.")
     ] = False,
     master: Annotated[
         str | None, typer.Option(help="Spark's master.", metavar="URL", show_default="SPARK_MASTER, else all cores")
     ] = None,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="Where to remember what was read.", show_default="the pipeline's")
-    ] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Checkpoint directory.", show_default="the pipeline's")] = None,
     conf: Annotated[
         list[str] | None, typer.Option(help="A setting of Spark; may be repeated.", metavar="NAME=VALUE")
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show Spark's own log and the whole of errors.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show Spark's log and full error messages.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Run a pipeline and watch it.
 
-    Stops between two batches on SIGINT and SIGTERM; a batch that is cut off all the same is done again, and its rows
-    are written once. Exit code 0: done, or stopped by SIGTERM; 1: the pipeline failed; 2: it is wrongly used or
-    defined; 130: stopped by SIGINT.
+    SIGINT and SIGTERM stop it between two batches; an interrupted batch is repeated by the next run, and its rows are
+    written once. Exit code 0: done, or stopped by SIGTERM; 1: the pipeline failed; 2: wrong options or mistakes in the
+    definition; 130: stopped by SIGINT.
     """
     if once + continuous + drain > 1:
         raise typer.BadParameter("choose one of --once, --continuous and --drain")
@@ -73,10 +73,10 @@ def run(
     refuse_mistakes(pipeline, _checkpoint_problems(pipeline.checkpoint_path, drain=drain))
     view = _view(output)
     servers = servers_of(pipeline, bootstrap_server, command_config)
-    # For functions of the pipeline's own that write to the cluster: `pipeline.servers()` tells them where it is.
+    # For user functions that write to the cluster: `pipeline.servers()` reads this variable.
     os.environ["TIDELOG_BOOTSTRAP_SERVERS"] = servers
     if drain and not isinstance(pipeline.source, Topic):
-        # Only topics have rows that wait; of anything else, Spark alone knows what is left.
+        # Only topics have waiting rows; for other sources only Spark knows what is left.
         once, drain = True, False
     with _log_file(verbose) as log:
         try:
@@ -114,9 +114,9 @@ def _checked(
 def _checkpoint_problems(path: str, *, drain: bool) -> Iterator[Problem]:
     reason = why_unwritable(path)
     if reason is not None:
-        yield Problem("checkpoint", f"{path} cannot be made: {reason}")
+        yield Problem("checkpoint", f"{path} cannot be created: {reason}")
     if drain and not is_local(path):
-        yield Problem("checkpoint", f"--drain needs one on this machine, not {path}")
+        yield Problem("checkpoint", f"--drain needs a checkpoint on a local disk, not {path}")
 
 
 def _view(output: Format) -> View:
@@ -127,13 +127,13 @@ def _view(output: Format) -> View:
 
 @contextmanager
 def _log_file(verbose: bool) -> Iterator[Path | None]:
-    """A file for what Spark says on stderr, so that the view is not torn apart; None when it may be."""
+    """A file for Spark's stderr, so that it does not disturb the view; None with --verbose."""
     if verbose:
         yield None
         return
     handle, name = tempfile.mkstemp(prefix="tidelog-pipeline-", suffix=".log")
     os.close(handle)
-    # Also what this process would say of a batch that failed or was cut off.
+    # Also messages of this process about failed or interrupted batches.
     logging.basicConfig(filename=name, level=logging.WARNING)
     yield Path(name)
 
@@ -180,7 +180,7 @@ def _run(
     with _signals() as signals:
         view.starting(pipeline.name)
         spark = _session(pipeline, master, log)
-        # PySpark has put a handler of its own in place, which cuts off what runs.
+        # PySpark has installed its own handler, which interrupts a running batch.
         signals.listen()
         try:
             from tidelog.spark.pipeline.running.run import start
@@ -205,7 +205,7 @@ def _run(
 
 
 class _Signals:
-    """What SIGINT and SIGTERM ask for. The second SIGINT is not patient."""
+    """Stop requests by SIGINT and SIGTERM. The second SIGINT stops at once."""
 
     def __init__(self) -> None:
         from threading import Event
@@ -214,7 +214,7 @@ class _Signals:
         self.was_interrupted = False
 
     def listen(self) -> None:
-        """Be the one who is told."""
+        """Install the signal handlers."""
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, self._take)
 
@@ -240,7 +240,7 @@ def _signals() -> Iterator[_Signals]:
 
 
 class _Shown:
-    """What the view has been told. Spark tells of batches in a thread of its own, perhaps too late for the last."""
+    """The batches already shown. Spark reports batches in another thread, perhaps too late for the last one."""
 
     def __init__(self, view: View) -> None:
         self.waiting: deque[QueryProgress] = deque()
@@ -248,7 +248,7 @@ class _Shown:
         self._told: set[tuple[str, int]] = set()
 
     def tick_until(self, is_over: Callable[[], bool] | None) -> Callable[[], bool]:
-        """A function to be called now and then: it shows what is new, and tells whether to stop."""
+        """A function to call periodically: it shows new batches and returns whether to stop."""
 
         def tick() -> bool:
             while self.waiting:
@@ -259,7 +259,7 @@ class _Shown:
         return tick
 
     def rest(self, queries: "list[StreamingQuery]") -> None:
-        """What has not been told yet."""
+        """Show the batches that were not shown yet."""
         from tidelog.spark.source.progress import read_progress
 
         for query in queries:
@@ -274,5 +274,5 @@ class _Shown:
 
 
 def _finds_nothing(query: "StreamingQuery") -> bool:
-    """Whether a query has looked for rows, and there were none."""
+    """Whether a query found no rows in its last trigger."""
     return not query.status["isTriggerActive"] and query.status["message"] == "Waiting for data to arrive"

@@ -21,14 +21,14 @@ INVALID: Final = 2
 
 def validate(
     file: PipelineFile,
-    offline: Annotated[bool, typer.Option("--offline", help="Do not ask the cluster about topics.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not check the topics in the cluster.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Find the mistakes in a pipeline before Spark starts.
 
-    Exit code 0: none (there may be warnings); 2: there are mistakes; 1: the cluster cannot be reached.
+    Exit code 0: no mistakes (perhaps warnings); 2: mistakes; 1: the cluster cannot be reached.
     """
     try:
         pipelines = _chosen(file)

@@ -40,14 +40,14 @@ def read_plan(path: Path) -> Plan:
             if where in plan:
                 raise CommandError(f"{path} names {where.topic}-{where.partition} twice")
             if not replicas or len(set(replicas)) != len(replicas):
-                raise CommandError(f"{path}: the replicas of {where.topic}-{where.partition} are {list(replicas)}")
+                raise CommandError(f"{path}: {where.topic}-{where.partition} has invalid replicas {list(replicas)}")
             plan[where] = replicas
     except (KeyError, TypeError, ValueError) as error:
         raise CommandError(
-            f'{path} is no plan: it must be {{"version": 1, "partitions": [{{"topic", "partition", "replicas"}}, …]}}'
+            f'{path} is not a plan: expected {{"version": 1, "partitions": [{{"topic", "partition", "replicas"}}, …]}}'
         ) from error
     if not plan:
-        raise CommandError(f"{path} moves nothing")
+        raise CommandError(f"{path} has no partitions")
     return plan
 
 

@@ -17,12 +17,14 @@ def execute(
     plan: PlanFile,
     throttle: Annotated[
         int | None,
-        typer.Option("--throttle", help="Bytes a second that a broker may use for this.", min=1, show_default=False),
+        typer.Option(
+            "--throttle", help="Bytes per second that a broker may use for the reassignment.", min=1, show_default=False
+        ),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Begin to move partitions. Prints the plan that would undo it; `verify` says when it is done."""
+    """Start to move partitions. Prints the plan that reverts it; `verify` shows when it is done."""
     target = read_plan(plan)
     with connect_admin(bootstrap_server, command_config) as admin:
         current = current_plan(admin, sorted({where.topic for where in target}))

@@ -30,7 +30,7 @@ def generate(
         chosen = alive if brokers is None else _parse_brokers(brokers)
         unknown = sorted(set(chosen).difference(alive))
         if unknown:
-            raise CommandError(f"--brokers names {unknown}, which are not alive; {alive} are")
+            raise CommandError(f"--brokers: {unknown} are not alive; alive are {alive}")
         current = current_plan(admin, topics)
     print_json(plan_document(_spread(current, chosen)))
 

@@ -1,4 +1,4 @@
-"""`tidelog reassign verify` and `cancel`: how far a reassignment is, and its end before its time."""
+"""`tidelog reassign verify` and `cancel`: progress and cancellation of a reassignment."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ def verify(
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Say which partitions have moved. When all have, throttles are removed; until then the exit code is 3."""
+    """Show which partitions have moved. Removes the throttles when none is moving; exit code 3 until all are done."""
     target = read_plan(plan)
     topics = sorted({where.topic for where in target})
     with connect_admin(bootstrap_server, command_config) as admin:
@@ -46,11 +46,11 @@ def verify(
 
 
 def cancel(plan: PlanFile, bootstrap_server: BootstrapServer = None, command_config: CommandConfig = None) -> None:
-    """End a reassignment that is under way: partitions stay, or go back, where they were."""
+    """Cancel a reassignment: partitions keep, or get back, their old replicas."""
     target = read_plan(plan)
     with connect_admin(bootstrap_server, command_config) as admin:
         moving = admin.list_partition_reassignments(target)
         if moving:
             admin.alter_partition_reassignments(dict.fromkeys(moving))
         clear_throttle(admin, sorted({where.topic for where in target}))
-    print_line(f"{len(moving)} moves are cancelled" if moving else "nothing of this plan is moving")
+    print_line(f"cancelled {len(moving)} reassignments" if moving else "no partition of this plan is moving")

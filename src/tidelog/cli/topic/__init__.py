@@ -1,4 +1,4 @@
-"""`tidelog topic`: make, list, describe, change, compact and remove topics."""
+"""`tidelog topic`: create, list, describe, alter, compact and delete topics."""
 
 import typer
 
@@ -8,7 +8,7 @@ from tidelog.cli.topic import alter, compact, create, delete, describe, list_
 
 def register(application: typer.Typer) -> None:
     """Add the noun and its verbs."""
-    topic = noun(application, "topic", "Make, list, describe, change, compact and remove topics.")
+    topic = noun(application, "topic", "Create, list, describe, alter, compact and delete topics.")
     verb(topic, "create", create.create, create.EXAMPLE)
     verb(topic, "list", list_.list_topics, list_.EXAMPLE)
     verb(topic, "describe", describe.describe, describe.EXAMPLE)

@@ -25,7 +25,9 @@ def alter(
     topic: TopicName,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", help="The new total; it can only grow.", show_default="left as it is"),
+        typer.Option(
+            "--partitions", "-p", help="New number of partitions; it can only grow.", show_default="left as it is"
+        ),
     ] = None,
     replica_assignment: Annotated[
         str | None, typer.Option(help="Brokers of the new partitions: 0:1,1:2 is two of them.", metavar="IDS")
@@ -34,14 +36,14 @@ def alter(
         list[str] | None, typer.Option("--config", "-c", help="Set a topic setting.", metavar="NAME=VALUE")
     ] = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", help="Take a setting back to its default.", metavar="NAME")
+        list[str] | None, typer.Option("--delete-config", help="Reset a setting to its default.", metavar="NAME")
     ] = None,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check, and change nothing.")] = False,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Only check; change nothing.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Change a topic: give it more partitions, or other settings."""
+    """Change the partition count or the settings of a topic."""
     changes = [ConfigChange(name, value) for name, value in parse_assignments("--config", config or ()).items()]
     changes += [ConfigChange(name, operation=AlterOperation.DELETE) for name in delete_config or ()]
     if partitions is None and not changes:

@@ -22,7 +22,7 @@ _STEPS: Final = 100
 def compact(
     topic: TopicName,
     now: Annotated[
-        bool, typer.Option("--now", help="Compact now, the newest segment included; without it, only show the state.")
+        bool, typer.Option("--now", help="Compact now, including the newest segment; without it, only show the state.")
     ] = False,
     partition: Annotated[
         list[int] | None, typer.Option(help="Only this partition; may be repeated.", show_default="all")
@@ -32,7 +32,7 @@ def compact(
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Compact a topic now, whatever its share of old records, or show how far that is."""
+    """Compact a topic now, whatever its dirty ratio, or show the state of its compaction."""
     with connect_admin(bootstrap_server, command_config) as admin:
         partitions = [each.partition for each in partitions_or_all(admin, topic, partition)]
         states = admin.compact_topic(topic, partitions, only_status=not now)

@@ -43,8 +43,8 @@ def create(
         str | None,
         typer.Option(help="Brokers per partition instead of counts: 0:1,1:2 is two partitions.", metavar="IDS"),
     ] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Succeed if the topic is there.")] = False,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check, and change nothing.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Succeed if the topic exists.")] = False,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Only check; change nothing.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
@@ -85,4 +85,4 @@ def _report_existing(topic: str, output: Format) -> None:
     if output is Format.JSON:
         print_json({"name": topic, "created": False})
     else:
-        print_line(f"Topic {topic} exists already.")
+        print_line(f"Topic {topic} already exists.")

@@ -15,7 +15,7 @@ EXAMPLE: Final = "tidelog topic delete orders"
 
 def delete(
     topics: Annotated[list[str], typer.Argument(help="Topics to delete.", metavar="TOPIC…", show_default=False)],
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic is not there.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,

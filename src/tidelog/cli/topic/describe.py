@@ -41,7 +41,7 @@ def describe(
 
 
 def _troubled(found: list[TopicDescription], *, under_replicated: bool, unavailable: bool) -> list[TopicDescription]:
-    """Topics with those partitions alone that something is wrong with."""
+    """Topics with only their under-replicated or unavailable partitions."""
     troubled = []
     for topic in found:
         partitions = tuple(

@@ -18,12 +18,14 @@ EXAMPLE: Final = "tidelog transactions abort --topic orders --partition 3 --star
 def abort(
     transactional_id: Annotated[
         str | None,
-        typer.Option(help="Abort what this id has open, and shut out its producer.", show_default=False, metavar="ID"),
+        typer.Option(
+            help="Abort the open transaction of this id, and fence its producer.", show_default=False, metavar="ID"
+        ),
     ] = None,
     topic: Annotated[str | None, typer.Option(help="Topic of a hanging transaction.", show_default=False)] = None,
     partition: Annotated[int | None, typer.Option(help="Its partition.", min=0, show_default=False)] = None,
     start_offset: Annotated[
-        int | None, typer.Option(help="Where it starts, as find-hanging says.", min=0, show_default=False)
+        int | None, typer.Option(help="Its start offset, as find-hanging prints it.", min=0, show_default=False)
     ] = None,
     producer_id: Annotated[
         int | None, typer.Option(help="Its producer, instead of --start-offset.", min=0, show_default=False)
@@ -31,12 +33,12 @@ def abort(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Abort a transaction: by its transactional id, or in one partition if it hangs there and nobody knows it."""
+    """Abort a transaction: by its transactional id, or, if its coordinator does not know it, in one partition."""
     if transactional_id is not None and (topic, partition, start_offset, producer_id) == (None,) * 4:
         with connect_admin(bootstrap_server, command_config) as admin:
-            admin.describe_transactions([transactional_id])  # an id that is not known would otherwise be made
+            admin.describe_transactions([transactional_id])  # otherwise fencing would create an unknown id
             admin.fence_producers([transactional_id])
-        print_line(f"{transactional_id}: nothing is open any more; its producer must start anew")
+        print_line(f"{transactional_id}: no open transaction any more; its producer is fenced and must be restarted")
         return
     if (
         transactional_id is not None

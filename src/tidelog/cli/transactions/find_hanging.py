@@ -1,7 +1,7 @@
 """`tidelog transactions find-hanging`: transactions that are open in a partition and that no coordinator will end.
 
 A transaction hangs if it has been open for longer than any timeout allows and its coordinator does not know that the
-partition takes part in it. Read-committed consumers wait for it for ever, and compaction stops at it.
+partition takes part in it. read_committed consumers and compaction stop at it.
 """
 
 import time
@@ -34,7 +34,7 @@ _MINUTE_MS: Final = 60_000
 
 
 class Open(NamedTuple):
-    """A transaction that has been open in a partition for long."""
+    """A transaction that has been open in a partition for a long time."""
 
     where: TopicPartition
     producer: ActiveProducer

@@ -31,7 +31,7 @@ def list_transactions(
         list[int] | None, typer.Option(help="Only this producer id; may be repeated.", show_default="any")
     ] = None,
     longer_than: Annotated[
-        int, typer.Option(help="Only transactions begun more than so many milliseconds ago.", show_default="any")
+        int, typer.Option(help="Only transactions open for more than this many milliseconds.", show_default="any")
     ] = -1,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
@@ -61,4 +61,4 @@ def _state(text: str) -> str:
     for state in STATES:
         if state.lower() == text.lower():
             return state
-    raise CommandError(f"--state {text!r} is none of {', '.join(STATES)}")
+    raise CommandError(f"--state {text!r} must be one of {', '.join(STATES)}")
