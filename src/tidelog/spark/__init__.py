@@ -1,13 +1,13 @@
 """Spark: topics as DataFrames, in batch and in streams, exactly once; and pipelines made of them.
 
-    data_source   what `.format("tidelog")` is: Spark's Python Data Source API on one side, the rooms below on the other
+    data_source   the format "tidelog": Spark's Python Data Source API
     options       the connector's options, read and checked
     source        reading: which offsets, split how, fetched and decoded into Arrow
-    sink          writing: one transaction a micro-batch, filled by all tasks, ended by the driver
+    sink          writing: one transaction per micro-batch, written by all tasks, committed by the driver
     pipeline      sources, functions of DataFrames, sinks and a policy for rows that fail
     session       a Spark session with the right Python, Java and settings
 
-Nothing is imported until it is asked for: executors import this package with every task.
+Names are imported on first use: executors import this package with every task.
 """
 
 from typing import TYPE_CHECKING

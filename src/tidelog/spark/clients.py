@@ -1,8 +1,8 @@
 """Clients that outlive a micro-batch: kept by the worker process, a few at a time.
 
-Spark uses its Python workers again and again, for any task of any query, one task at a time. A new connection for each
-batch would cost more than a small batch does. What has failed is not used again; the least recently used is closed when
-there are too many. Clients of the process that a worker was forked from do not work here and are not used.
+Spark reuses its Python workers for any task of any query, one task at a time. A new connection for each batch would
+cost more than a small batch. A client that failed is not reused; if there are too many, the least recently used is
+closed. Clients of the process that a worker was forked from do not work here and are not used.
 """
 
 import atexit

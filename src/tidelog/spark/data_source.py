@@ -1,4 +1,4 @@
-"""What `.format("tidelog")` is to Spark: a table of readers and writers, each imported when Spark asks for it.
+"""The data source behind `.format("tidelog")`: its readers and writers, imported on first use.
 
 Found through `pyspark_tidelog`. Runs in the driver's helper processes and, unpickled, in executors. Options arrive with
 lower-cased names.

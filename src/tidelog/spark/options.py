@@ -26,7 +26,7 @@ _DURATION: Final = re.compile(r"([0-9]{1,18})\s*([a-z]*)")
 
 
 class OptionError(ValueError):
-    """An option that cannot be obeyed; the text names the option, its value and what to set instead."""
+    """An invalid option; the text names the option, its value and what to set instead."""
 
 
 class Options:
@@ -79,7 +79,7 @@ class Options:
         return value.lower()
 
     def kafka_settings(self, refused: Mapping[str, str]) -> dict[str, str]:
-        """The settings given as `kafka.<name>`, without the prefix. `refused` names those that may not be, and why."""
+        """The settings given as `kafka.<name>`, without the prefix. `refused` names forbidden ones, and why."""
         settings = {
             name.removeprefix(_KAFKA_PREFIX): value.strip()
             for name, value in self._given.items()
@@ -105,7 +105,7 @@ class Options:
         raise OptionError(f"only one of the options {wanted} may be set, not {' and '.join(name for name, _ in given)}")
 
     def refuse(self, names: Iterable[str], why: str) -> None:
-        """Refuse options that have no meaning here."""
+        """Reject options that do not apply here."""
         for name in names:
             if self.text(name) is not None:
                 raise OptionError(f"option {name!r} cannot be set here: {why}")
@@ -120,7 +120,7 @@ def parse_duration_ms(option: str, text: str) -> int:
 
 
 def refuse_security(kafka_settings: Iterable[tuple[str, str]]) -> None:
-    """Refuse settings of encryption and authentication, which must not be passed over in silence."""
+    """Reject settings of encryption and authentication, which must not be ignored silently."""
     for name, value in kafka_settings:
         if name == "security.protocol" and value.upper() != "PLAINTEXT":
             raise OptionError(
@@ -129,6 +129,6 @@ def refuse_security(kafka_settings: Iterable[tuple[str, str]]) -> None:
             )
         if name.startswith(_SECURE_PREFIXES):
             raise OptionError(
-                f"option 'kafka.{name}' cannot be obeyed: this connector has neither TLS nor SASL; "
+                f"option 'kafka.{name}' is not supported: this connector has neither TLS nor SASL; "
                 "connect to a PLAINTEXT listener, or through a tunnel that encrypts"
             )

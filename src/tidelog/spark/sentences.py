@@ -1,8 +1,8 @@
-"""Errors as users see them: the sentence, without the way through our code that led to it.
+"""Errors as users see them: only the message, without the stack of our code.
 
 Spark shows what a Python source or sink raised together with its whole stack, and the causes before it, so that the
 sentence which says what to do stands below pages of frames. Frames tell nothing about a misspelt option or a lost
-record; of errors that nobody foresaw they stay. The readers and writers, which Spark calls, put it around what they do.
+record; for unexpected errors they stay. The readers and writers, which Spark calls, put it around what they do.
 """
 
 from contextlib import ContextDecorator

@@ -71,7 +71,7 @@ def spark_session(
 
 
 def end_java() -> None:
-    """Stop the session and end its JVM, so that nobody writes to its directories. `spark-submit` ends its own."""
+    """Stop the session and end its JVM, so that it no longer writes to its directories. `spark-submit` ends its own."""
     from pyspark import SparkContext
 
     if SparkContext._active_spark_context is not None:
@@ -107,7 +107,7 @@ def _is_running() -> bool:
 
 
 def _submitted() -> dict[str, str]:
-    """What `spark-submit` was told, by its options and files; it has started the JVM already."""
+    """The options of `spark-submit`, which has already started the JVM."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     from pyspark import SparkConf, SparkContext

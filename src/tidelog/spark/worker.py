@@ -1,8 +1,8 @@
-"""What Spark's Python workers do once for each kind of work, when it is first done. Called by readers and writers.
+"""Setup of Spark's Python workers, once for each kind of work. Called by readers and writers.
 
 Spark collects garbage in a worker after every task, and a collection looks at every object of every module that was
 imported: 45 ms of processor time with the kernels loaded, several times in a micro-batch. Modules never become garbage,
-so they are put out of the collector's sight.
+so they are excluded from collection (`gc.freeze`).
 """
 
 import gc
@@ -14,7 +14,7 @@ _WORKER: Final = "pyspark.daemon"
 
 
 def settle(work: str) -> None:
-    """Put what lives now out of the collector's sight, if this process is a worker of Spark's.
+    """Exclude all existing objects from garbage collection, if this process is a Spark worker.
 
     Once for each kind of `work`, which may have brought modules of its own.
     """

@@ -259,5 +259,5 @@ def test_mistakes_that_only_spark_can_tell_are_told_before_a_query_starts(
         start_with(lambda rows: rows.dropDuplicates(["key"]))
     with pytest.raises(PipelineError, match="drop the column '_record'"):
         start_with(lambda rows: rows.select("value"), fail_when("value is null", "empty"))
-    with pytest.raises(PipelineError, match="needs a column `value`; there are key"):
+    with pytest.raises(PipelineError, match="needs a column `value`, not only key"):
         start_with(lambda rows: rows.select("key"))

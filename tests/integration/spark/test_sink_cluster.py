@@ -47,7 +47,7 @@ def test_executors_that_die_or_come_back_change_nothing(broker: Broker, tmp_path
         driver.finish()
 
     outcome = (tmp_path / "zombie.outcome").read_text()
-    assert outcome.startswith("SinkError: the transaction of this batch is no longer ours"), outcome
+    assert outcome.startswith("SinkError: the transaction of this batch was ended or fenced"), outcome
     assert "earlier attempt may have written" in (tmp_path / "killed.failed").read_text()
     for each in queries:
         assert (tmp_path / f"{each['name']}.ended").read_text() == "done"

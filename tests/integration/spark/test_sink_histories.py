@@ -101,7 +101,7 @@ class History:
         if self._delivery == "small":
             old.commit(messages, batch_id)  # it begins only now, and finds the batch in the memory
         else:
-            with pytest.raises(SinkError, match="no longer ours"):
+            with pytest.raises(SinkError, match="ended or fenced"):
                 old.commit(messages, batch_id)
 
     def _rows(self, tasks: int) -> list[object]:

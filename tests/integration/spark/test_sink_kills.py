@@ -212,4 +212,4 @@ def test_rows_that_ride_in_messages_bear_tasks_that_run_again(runs: Runs, case: 
 def test_a_zombie_is_fenced(runs: Runs) -> None:
     """Its driver was killed, its batch was written by another; then it woke up and went on writing."""
     outcome = runs.text(ZOMBIE, "outcome")
-    assert outcome.startswith("SinkError: the transaction of this batch is no longer ours"), outcome
+    assert outcome.startswith("SinkError: the transaction of this batch was ended or fenced"), outcome

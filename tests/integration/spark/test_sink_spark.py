@@ -184,7 +184,7 @@ class TestForeachBatch:
                 first(rows.coalesce(1), batch_id)
 
         query = numbers.writeStream.option("checkpointLocation", str(tmp_path)).foreachBatch(write).start()
-        with pytest.raises(StreamingQueryException, match="was written in this run already"):
+        with pytest.raises(StreamingQueryException, match="was already written in this run"):
             query.awaitTermination(100)
 
         for name in (topic, other):

@@ -83,7 +83,7 @@ def test_a_deleted_topic_stops_a_stream_or_is_passed_over(reading, broker, caplo
     fatal, lenient = reading(broker, topic), reading(broker, topic, failOnDataLoss="false")
     ends = [_next(reader, reader.initialOffset())[0] for reader in (fatal, lenient)]
     _delete(broker, topic)
-    with pytest.raises(DataLossError, match=f"what {topic}-0 had left to read is lost: the topic or the partition was"):
+    with pytest.raises(DataLossError, match=f"what {topic}-0 are lost: the topic or the partition was"):
         _next(fatal, ends[0])
     with caplog.at_level(logging.WARNING):
         assert _next(lenient, ends[1]) == ({}, [])
@@ -98,7 +98,7 @@ def test_a_topic_made_anew_is_noticed_by_its_id(reading, broker):
     _delete(broker, topic)
     wait_until(lambda: _made(broker, topic), "the topic is made anew")
     send(broker.bootstrap_servers, topic, range(100, 120))
-    with pytest.raises(DataLossError, match="made anew under its name"):
+    with pytest.raises(DataLossError, match="recreated under the same name"):
         _next(fatal, ends[0])
     assert _next(lenient, ends[1])[1] == list(range(100, 120))
 

@@ -38,8 +38,8 @@ def test_mistakes_end_with_code_2_and_are_told_one_a_line(sound: Path, capsys: p
         assert main(["pipeline", verb[0], str(sound), *verb[1:]]) == 2
         told = capsys.readouterr().err.splitlines()
         assert len(told) == 2
-        assert "sink: topic 'orders' is the source too" in told[0]
-        assert "on_failure.delays[1]: 'soon' is no length of time" in told[1]
+        assert "sink: topic 'orders' is also the source" in told[0]
+        assert "on_failure.delays[1]: 'soon' is not a duration" in told[1]
 
 
 def test_mistakes_as_json(sound: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@
     failing       rows that fail: headers, routing, order by key, dead letters and their replay
     running       sources and sinks opened, the query run, its progress explained
 
-Nothing is imported until it is asked for, and nothing of Spark before a pipeline runs.
+Names are imported on first use; Spark is not imported before a pipeline runs.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What a checkpoint tells: whose it is, and whether a batch that was committed is the one that is written now.
+"""Reads a checkpoint: the id of its query, and whether a committed batch is the same as the current one.
 
 Spark notes the offsets of a batch, and the time, before it plans the batch, and plans a repetition from the same note.
 A checkpoint that was restored from a backup, or copied, has the same query and batch numbers but other notes: its batch

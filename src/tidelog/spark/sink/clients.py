@@ -10,7 +10,7 @@ from tidelog.spark.sink.settings import SinkSettings
 
 
 class _QuickProducer(Producer):
-    """A producer that is only closed when it has nothing to send, or has failed: it does not wait."""
+    """Close a producer without waiting: it has nothing to send, or has failed."""
 
     def close(self, timeout_s: float | None = 0) -> None:
         super().close(timeout_s)

@@ -30,7 +30,7 @@ PARTITIONS: Final = 8
 """Queries share partitions; more of them would only mean fewer readers of each record."""
 
 REPLICAS: Final = 3
-"""What it holds is needed as long as the query lives; a lost copy must not lose it."""
+"""The state is needed as long as the query exists; losing one replica must not lose it."""
 
 _TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
@@ -119,8 +119,8 @@ class CommittedBatches:
             if time.monotonic() > deadline:
                 raise SinkError(
                     f"batch {doubtful[0].batch_id} of this query was written under another transactional id, and after "
-                    f"{timeout_ms} ms its transaction is still open: was the option transactionalId changed while "
-                    "another driver runs? Stop that one, or end its transaction (`tidelog transactions`)"
+                    f"{timeout_ms} ms its transaction is still open: if the option transactionalId was changed while "
+                    "another driver runs, stop that driver, or abort its transaction (`tidelog transactions`)"
                 )
             time.sleep(_WAIT_S)
 
@@ -171,7 +171,7 @@ class CommittedBatches:
             reached = tail.read(bytes(self._cluster.fetch({where: position})[where].records or b""), position)
             # A throttled broker may answer with nothing though there is more.
             if reached <= position and not patience.pause():
-                raise DeadlinePassed(f"{where}: nothing came from offset {position} on, although {end} exist")
+                raise DeadlinePassed(f"{where}: no records from offset {position} on, although the log ends at {end}")
             position = reached
         doubtful = [_parsed(record) for record in tail.in_doubt]
         return _parsed(tail.committed), [each for each in doubtful if each is not None]
@@ -212,12 +212,12 @@ class CommittedBatches:
         return max(default, min(REPLICAS, len(nodes)))
 
     def _check_compacted(self) -> None:
-        """A topic that forgets by age would let a batch be written twice."""
+        """With cleanup.policy=delete, a batch could be written twice."""
         policy = self._setting(ConfigResource(ResourceType.TOPIC, self._topic), "cleanup.policy")
         if policy != "compact":
             raise SinkError(
                 f"stateTopic {self._topic!r} has cleanup.policy={policy}: it must be compact, "
-                "or the last batch of a query would be forgotten"
+                "or the last batch of a query would be deleted"
             )
 
     def _setting(self, resource: ConfigResource, name: str) -> str | None:
@@ -225,7 +225,7 @@ class CommittedBatches:
 
 
 def _parsed(record: StateRecord | None) -> CommittedBatch | None:
-    """What a record says. A record without value is a query that somebody has had forgotten."""
+    """Decode a record. A tombstone means that the query was deleted."""
     if record is None or record.value is None:
         return None
     try:
@@ -233,4 +233,4 @@ def _parsed(record: StateRecord | None) -> CommittedBatch | None:
         others = (fields.get(name) for name in ("runId", "transactionalId", "plan", "rows"))
         return CommittedBatch(int(fields["batchId"]), *others)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SinkError(f"the record at offset {record.offset} of the stateTopic is not one of ours: {error}") from None
+        raise SinkError(f"the record at offset {record.offset} of the stateTopic is not valid: {error}") from None

@@ -1,4 +1,4 @@
-"""The three promises of the sink. A delivery is pickled to the tasks when a write is planned.
+"""The three delivery guarantees of the sink. A delivery is pickled to the tasks when a write is planned.
 
     ExactlyOnce    one transaction a batch, filled by tasks, ended by the driver
     AtLeastOnce    tasks write as they come, as Spark's own connector does
@@ -48,7 +48,7 @@ class Delivery(Protocol):
 
 
 def make_delivery(settings: SinkSettings, columns: Sequence[str]) -> Delivery:
-    """The promise that the option `delivery` asks for."""
+    """The delivery for the option `delivery`."""
     if settings.delivery == EXACTLY_ONCE:
         return ExactlyOnce(settings, columns)
     if settings.delivery == AT_LEAST_ONCE:
@@ -131,7 +131,7 @@ class ExactlyOnce:
             participant.end(parts[0].task, has_rows=bool(written), rows=fingerprint_of(parts))
 
     def abort(self, messages: Messages) -> None:
-        """Undo the transaction. The error that led here is the one to be seen, so nothing is raised."""
+        """Abort the transaction. Raises nothing, so that the original error is shown."""
         transaction = self._transaction or transaction_of(messages)
         if transaction is not None:
             with suppress(Exception):
@@ -139,7 +139,7 @@ class ExactlyOnce:
 
 
 class SmallOutput:
-    """The driver writes. Tasks may run as often as they like: what they send is used once."""
+    """The driver writes. Tasks may be repeated: their rows are used once."""
 
     def __init__(self, settings: SinkSettings, columns: Sequence[str]) -> None:
         self._settings = settings

@@ -64,7 +64,7 @@ def _query_id(rows: "DataFrame") -> str:
     query_id = None if context is None else context.getLocalProperty("sql.streaming.queryId")
     if query_id is None:
         raise OptionError(
-            "foreachBatch does not tell here which query a batch belongs to, as in Spark Connect, so a batch that is "
-            "run again could not be recognised: use writeStream.format('tidelog'), or set delivery=at-least-once"
+            "the query of a foreachBatch call is unknown here, as in Spark Connect, so a batch that is "
+            "repeated could not be recognised: use writeStream.format('tidelog'), or set delivery=at-least-once"
         )
     return str(query_id)

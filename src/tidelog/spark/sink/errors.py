@@ -1,4 +1,4 @@
-"""What the sink says when it must refuse or fail: sentences that name the cause and what to set."""
+"""The errors of the sink: messages that name the cause and the setting to change."""
 
 from typing import Final
 
@@ -22,14 +22,14 @@ PLACE_ROWS: Final = (
     "or set delivery=at-least-once"
 )
 _ONE_ATTEMPT: Final = (
-    "The batch fails and is written anew as a whole when the query is started again. "
-    "Set spark.speculation=false; with spark.task.maxFailures=1 Spark does not try tasks again in vain. "
-    "delivery=small and delivery=at-least-once bear repeated tasks"
+    "The batch fails; the next start of the query repeats the whole batch. "
+    "Set spark.speculation=false; with spark.task.maxFailures=1 Spark does not retry tasks in vain. "
+    "delivery=small and delivery=at-least-once allow repeated tasks"
 )
 
 
 class SinkError(RuntimeError):
-    """The sink cannot do what was asked; the text says why and what to set."""
+    """The sink failed; the text names the reason and the setting to change."""
 
 
 def attempt_refused(attempt: int, partition_id: int) -> SinkError:
@@ -55,10 +55,10 @@ def partition_taken(topic: str, partition: int, by: str) -> PartitionTaken:
 def checkpoint_is_another(batch_id: int, last_batch_id: int, state_topic: str) -> SinkError:
     """For a batch whose number was committed, with other rows."""
     return SinkError(
-        f"batch {batch_id} is to be written, but this query has written its batches up to {last_batch_id} already, by "
-        "another checkpoint than this one: it was restored from a backup or copied, or the transactionalId was changed "
-        "after a crash. Rows would be lost or doubled, so nothing was written. Go on with the newest checkpoint (and "
-        f"its transactionalId); or start anew with an empty one; or, to write all the same, set the option stateTopic "
+        f"batch {batch_id} cannot be written: this query has already written its batches up to {last_batch_id}, from "
+        "another checkpoint: this one was restored from a backup or copied, or the transactionalId was changed "
+        "after a crash. Rows would be lost or duplicated, so nothing was written. Use the newest checkpoint (and "
+        f"its transactionalId); or start with an empty one; or, to write anyway, set the option stateTopic "
         f"to another name than {state_topic!r}"
     )
 
@@ -66,12 +66,12 @@ def checkpoint_is_another(batch_id: int, last_batch_id: int, state_topic: str) -
 def rows_are_others(batch_id: int, before: str, now: str, state_topic: str) -> SinkError:
     """For a batch whose number was committed, where only its rows can tell whether it is the same batch."""
     return SinkError(
-        f"batch {batch_id} is to be written, but this query has written a batch {batch_id} with other rows already "
+        f"batch {batch_id} cannot be written: this query has already written a batch {batch_id} with other rows "
         f"(count and hash were {before} and are {now}). Either the checkpoint was restored from a backup or copied, "
-        "and skipping the batch would lose rows; or this is a repetition after a crash, and a function of the query "
-        "returns something else each time. Nothing was written. If the checkpoint was restored: go on with the newest "
-        "one, or start with an empty one, or write all the same by setting the option stateTopic to another name than "
-        f"{state_topic!r}. If it is a repetition: start once with the option onRepeatedBatch=skip. The offsets of "
+        "and skipping the batch would lose rows; or Spark repeats the batch after a crash, and a function of the query "
+        "returns something else each time. Nothing was written. If the checkpoint was restored: use the newest "
+        "one, or start with an empty one, or write anyway by setting the option stateTopic to another name than "
+        f"{state_topic!r}. If it is a repeated batch: start once with the option onRepeatedBatch=skip. The offsets of "
         "the batch could not be compared, because the checkpoint is not on a local disk"
     )
 
@@ -88,7 +88,7 @@ def explained(error: Exception, transactional_id: str, timeout_ms: int, open_ms:
         )
     if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
         return SinkError(
-            f"option 'kafka.transaction.timeout.ms' is {timeout_ms}, and the brokers refuse it: "
+            f"option 'kafka.transaction.timeout.ms' is {timeout_ms}, and the brokers reject it: "
             "set at most their transaction.max.timeout.ms"
         )
     if code is ErrorCode.CONCURRENT_TRANSACTIONS or isinstance(error, DeadlinePassed):
@@ -99,14 +99,14 @@ def explained(error: Exception, transactional_id: str, timeout_ms: int, open_ms:
 def _fenced(transactional_id: str, timeout_ms: int, open_ms: int) -> str:
     if open_ms >= timeout_ms:
         return (
-            f"the brokers have aborted the transaction of this batch: it was open for {open_ms} ms, and "
+            f"the brokers aborted the transaction of this batch: it was open for {open_ms} ms, and "
             f"kafka.transaction.timeout.ms is {timeout_ms}. Set it higher (the brokers allow their "
             "transaction.max.timeout.ms), or make batches smaller (maxOffsetsPerTrigger). The next start repeats this "
             "batch as it was planned. To have it planned smaller, delete its file, the last one in the directory "
             "'offsets' of the checkpoint, before: nothing of the batch was committed."
         )
     return (
-        "the transaction of this batch is no longer ours. If another task of the batch has failed, that task ended "
+        "the transaction of this batch was ended or fenced. If another task of the batch has failed, that task ended "
         "it, and its error says why; often rows of one partition are in two tasks, and place_rows is missing. If none "
         f"has, another run has taken over the transactional id {transactional_id!r}: either a second driver runs on "
         "the same checkpoint and one of them must be stopped, or two queries share the option transactionalId and each "

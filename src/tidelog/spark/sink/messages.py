@@ -1,4 +1,4 @@
-"""What tasks tell the driver about their part of a batch, and what must hold of all parts before they are committed."""
+"""The reports of tasks to the driver about their part of a batch, and the checks before the commit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def current_task() -> TaskFacts:
 
 
 def transaction_of(messages: Sequence[WriterCommitMessage | None]) -> OpenTransaction | None:
-    """The transaction that tasks wrote in, as far as any of them told."""
+    """The transaction that tasks wrote in, if any of them reported it."""
     return next((each.transaction for each in messages if isinstance(each, Written)), None)
 
 
@@ -71,11 +71,11 @@ def check_parts(messages: Sequence[WriterCommitMessage | None], batch_id: int | 
     """The parts of a batch, in the order of tasks. Raises SinkError unless they can be committed together."""
     parts = [each for each in messages if isinstance(each, Written)]
     if len(parts) != len(messages):
-        raise SinkError(f"{len(messages) - len(parts)} of {len(messages)} tasks did not tell what they wrote")
+        raise SinkError(f"{len(messages) - len(parts)} of {len(messages)} tasks did not report what they wrote")
     first = parts[0]
     for part in parts[1:]:
         if part.transaction != first.transaction or part.task.query_id != first.task.query_id:
-            raise SinkError("tasks of different runs came together in one batch; start the query again")
+            raise SinkError("one batch has tasks of different runs; start the query again")
     if batch_id is not None:
         _check_batch(first.task, batch_id)
     _check_disjoint(parts)
@@ -85,11 +85,11 @@ def check_parts(messages: Sequence[WriterCommitMessage | None], batch_id: int | 
 def _check_batch(task: TaskFacts, batch_id: int) -> None:
     if task.query_id is None or task.batch_id is None:
         raise SinkError(
-            "Spark did not tell the tasks which query and batch they belong to, so a batch that is run again could not "
+            "Spark did not pass the query and batch ids to the tasks, so a repeated batch could not "
             "be recognised: set delivery=at-least-once"
         )
     if task.batch_id != batch_id:
-        raise SinkError(f"tasks wrote batch {task.batch_id}, but batch {batch_id} is to be committed")
+        raise SinkError(f"tasks wrote batch {task.batch_id}, but Spark commits batch {batch_id}")
 
 
 def _check_disjoint(parts: Sequence[Written]) -> None:

@@ -79,9 +79,9 @@ class TransactionParticipant:
             raise explained(error, self._transactional_id, self.transaction.timeout_ms, open_ms) from error
 
     def give_up(self) -> None:
-        """Abort the transaction and bar those who still write in it.
+        """Abort the transaction and fence its tasks.
 
-        Not for long, if brokers are away: the error is to be seen soon, and the next run aborts the rest in any case.
+        With a short timeout: the error must be shown soon, and the next run aborts the transaction anyway.
         """
         patience_ms = min(self._kafka.max_block_ms, _GIVE_UP_MS)
         handle, timeout_ms, _ = self.transaction
@@ -96,7 +96,7 @@ class TransactionParticipant:
         if missing:
             raise SinkError(
                 f"the transaction of this batch was aborted while tasks wrote in it: {min(missing)} and others are not "
-                "in it any more. The batch is written anew when the query is started again"
+                "in it any more. The next start of the query repeats the batch"
             )
 
     def is_committed(self, task: TaskFacts, rows: RowFingerprint | None = None) -> bool:
@@ -111,13 +111,13 @@ class TransactionParticipant:
         return True
 
     def _check_same(self, last: CommittedBatch, batch_id: int, run_id: str | None, rows: RowFingerprint | None) -> None:
-        """Raise unless `last` is the batch that is written now. To pass over another one would lose its rows."""
+        """Raise unless `last` is the current batch. Skipping another batch would lose its rows."""
         if last.batch_id > batch_id:
             raise checkpoint_is_another(batch_id, last.batch_id, self._settings.state_topic)
         if last.run_id is not None and last.run_id == run_id:
             raise SinkError(
-                f"batch {batch_id} was written in this run already: when one foreachBatch function writes more "
-                "than once to a topic, give each write a transactionalId of its own"
+                f"batch {batch_id} was already written in this run: if one foreachBatch function writes more "
+                "than once to a topic, give each write its own transactionalId"
             )
         plan = self._settings.batch_plan(batch_id)
         if last.plan is not None and plan is not None:

@@ -57,7 +57,7 @@ def place_rows(
     settings = _settings(topic, bootstrap_servers, options)
     names = _columns(df) if columns is None else columns
     if topic is None and "topic" not in names:
-        raise OptionError("place_rows needs topic=, or a column 'topic' that tells where each row goes")
+        raise OptionError("place_rows needs topic=, or a column 'topic' with the topic of each row")
     count = None if topic is None else partition_count(settings, topic)
     chosen_tasks = _task_count(df, tasks, count)
     given = functions.col(_PARTITION) if _PARTITION in names else functions.lit(None).cast("int")
@@ -97,7 +97,7 @@ def _columns(df: "DataFrame") -> list[str]:
         if error.getCondition() != _NOT_HERE:
             raise
         raise OptionError(
-            "place_rows cannot ask for the columns of a table of this pipeline: name them, as columns=['key', 'value']"
+            "place_rows cannot read the columns of a table of this pipeline: name them: columns=['key', 'value']"
         ) from error
 
 

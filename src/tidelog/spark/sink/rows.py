@@ -59,7 +59,7 @@ def check_columns(schema: StructType, topic: str | None) -> tuple[str, ...]:
     if "value" not in kinds:
         raise OptionError(f"the column 'value' is missing: the columns are {', '.join(kinds) or 'none'}")
     if topic is None and "topic" not in kinds:
-        raise OptionError("the option 'topic' is missing, and there is no column 'topic' either: set one of them")
+        raise OptionError("the topic is missing: set the option 'topic', or add a column 'topic'")
     unused = "topic" if topic is not None else None
     for name, rule in _RULES.items():
         kind = None if name == unused else kinds.get(name)

@@ -44,12 +44,12 @@ _JAVA_PARTITIONERS: Final[Mapping[str, Mapping[str, str]]] = {
         "partitioner.class": "tidelog.client.aio.producer.partitioners.RoundRobinPartitioner"
     },
 }
-"""The classes that come with Kafka's client, and how a producer of ours is told the same."""
+"""The partitioner classes of Kafka's client, and our settings that do the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """What the options of one sink say. Hashable, so that clients can be kept by it."""
+    """The options of one sink. Hashable: it is the key of cached clients."""
 
     topic: str | None
     delivery: Delivery
@@ -61,7 +61,7 @@ class SinkSettings:
     kafka: tuple[tuple[str, str], ...]
     """Settings of the producer, under Kafka's names."""
     checkpoint: str | None = None
-    """Where Spark keeps its notes on the query, if it told."""
+    """The checkpoint of the query, if known."""
     plan: str | None = None
     """The fingerprint of what Spark noted for the batch, if `write_each_batch` could ask Spark for it."""
     skips_repeated: bool = False
@@ -99,7 +99,7 @@ def read_stream_settings(options: Options) -> SinkSettings:
         if checkpoint is None:
             raise OptionError(
                 f"delivery={delivery} needs the option 'checkpointLocation' on the writer itself (a session setting "
-                "does not reach the sink), or the option 'transactionalId' with a name of this query's own"
+                "does not reach the sink), or the option 'transactionalId' with a name unique to this query"
             )
         # By the path alone, queries on different machines, or in different working directories, would be one.
         transactional_id = default_transactional_id(query_id_of(checkpoint) or checkpoint)
@@ -143,7 +143,7 @@ def _settings(options: Options, delivery: Delivery, transactional_id: str | None
 
 
 def _known(given: dict[str, str]) -> dict[str, str]:
-    """The settings that a producer has. Of others Kafka's clients warn, and so do we: jobs share them with sources."""
+    """The known producer settings. Unknown ones are logged as in Kafka's clients: jobs share them with sources."""
     refuse_security(given.items())
     known = {name: value for name, value in given.items() if name in ProducerSettings.settings}
     for name in given.keys() - known.keys():
@@ -157,10 +157,10 @@ def _known(given: dict[str, str]) -> dict[str, str]:
 
 @cache
 def _warn(name: str) -> None:
-    """Said once in a process, for the options of a stream are read again for every batch."""
+    """Logged once per process, because the options of a stream are read for every batch."""
     close = get_close_matches(name, ProducerSettings.settings, n=1)
     advice = f"; did you mean 'kafka.{close[0]}'?" if close else ""
-    LOG.warning("option 'kafka.%s' is no setting of a producer and has no effect%s", name, advice)
+    LOG.warning("option 'kafka.%s' is not a producer setting and has no effect%s", name, advice)
 
 
 def _check_producer(settings: SinkSettings) -> None:

@@ -1,8 +1,8 @@
 """What Spark calls when a stream is written: planned once for each micro-batch, written by tasks, committed by another.
 
 Spark makes a new writer in the worker that plans a batch, pickles it to the tasks, and makes yet another one in the
-worker that commits. It tells none of them which they are; but only the planned one is pickled, so that is where the
-transaction begins.
+worker that commits. A writer does not know which of these it is; but only the planned one is pickled, so the
+transaction begins there.
 """
 
 from collections.abc import Iterator, Mapping

@@ -37,7 +37,7 @@ class WrittenRows(NamedTuple):
 
 
 class RowWriter:
-    """Writes rows through one producer. `claim` is told the partitions before anything is sent to them."""
+    """Writes rows through one producer. `claim` is called with the partitions before any row is sent to them."""
 
     def __init__(
         self,

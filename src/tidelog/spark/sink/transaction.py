@@ -22,7 +22,7 @@ class OpenTransaction(NamedTuple):
 
 
 def begin(cluster: Cluster, transactional_id: str, timeout_ms: int) -> OpenTransaction:
-    """Take the transactional id: what was open under it is finished, its former holder is fenced."""
+    """Take over the transactional id: its open transaction is completed, its former producer is fenced."""
     begun_ms = now_ms()
     return OpenTransaction(cluster.begin_transaction(transactional_id, timeout_ms), timeout_ms, begun_ms)
 

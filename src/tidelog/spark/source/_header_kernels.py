@@ -49,7 +49,7 @@ def fill(
     value_bits: Bytes,
     values: Bytes,
 ) -> None:
-    """Put the headers into columns that `measure` has told the sizes of."""
+    """Write the headers into columns of the sizes that `measure` returned."""
     end = np.int64(len(data))
     header = name_end = value_end = np.int64(0)
     null_rows = null_values = np.int64(0)

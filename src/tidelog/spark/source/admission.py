@@ -62,7 +62,8 @@ def backlog(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, 
 def limit_offsets(limit: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Offsets:
     """Share `limit` offsets over the partitions in proportion to their backlog.
 
-    A share below one offset is rounded up, lest a small partition starve beside a large one; others are rounded down.
+    A share below one offset is rounded up, so that a small partition is not starved by a large one; others are rounded
+    down.
     """
     waiting = backlog(starts, ends)
     total = sum(waiting.values())

@@ -57,13 +57,13 @@ class ArrowRows:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _check_times(self, columns: Columns, times: pa.Array, count: int) -> None:
-        """The kernels write a time that does not fit as the last one that does; rather fail than show that."""
+        """The kernels clamp a timestamp that does not fit; fail instead of showing a wrong one."""
         bounds = pc.min_max(times.slice(0, count).cast(pa.int64()))
         if bounds["max"].as_py() == _MICROS_MAX or bounds["min"].as_py() == _MICROS_MIN:
             bad = next(i for i in range(count) if columns.timestamps_us[i] in (_MICROS_MAX, _MICROS_MIN))
             raise MalformedTimestamp(
-                f"the record at offset {columns.offsets[bad]} of {self._where} has a timestamp that microseconds "
-                "cannot count: leave the column out with .schema(...) to read past it"
+                f"the record at offset {columns.offsets[bad]} of {self._where} has a timestamp beyond the range "
+                "of Spark: omit the column with .schema(...) to read the record"
             )
 
 

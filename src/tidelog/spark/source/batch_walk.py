@@ -35,14 +35,14 @@ class Walk(NamedTuple):
 def walk_batches(data: memoryview, first_offset: int, end_offset: int, *, check_crcs: bool) -> Walk:
     """Look at batches up to `end_offset`; one that is cut off, as brokers may do to the last, is left out.
 
-    Raises CorruptRecordError for bytes that no batch can be.
+    Raises CorruptRecordError for invalid batches.
     """
     position, size, next_offset, has_old_format = 0, len(data), first_offset, False
     while position + EXTENT_BYTES <= size:
         base_offset, length, magic, last_delta = unpack_extent(data, position)
         after = position + LENGTH_PREFIX_BYTES + length
         if length < MAGIC_POSITION - LENGTH_PREFIX_BYTES:
-            raise CorruptRecordError(f"a batch at offset {base_offset} claims a length of {length} bytes")
+            raise CorruptRecordError(f"a batch at offset {base_offset} has an invalid length of {length} bytes")
         if base_offset >= end_offset and magic == MAGIC:
             # Nothing lies between the last batch and this one, so everything before the end was seen.
             return Walk(position, max(next_offset, end_offset), has_old_format)

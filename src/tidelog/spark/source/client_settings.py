@@ -1,7 +1,7 @@
 """The `kafka.*` options: settings of a Kafka consumer, as far as they mean something here.
 
-Kafka's clients warn of settings they do not know and go on; so do we. What would be unsafe to pass over in silence is
-refused: encryption and authentication that this client does not have, and what the official connector refuses.
+As in Kafka's clients, unknown settings are logged and ignored. Settings that are unsafe to ignore are rejected:
+encryption and authentication, which this client does not have, and settings that the official connector rejects.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ _REFUSED: Final = {
     "auto.offset.reset": "use 'startingOffsets'; Spark keeps the offsets itself",
     "key.deserializer": "keys are binary columns; cast them after reading",
     "value.deserializer": "values are binary columns; cast them after reading",
-    "enable.auto.commit": "Spark keeps the offsets; 'commitGroupId' shows them to tools that watch groups",
-    "interceptor.classes": "interceptors are not called",
+    "enable.auto.commit": "Spark keeps the offsets; use 'commitGroupId' for tools that show the lag of groups",
+    "interceptor.classes": "interceptors are not supported",
 }
 
 PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
@@ -23,7 +23,7 @@ PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """How the cluster is spoken to. Small, because it travels with every task; its value names cached connections."""
+    """The connection settings. Small, because every task gets it; also the key of cached connections."""
 
     bootstrap_servers: str
     client_id: str = "tidelog-spark"
@@ -37,14 +37,14 @@ class ClientSettings:
 
 
 def read_client_settings(options: Options, group_prefix: str) -> tuple[ClientSettings, tuple[str, ...]]:
-    """The settings, and what to tell the user about those without effect. Raises OptionError."""
+    """The settings, and warnings about settings without effect. Raises OptionError."""
     servers = options.bootstrap_servers()
     given = options.kafka_settings(_REFUSED)
     refuse_security(given.items())
     values, notes = _typed(given)
     if values.get("group_id"):
         notes.append(
-            f"option 'kafka.group.id' is {values['group_id']!r}: a query joins no group; the name serves as client id"
+            f"option 'kafka.group.id' is {values['group_id']!r}: a query joins no group; the name is used as client id"
         )
     defaults = ClientSettings(servers)
     fetch_bytes = min(
@@ -73,7 +73,7 @@ def _typed(given: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
 
     known = {name: value for name, value in given.items() if name in ConsumerSettings.settings}
     notes = [
-        f"option 'kafka.{name}' is no setting of a consumer and has no effect" for name in given if name not in known
+        f"option 'kafka.{name}' is not a consumer setting and has no effect" for name in given if name not in known
     ]
     try:
         return read_values(ConsumerSettings, known, {}), notes

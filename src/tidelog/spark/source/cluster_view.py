@@ -41,10 +41,10 @@ class View(Protocol):
     """What the readers need to know of a cluster; tests have one without a cluster."""
 
     def partitions(self, known: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
-        """The partitions to read now. Those `known` count as gone only when the cluster has said so several times."""
+        """The partitions to read now. `known` ones count as deleted only after several responses without them."""
 
     def missing(self) -> list[str]:
-        """What the options name and the cluster did not have when `partitions` was asked last."""
+        """Names in the options that the cluster did not have at the last call of `partitions`."""
 
     def topic_ids(self) -> Mapping[str, bytes]:
         """The ids of the topics, as they were then."""
@@ -169,7 +169,7 @@ class ClusterView:
     def _offsets(self, times: Mapping[TopicPartition, int]) -> Offsets:
         """The offsets of the partitions that exist.
 
-        What a leader does not know may be new to it; what the cluster's metadata does not have either is gone.
+        A partition unknown to its leader may be new there; if it is missing in the metadata too, it was deleted.
         """
         found: Offsets = {}
         left = dict(times)
@@ -184,7 +184,7 @@ class ClusterView:
         return found
 
     def _ask(self, times: Mapping[TopicPartition, int]) -> tuple[Offsets, dict[TopicPartition, ApiError]]:
-        """The offsets that were told, and the partitions that brokers do not know. Raises other refusals."""
+        """The returned offsets, and the partitions that brokers do not know. Raises other errors."""
         errors: dict[TopicPartition, ApiError] = {}
         try:
             found = self.cluster.list_offsets(times, read_committed=self._client_settings.read_committed)

@@ -67,7 +67,7 @@ def make_projection(schema: StructType) -> Projection:
         raise OptionError(f"the schema has no columns: choose some of {_offer()}")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise OptionError(f"the schema has column {twice[0]!r} twice")
+        raise OptionError(f"the schema has the column {twice[0]!r} twice")
     wanted = Wanted("key" in names, "value" in names, HEADERS in names)
     return Projection(names, to_arrow_schema(schema, timezone="UTC"), wanted)
 
@@ -86,7 +86,7 @@ def _check_column(field: StructField) -> None:
         )
     if field.name in _MAY_BE_NULL and not field.nullable:
         # Spark would believe it, and find no null where there are some.
-        raise OptionError(f"the schema has column {field.name!r} as NOT NULL: records may have none; leave that out")
+        raise OptionError(f"the schema has column {field.name!r} as NOT NULL: it may be null; remove NOT NULL")
 
 
 def _offer() -> str:

@@ -1,6 +1,6 @@
-"""Offsets that should be there and are not: said which, why and what to do; refused, or counted and passed over.
+"""Lost offsets: reports which, why and what to do; raises an error, or counts and skips them.
 
-`failOnDataLoss` decides. Offsets without a record (transaction markers, compaction) are no loss and never come here.
+`failOnDataLoss` decides. Offsets without a record (transaction markers, compaction) are not lost.
 The readers report on the driver, `fetching` in tasks.
 """
 
@@ -13,21 +13,21 @@ LOG: Final = logging.getLogger("tidelog.spark.source")
 
 RETENTION: Final = "they were deleted by retention, or by DeleteRecords, before the query read them"
 TRUNCATED: Final = (
-    "the partition now ends before them: its topic was deleted and made anew, or its log lost records when a leader "
+    "the partition now ends before them: its topic was deleted and recreated, or its log lost records when a leader "
     "was elected uncleanly"
 )
 DELETED: Final = "the topic or the partition was deleted"
-VANISHED: Final = f"{DELETED}, or the options do not name it any more"
-RECREATED: Final = "the topic was deleted and made anew under its name"
+VANISHED: Final = f"{DELETED}, or the options no longer name it"
+RECREATED: Final = "the topic was deleted and recreated under the same name"
 
 _ADVICE: Final = (
-    "To go on without these records set the option failOnDataLoss=false, or start anew with another checkpoint and "
+    "To continue without these records set the option failOnDataLoss=false, or start with a new checkpoint and "
     "'startingOffsets'; to avoid it, keep records longer (retention.ms, retention.bytes) or run the query more often"
 )
 
 
 class DataLossError(RuntimeError):
-    """Records that were to be read do not exist any more, and `failOnDataLoss` is true."""
+    """Records were lost before they were read, and `failOnDataLoss` is true."""
 
 
 class DataLoss:
@@ -42,12 +42,12 @@ class DataLoss:
         self.report_text(f"{_counted(end - start)} lost in {where}: offsets {start} to {end - 1}; {why}", end - start)
 
     def report_text(self, what: str, count: int = 0) -> None:
-        """A loss that is told otherwise: `count` offsets, if they are known."""
+        """A loss with its own message: `count` offsets, if known."""
         if self._is_fatal:
             raise DataLossError(f"{what}. {_ADVICE}.")
         self.lost_offsets += count
         LOG.warning(
-            "%s. The query goes on, because failOnDataLoss is false (%d offsets lost so far)", what, self.lost_offsets
+            "%s. The query continues, because failOnDataLoss is false (%d offsets lost so far)", what, self.lost_offsets
         )
 
 

@@ -1,4 +1,4 @@
-"""Fetching a range of offsets: the next answer is asked for before the last one is handed out to be decoded.
+"""Fetches a range of offsets: the next request is sent before the last response is decoded.
 
 Leaders that move and brokers that restart are waited for, up to `kafkaConsumer.pollTimeoutMs` without progress. Offsets
 that are no longer there are data loss; offsets without records are not. For one thread.
@@ -33,7 +33,7 @@ GONE_S: Final = 3.0
 
 
 class FetchTimeout(RuntimeError):  # noqa: N818 - says what happened
-    """Nothing came within `kafkaConsumer.pollTimeoutMs`."""
+    """No records were received within `kafkaConsumer.pollTimeoutMs`."""
 
 
 class RangeFetcher:
@@ -88,7 +88,7 @@ class RangeFetcher:
         return self._cluster.begin_fetch(self._where, self._position, limits)
 
     def _taken(self, data: PartitionData) -> FetchedBatches | None:
-        """What an answer brought, and the position after it; None if it brought nothing."""
+        """The batches of a response, and the position after them; None if there are none."""
         if not data.records:
             return None
         records, first = memoryview(data.records), self._position
@@ -169,7 +169,7 @@ class RangeFetcher:
 
     def _raise_timeout(self, why: str) -> None:
         raise FetchTimeout(
-            f"no record of {self._where} from offset {self._position} on came within "
+            f"no record of {self._where} from offset {self._position} on was received within "
             f"{self._settings.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs): {why}"
         )
 

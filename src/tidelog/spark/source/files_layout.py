@@ -77,7 +77,7 @@ def find_partitions(path: str) -> list[PartitionFiles]:
                 )
             found[key] = files
     if not found:
-        raise OptionError(f"option 'path' is {path!r}: no directory of a topic-partition is there")
+        raise OptionError(f"option 'path' is {path!r}: it has no partition directory")
     return [found[key] for key in sorted(found)]
 
 

@@ -51,7 +51,7 @@ class Bound:
 
 
 class _FoundTopic(NamedTuple):
-    """What a strategy is told of a topic."""
+    """A topic, as strategies see it."""
 
     is_internal: bool
     partitions: tuple[int, ...]
@@ -84,7 +84,7 @@ class FileOptions:
         absent = set(strategy.topics or ()) - set(topics)
         if missing or absent:
             named = listed(missing) if missing else ", ".join(sorted(absent))
-            raise OptionError(f"{named} is asked for, and is not among the files under {self.path}")
+            raise OptionError(f"{named} is not among the files under {self.path}")
         return [by_name[TopicPartition(*each)] for each in chosen]
 
 

@@ -39,9 +39,7 @@ def _splits_of(files: PartitionFiles, options: FileOptions) -> Iterator[SegmentS
     end_offset = _end_offset(files, stability, options)
     first_offset = _first_offset(files, end_offset, options)
     if first_offset > end_offset:
-        raise OptionError(
-            f"{files.name} would be read from offset {first_offset} to {end_offset}: nothing lies between"
-        )
+        raise OptionError(f"{files.name} would be read from offset {first_offset} to {end_offset}: the range is empty")
     aborted = stability if options.is_read_committed else stability._replace(aborted=())
     for index, segment in enumerate(files.segments):
         following = files.segments[index + 1].base_offset if index + 1 < len(files.segments) else stability.end_offset
@@ -60,7 +58,7 @@ def _end_offset(files: PartitionFiles, stability: Stability, options: FileOption
     if wanted > latest and options.fail_on_data_loss:
         raise OptionError(
             f"option {options.end.option!r} ends {files.name} at {wanted}, and its files end at {latest}: "
-            "set failOnDataLoss to false to read what is there"
+            "set failOnDataLoss to false to read the existing records"
         )
     return min(wanted, latest)
 
@@ -71,8 +69,8 @@ def _first_offset(files: PartitionFiles, end_offset: int, options: FileOptions) 
         found = first_offset_at(files, wanted)
         if found is None and not options.is_late_start_allowed:
             raise OptionError(
-                f"option {options.start.option!r} asks {files.name} for records from {wanted} on, and there are none: "
-                "set startingOffsetsByTimestampStrategy to latest to read nothing of it"
+                f"option {options.start.option!r} asks {files.name} for records from {wanted} on, but there are none: "
+                "set startingOffsetsByTimestampStrategy to latest to skip this partition"
             )
         return end_offset if found is None else min(found, end_offset)
     if wanted == EARLIEST:
@@ -80,7 +78,7 @@ def _first_offset(files: PartitionFiles, end_offset: int, options: FileOptions) 
     if wanted < files.start_offset and options.fail_on_data_loss:
         raise OptionError(
             f"option {options.start.option!r} starts {files.name} at {wanted}, and its files start at "
-            f"{files.start_offset}: records between were deleted; set failOnDataLoss to false to read what is there"
+            f"{files.start_offset}: records between were deleted; set failOnDataLoss to false to read the others"
         )
     return max(wanted, files.start_offset)
 

@@ -57,7 +57,7 @@ def corrupt(path: str, position: int, why: str) -> CorruptRecordError:
     """The one form of saying that a file is damaged."""
     return CorruptRecordError(
         f"{path} is damaged at byte {position}: {why}. "
-        f"`tidelog log dump {path}` shows what is there; read another replica, or narrow the offsets to leave it out"
+        f"`tidelog log dump {path}` shows the batches; read another replica, or restrict the offsets to skip it"
     )
 
 
@@ -138,8 +138,8 @@ def _header_at(path: str, data: memoryview, start: int, position: int, end: File
     if end.may_be_torn and not any(data[start : start + HEADER_BYTES]):
         return None
     if magic > MAGIC:
-        raise corrupt(path, position + start, f"no batch has magic {magic}")
-    raise corrupt(path, position + start, f"a batch of magic {magic} cannot have {size} bytes")
+        raise corrupt(path, position + start, f"invalid magic {magic}")
+    raise corrupt(path, position + start, f"invalid size of {size} bytes for a batch of magic {magic}")
 
 
 def _claimed_bytes(path: str, data: memoryview, position: int, end: FileEnd) -> int | None:
@@ -150,7 +150,7 @@ def _claimed_bytes(path: str, data: memoryview, position: int, end: FileEnd) -> 
     if end.may_be_torn:
         return None
     if header is None:
-        raise corrupt(path, position, f"the {end.position - position} bytes that are left are no whole batch")
+        raise corrupt(path, position, f"the {end.position - position} remaining bytes are not a whole batch")
     raise corrupt(path, position, f"a batch of {header.size_bytes} bytes is cut off after {end.position - position}")
 
 

@@ -1,8 +1,8 @@
 """Offsets shown to tools that watch consumer groups: `commitGroupId`.
 
 Spark keeps a query's offsets in its checkpoint; what is committed to the group is for lag monitors only, one
-micro-batch late, and the last one before a stop is never told. The query does not wait for a commit. While one is under
-way, only the newest offsets are kept to follow it. A failure is logged and changes nothing.
+micro-batch late, and the last one before a stop is never committed. The query does not wait for a commit. While one is
+under way, only the newest offsets are kept to follow it. A failure is logged and changes nothing.
 """
 
 import threading

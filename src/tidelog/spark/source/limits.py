@@ -54,7 +54,7 @@ def read_limit(options: Options, word: str, default: Limit) -> Limit:
     time_ms = options.number(global_time, at_least=0)
     if time_ms is not None:
         if time_ms > OFFSET_MAX:
-            raise OptionError(f"option {global_time!r} is {time_ms}: that is no time in milliseconds")
+            raise OptionError(f"option {global_time!r} is {time_ms}: it must be a time in milliseconds")
         return AtTime(time_ms)
     text = options.text(times)
     if text is not None:

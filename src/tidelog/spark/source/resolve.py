@@ -20,7 +20,7 @@ def check_found(view: View) -> None:
     """Called for a new query. Raises OptionError where the options name what the cluster does not have."""
     missing = view.missing()
     if missing:
-        raise OptionError(f"the cluster has no {' and no '.join(missing)}: check the name, or make it first")
+        raise OptionError(f"the cluster has no {' and no '.join(missing)}: check the name, or create it first")
 
 
 def starting_offsets(
@@ -37,7 +37,7 @@ def starting_offsets(
     if missing and not settings.latest_if_no_record:
         raise OptionError(
             f"no record is at or after the starting time in {listed(missing)}: choose an earlier time, or set "
-            "'startingOffsetsByTimestampStrategy' to latest to begin there at the end"
+            "'startingOffsetsByTimestampStrategy' to latest to begin at the end"
         )
     return _with_ends(found, ends(missing) if missing else {})
 

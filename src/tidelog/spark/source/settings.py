@@ -70,7 +70,7 @@ class SourceSettings:
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     commit_group_id: str | None = None
     notes: tuple[str, ...] = ()
-    """What the user should hear once: settings without effect."""
+    """Warnings to log once: settings without effect."""
 
 
 def load_batch_settings(given: Mapping[str, str]) -> SourceSettings:

@@ -34,7 +34,7 @@ _PROPERTIES: Final = {
 
 
 class TopicPartitions(Protocol):
-    """What a strategy is told of one topic."""
+    """One topic, as strategies see it."""
 
     @property
     def is_internal(self) -> bool: ...
@@ -113,7 +113,7 @@ class SubscribePattern:
 
 
 def make_strategy(options: Options) -> Strategy:
-    """The strategy that the options ask for. Raises OptionError unless they ask for exactly one."""
+    """The strategy in the options. Raises OptionError unless there is exactly one."""
     name, text = options.exactly_one_of(OPTIONS)
     if name == "assign":
         return Assign(parse_assignment(name, text))

@@ -133,7 +133,7 @@ class StreamPlan:
         others = sorted(name for name, each in noted.items() if self._topic_ids.get(name, each) not in (each, NO_UUID))
         if others:
             lost = [each for each in from_json(end) if each.topic in others]
-            self._loss.report_text(f"what {listed(lost)} had left to read is lost: {RECREATED}")
+            self._loss.report_text(f"unread records of {listed(lost)} are lost: {RECREATED}")
 
     def _find_recreated(self, start: Shown, starts: Offsets) -> None:
         """A topic with another id than in the checkpoint is another topic, however its offsets compare."""
@@ -146,7 +146,7 @@ class StreamPlan:
         if not lost:
             return
         try:
-            self._loss.report_text(f"what {listed(lost)} had left to read is lost: {RECREATED}")
+            self._loss.report_text(f"unread records of {listed(lost)} are lost: {RECREATED}")
         except DataLossError:
             # Said again if the query is asked again: nothing was decided.
             self._topic_ids = before
@@ -156,7 +156,7 @@ class StreamPlan:
     def _report_vanished(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
         gone = starts.keys() - ends.keys()
         if gone:
-            self._loss.report_text(f"what {listed(gone)} had left to read is lost: {VANISHED}")
+            self._loss.report_text(f"unread records of {listed(gone)} are lost: {VANISHED}")
 
     def _begin_new(self, new: Collection[TopicPartition]) -> Offsets:
         if not new:
@@ -167,13 +167,13 @@ class StreamPlan:
             self._loss.report_text(f"{listed(missing)} cannot be read from the beginning: {DELETED}")
         for each, offset in sorted(found.items()):
             if offset > 0:
-                self._loss.report(each, 0, offset, f"the partition is new to the query, and {RETENTION}")
+                self._loss.report(each, 0, offset, f"the partition is new in this query, and {RETENTION}")
         return found
 
     def _range(self, where: TopicPartition, start: int, end: int) -> OffsetRange:
         if end < start:
             self._loss.report_text(
-                f"{where} ends at offset {end}, and the query is to go on from {start}: {TRUNCATED}", start - end
+                f"{where} ends at offset {end}, but the query continues from {start}: {TRUNCATED}", start - end
             )
         return OffsetRange(*where, start, end)
 
@@ -182,9 +182,9 @@ class StreamPlan:
         now = self._view.latest(sorted(ends))
         gone = ends.keys() - now.keys()
         if gone:
-            raise DataLossError(f"{listed(gone)} vanished while Trigger.AvailableNow read them: {DELETED}")
+            raise DataLossError(f"{listed(gone)} disappeared while Trigger.AvailableNow read them: {DELETED}")
         for each, end in sorted(ends.items()):
             if now[each] < end:
                 raise DataLossError(
-                    f"Trigger.AvailableNow was to read {each} up to offset {end}, it ends at {now[each]}: {TRUNCATED}"
+                    f"Trigger.AvailableNow must read {each} up to offset {end}, it ends at {now[each]}: {TRUNCATED}"
                 )

@@ -48,7 +48,7 @@ class _Driver:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics on and on."""
+    """Reads topics as a stream."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         self._projection = make_projection(schema)
@@ -60,7 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_driver": None}
 
     def _view_for_planning(self, view: ClusterView) -> View:
-        """What the plan sees of the cluster: all of it, unless a subclass holds something back."""
+        """The plan's view of the cluster; a subclass may hide records."""
         return view
 
     @property
@@ -122,9 +122,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream whose options were refused. It says so when it is first asked for something.
+    """A stream with invalid options. It raises the error at the first call.
 
-    Were it said while the reader is made, Spark would hide it behind an error of its own about a missing reader.
+    If the constructor raised it, Spark would replace it by an error about a missing reader.
     """
 
     def __init__(self, refusal: OptionError) -> None:

@@ -71,7 +71,7 @@ def test_options_may_be_values() -> None:
 @pytest.mark.parametrize("is_connect", [True, False])
 def test_where_the_query_is_not_known_the_promise_is_not_given(options: dict[str, str], is_connect: bool) -> None:
     """Without its id, a batch that is run again would not be recognised."""
-    with pytest.raises(OptionError, match="does not tell here which query"):
+    with pytest.raises(OptionError, match="query of a foreachBatch call is unknown"):
         written(None, is_connect=is_connect, topic="out", **options)
 
     assert written(None, is_connect=is_connect, topic="out", delivery="at-least-once")

@@ -36,7 +36,7 @@ def test_parts_of_different_runs_are_refused(other: Written) -> None:
 
 
 def test_parts_of_another_batch_are_refused() -> None:
-    with pytest.raises(SinkError, match="tasks wrote batch 4, but batch 5 is to be committed"):
+    with pytest.raises(SinkError, match="tasks wrote batch 4, but Spark commits batch 5"):
         check_parts([part(0, batch_id=4)], 5)
 
 
@@ -48,7 +48,7 @@ def test_a_stream_whose_tasks_do_not_know_their_batch_is_refused(nameless: Writt
 
 
 def test_a_task_that_told_nothing_is_missed() -> None:
-    with pytest.raises(SinkError, match="1 of 2 tasks did not tell"):
+    with pytest.raises(SinkError, match="1 of 2 tasks did not report"):
         check_parts([part(0), None], 5)
 
 

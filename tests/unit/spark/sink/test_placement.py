@@ -62,7 +62,7 @@ class TableOfPipeline:
 
 
 def test_where_columns_cannot_be_asked_for_the_user_is_told_to_name_them() -> None:
-    with pytest.raises(OptionError, match=r"name them, as columns=\['key', 'value'\]"):
+    with pytest.raises(OptionError, match=r"name them: columns=\['key', 'value'\]"):
         placement.place_rows(TableOfPipeline(), topic="a", bootstrap_servers="localhost:9092")  # type: ignore[arg-type]
 
 

@@ -71,7 +71,7 @@ def test_columns_of_other_types_are_refused(kinds: dict[str, DataType], reason: 
 
 
 def test_without_topic_nothing_can_be_written() -> None:
-    with pytest.raises(OptionError, match="option 'topic' is missing, and there is no column 'topic'"):
+    with pytest.raises(OptionError, match="the topic is missing: set the option 'topic'"):
         columns({"value": STRING}, None)
 
 

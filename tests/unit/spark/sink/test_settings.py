@@ -89,8 +89,8 @@ def test_settings_that_producers_do_not_have_are_told_once_and_left_out(caplog: 
 
     assert settings.kafka == (("bootstrap.servers", "localhost:9092"), ("linger.ms", "7"))
     assert sorted(caplog.messages) == [
-        "option 'kafka.group.id' is no setting of a producer and has no effect",
-        "option 'kafka.linger' is no setting of a producer and has no effect; did you mean 'kafka.linger.ms'?",
+        "option 'kafka.group.id' is not a producer setting and has no effect",
+        "option 'kafka.linger' is not a producer setting and has no effect; did you mean 'kafka.linger.ms'?",
     ]
 
 

@@ -90,7 +90,7 @@ def test_a_projection_travels_to_tasks():
 def test_what_records_may_lack_cannot_be_promised_not_to_be_null(name):
     """Spark believes it: it would find no null among records that have some."""
     kind = HEADERS if name == "headers" else BinaryType()
-    with pytest.raises(OptionError, match=f"'{name}' as NOT NULL: records may have none"):
+    with pytest.raises(OptionError, match=f"'{name}' as NOT NULL: it may be null"):
         make_projection(StructType([StructField(name, kind, nullable=False)]))
 
 

@@ -94,7 +94,9 @@ def test_troubles_between_answers_lose_and_repeat_nothing():
 def test_patience_ends_and_says_what_was_waited_for():
     cluster = FakeCluster(t_0=_log())
     cluster.troubles = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 100
-    with pytest.raises(FetchTimeout, match=r"no record of t-0 from offset 0 on came within 50 ms \(kafkaConsumer.poll"):
+    with pytest.raises(
+        FetchTimeout, match=r"no record of t-0 from offset 0 on was received within 50 ms \(kafkaConsumer.poll"
+    ):
         _spans(cluster, 0, 20, task_settings(poll_timeout_ms=50))
 
 

@@ -120,9 +120,7 @@ def test_a_wrong_checksum_names_file_and_position(tmp_path, magic):
 
 def test_bytes_that_are_no_batch_name_file_and_position(tmp_path):
     path = write_segment(tmp_path / "orders-0", 0, [batch(0, 3), b"\xff" * 200])
-    with pytest.raises(
-        CorruptRecordError, match=rf"{path} is damaged at byte {len(batch(0, 3))}: no batch has magic 255"
-    ):
+    with pytest.raises(CorruptRecordError, match=rf"{path} is damaged at byte {len(batch(0, 3))}: invalid magic 255"):
         read_offsets(tmp_path)
 
 

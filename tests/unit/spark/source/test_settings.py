@@ -85,7 +85,7 @@ def test_limits_of_triggers_are_mentioned_and_ignored_in_batches():
     [
         ({"startingOffsets": "first"}, "'first': it must be earliest, latest or JSON"),
         ({"startingTimestamp": "-1"}, "at least 0"),
-        ({"startingTimestamp": "99999999999999999999"}, "no time in milliseconds"),
+        ({"startingTimestamp": "99999999999999999999"}, "must be a time in milliseconds"),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "one of error, latest"),
         ({"minPartitions": "0"}, "at least 1"),
         ({"maxRecordsPerPartition": "x"}, "'x': it must be a whole number"),
@@ -147,7 +147,7 @@ def test_encrypted_listeners_are_refused_and_plain_ones_are_not():
 
 def test_unknown_client_settings_are_mentioned_only():
     assert _stream(kafka__nonsense="1").notes == (
-        "option 'kafka.nonsense' is no setting of a consumer and has no effect",
+        "option 'kafka.nonsense' is not a consumer setting and has no effect",
     )
 
 

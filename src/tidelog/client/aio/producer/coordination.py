@@ -50,7 +50,7 @@ class TransactionCoordinator:
         self._backoff = Backoff(client.settings.retry_backoff_ms, client.settings.retry_backoff_max_ms)
 
     async def init_producer_id(self, timeout_ms: int, identity: ProducerIdentity = NO_IDENTITY) -> ProducerIdentity:
-        """Take the transactional id: what was open under it is finished, its former holder is fenced.
+        """Take over the transactional id: its open transaction is completed, its former producer is fenced.
 
         With `identity`, only its epoch is raised, and only if nothing has taken the id since.
         """

@@ -1,4 +1,4 @@
-"""Mistakes in a pipeline that only the cluster can tell: topics that are not there. Pure, over a `Survey`."""
+"""Mistakes in a pipeline that need the cluster: missing topics. Pure, over a `Survey`."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from tidelog.spark.pipeline.failing.routing import ladder_of
 
 
 def check_cluster(pipeline: Pipeline, survey: Survey) -> list[Problem]:
-    """Every mistake that shows in the cluster."""
+    """Every mistake that can be found with the cluster."""
     return [*_sources(pipeline, survey), *_sinks(pipeline, survey), *_own(pipeline, survey)]
 
 
@@ -19,7 +19,7 @@ def _sources(pipeline: Pipeline, survey: Survey) -> Iterator[Problem]:
         if not survey.has(name):
             yield Problem("source", _missing(name))
     if isinstance(pipeline.source, Topic) and pipeline.source.pattern is not None and not survey.source_topics:
-        yield Problem("source", f"no topic matches {pipeline.source.pattern!r} yet", is_warning=True)
+        yield Problem("source", f"no topic matches the pattern {pipeline.source.pattern!r} yet", is_warning=True)
     for table, source in pipeline.tables.items():
         if isinstance(source, Topic):
             for name in source.names:
@@ -38,7 +38,7 @@ def _own(pipeline: Pipeline, survey: Survey) -> Iterator[Problem]:
     ladder = ladder_of(pipeline)
     for name in ladder.own_topics if ladder else ():
         if not survey.has(name):
-            yield Problem("on_failure", f"topic {name!r} will be made by the first run", is_warning=True)
+            yield Problem("on_failure", f"topic {name!r} will be created by the first run", is_warning=True)
     if ladder is not None and ladder.keys_topic is not None and len(survey.there.get(ladder.keys_topic, [0])) != 1:
         yield Problem("on_failure", f"topic {ladder.keys_topic!r} must have one partition")
 

@@ -1,4 +1,4 @@
-"""Mistakes in a pipeline's definition, found before Spark starts. Pure: the cluster is asked in `cluster_checks`.
+"""Mistakes in a pipeline's definition, found before Spark starts. Pure: checks that need the cluster are in `cluster`.
 
 Each check is a function from the pipeline to problems; `check` runs them all, and a user sees every mistake at once.
 """
@@ -27,12 +27,12 @@ _OWN_STEPS: Final = (RowStep, BatchStep, FailWhen, ParseJson, PackJson)
 _STARTS: Final = ("earliest", "latest")
 _START_OPTIONS: Final = frozenset(name.lower() for name in SOURCE_OPTIONS if name.startswith("starting"))
 LEFT_OUT: Final = frozenset({"value", "topic", "partition", "offset", "timestamp", "timestampType"})
-"""A record's own columns: `pack_json()` leaves them out unless it is told which columns to take."""
+"""A record's own columns: `pack_json()` omits them unless columns are named."""
 _FILE_FORMATS: Final = frozenset({"parquet", "json", "csv", "text", "orc", "avro"})
 
 
 class Problem(NamedTuple):
-    """A mistake and the setting it is in. A warning does not keep the pipeline from running."""
+    """A mistake and its setting. A pipeline with warnings still runs."""
 
     setting: str
     message: str
@@ -46,7 +46,7 @@ Problems = Iterator[Problem]
 
 
 def check(pipeline: Pipeline) -> list[Problem]:
-    """Every mistake that shows without asking the cluster."""
+    """Every mistake that can be found without the cluster."""
     wrong = [Problem(setting, message) for setting, message in wrong_kinds(pipeline)]
     return wrong or [problem for looks_at in _CHECKS for problem in looks_at(pipeline)]
 
@@ -65,7 +65,7 @@ def _source(pipeline: Pipeline) -> Problems:
         if source.format in _FILE_FORMATS and source.schema is None and source.format != "text":
             yield Problem("source", f"{source} needs a schema to be read as a stream: schema='id long, …'")
     elif not isinstance(source, Delta):
-        yield Problem("source", f"{source!r} is no source: use topic(…), parquet(…), delta(…) or spark_format(…)")
+        yield Problem("source", f"{source!r} is not a source: use topic(…), parquet(…), delta(…) or spark_format(…)")
     if isinstance(source, Delta):
         yield Problem(
             "source", f"{source} cannot be read as a stream: put it in `tables`, or use spark_format('delta')"
@@ -81,14 +81,14 @@ def _source_topics(source: Topic) -> Problems:
         try:
             re.compile(source.pattern)
         except re.error as error:
-            yield Problem("source", f"pattern {source.pattern!r} is no regular expression: {error}")
+            yield Problem("source", f"pattern {source.pattern!r} is not a regular expression: {error}")
     for sentence in source_problems(source):
         yield Problem("source", sentence)
 
 
 def _sinks(pipeline: Pipeline) -> Problems:
     if not pipeline.sinks:
-        yield Problem("sink", "there is none: use topic(…), parquet(…), delta(…), spark_format(…) or each_batch(…)")
+        yield Problem("sink", "no sink is given: use topic(…), parquet(…), delta(…), spark_format(…) or each_batch(…)")
     for sink in pipeline.sinks:
         if isinstance(sink, Topic):
             yield from _sink_topic(pipeline, sink)
@@ -96,20 +96,20 @@ def _sinks(pipeline: Pipeline) -> Problems:
             if not callable(sink.function):
                 yield Problem("sink", f"each_batch({sink.function!r}): it must be a function (rows, batch_id)")
         elif not isinstance(sink, Files | Delta):
-            yield Problem("sink", f"{sink!r} is no sink: use topic(…), parquet(…), delta(…) or each_batch(…)")
+            yield Problem("sink", f"{sink!r} is not a sink: use topic(…), parquet(…), delta(…) or each_batch(…)")
     if len(topic_sinks(pipeline)) > 1:
         yield Problem("sink", "only one sink may be a topic: use topic() and a column `to_topic` to write to several")
 
 
 def _sink_topic(pipeline: Pipeline, sink: Topic) -> Problems:
     if sink.pattern is not None or len(sink.names) > 1:
-        yield Problem("sink", f"{sink}: a sink is one topic; topic() without a name follows the column `to_topic`")
+        yield Problem("sink", f"{sink}: a sink is one topic; topic() without a name uses the column `to_topic`")
     for name in sink.names:
         yield from _topic_name("sink", name)
         if isinstance(pipeline.source, Topic) and name in pipeline.source.names:
-            yield Problem("sink", f"topic {name!r} is the source too: the pipeline would feed on its own output")
+            yield Problem("sink", f"topic {name!r} is also the source: the pipeline would read its own output")
         if _matches(pipeline.source, name):
-            yield Problem("sink", f"topic {name!r} matches the source's pattern: the pipeline would feed on its output")
+            yield Problem("sink", f"topic {name!r} matches the source's pattern: the pipeline would read its output")
     for sentence in sink_problems(sink):
         yield Problem("sink", sentence)
 
@@ -119,25 +119,27 @@ def _steps(pipeline: Pipeline) -> Problems:
     for number, step in enumerate(pipeline.steps, start=1):
         setting = f"steps[{number}]"
         if not callable(step):
-            yield Problem(setting, f"{step!r} is no function from DataFrame to DataFrame")
+            yield Problem(setting, f"{step!r} is not a function from DataFrame to DataFrame")
         elif not isinstance(step, _OWN_STEPS):
             wanted = tables_wanted(step)
             if wanted is None:
-                yield Problem(setting, f"{name_of(step)}() takes no rows: its first parameter is the DataFrame so far")
+                yield Problem(setting, f"{name_of(step)}() takes no rows: its first parameter must be the DataFrame")
             for name in wanted or ():
                 if name not in pipeline.tables:
                     there = ", ".join(pipeline.tables) or "none"
-                    yield Problem(setting, f"{name_of(step)}() asks for {name!r}, which is not in `tables` ({there})")
+                    yield Problem(
+                        setting, f"{name_of(step)}() has the parameter {name!r}, which is not in `tables` ({there})"
+                    )
             used.update(wanted or ())
     for name, table in pipeline.tables.items():
         for sentence in table_problems(table) if isinstance(table, Topic) else ():
             yield Problem(f"tables[{name}]", sentence)
         if name not in used:
-            yield Problem("tables", f"{name!r} is used by no step: name a step's parameter so", is_warning=True)
+            yield Problem("tables", f"{name!r} is not used: no step has a parameter of this name", is_warning=True)
 
 
 def tables_wanted(step: Callable[..., object]) -> list[str] | None:
-    """The names of the tables a step asks for; None if it does not even take rows."""
+    """The names of the tables that a step takes; None if it takes no rows."""
     try:
         parameters = list(inspect.signature(step).parameters.values())
     except (TypeError, ValueError):
@@ -158,12 +160,12 @@ def _schedule(pipeline: Pipeline) -> Problems:
     if pipeline.output_mode not in OUTPUT_MODES:
         yield Problem("output_mode", f"{pipeline.output_mode!r} must be one of {', '.join(OUTPUT_MODES)}")
     if pipeline.checkpoint is not None and not str(pipeline.checkpoint).strip():
-        yield Problem("checkpoint", "it is empty: name a directory, or leave it out")
+        yield Problem("checkpoint", "it is empty: set a directory, or omit it")
     for setting, value in pipeline.settings.items():
         if setting == "spark.speculation" and str(value).lower() == "true":
-            yield Problem("settings", "spark.speculation=true would write rows twice: leave it out")
+            yield Problem("settings", "spark.speculation=true would write rows twice: omit it")
         if not setting.startswith("spark."):
-            yield Problem("settings", f"{setting!r} is no setting of Spark's: its name must start with 'spark.'")
+            yield Problem("settings", f"{setting!r} is not a Spark setting: its name must start with 'spark.'")
 
 
 def _policy(pipeline: Pipeline) -> Problems:
@@ -173,12 +175,12 @@ def _policy(pipeline: Pipeline) -> Problems:
     if isinstance(policy, RetryLadder):
         yield from _ladder_numbers(policy)
     if not isinstance(pipeline.source, Topic):
-        yield Problem("on_failure", f"rows of {pipeline.source} are no records: a policy needs topic(…) as the source")
+        yield Problem("on_failure", f"{pipeline.source} has no records: on_failure needs topic(…) as the source")
         return
     yield from _policy_sinks(pipeline)
     yield from _policy_start(pipeline.source)
     if pipeline.output_mode != "append":
-        yield Problem("on_failure", f"a policy needs output_mode='append', not {pipeline.output_mode!r}")
+        yield Problem("on_failure", f"on_failure needs output_mode='append', not {pipeline.output_mode!r}")
     try:
         ladder = ladder_of(pipeline)
     except DurationError:
@@ -191,26 +193,26 @@ def _policy_start(source: Topic) -> Problems:
     for name, value in source.options.items():
         where = name.lower()
         if where in _START_OPTIONS and (where != "startingoffsets" or value.strip().lower() not in _STARTS):
-            message = f"option {name!r} cannot be used beside a policy: use startingOffsets=earliest or latest"
+            message = f"option {name!r} cannot be used with on_failure: use startingOffsets=earliest or latest"
             yield Problem("source", message)
 
 
 def _policy_sinks(pipeline: Pipeline) -> Problems:
     for sink in pipeline.sinks:
         if isinstance(sink, Files):
-            message = f"{sink} cannot take rows once only beside a policy: write to a topic, and to files from there"
+            message = f"{sink} cannot be written exactly once with on_failure: write to a topic, then to files"
             yield Problem("sink", message)
         elif not isinstance(sink, Topic) and getattr(pipeline.on_failure, "keep_order_by_key", False):
-            yield Problem("on_failure.keep_order_by_key", f"order is kept in topics only, and {sink} is none")
+            yield Problem("on_failure.keep_order_by_key", f"keep_order_by_key needs a topic as the sink, not {sink}")
 
 
 def _ladder_numbers(policy: RetryLadder) -> Problems:
     bad = [*_bad_delays(policy)]
     yield from bad or _ladder_retention(policy)
     if policy.attempts is not None and policy.attempts < 1:
-        yield Problem("on_failure.attempts", f"{policy.attempts} must be at least 1: the first try counts")
+        yield Problem("on_failure.attempts", f"{policy.attempts} must be at least 1: the first attempt counts")
     if policy.attempts is not None and policy.attempts > 1 and not policy.delays:
-        yield Problem("on_failure.delays", f"there are none, but attempts={policy.attempts}: give at least one delay")
+        yield Problem("on_failure.delays", f"no delays, but attempts={policy.attempts}: set at least one delay")
     if policy.attempts is not None and len(policy.delays) > max(0, policy.attempts - 1):
         unused = len(policy.delays) - max(0, policy.attempts - 1)
         message = f"the last {unused} of {len(policy.delays)} are never used with attempts={policy.attempts}"
@@ -235,7 +237,7 @@ def _ladder_retention(policy: RetryLadder) -> Problems:
         yield Problem("on_failure.retention", str(error))
         return
     if retention_ms <= longest_ms:
-        message = f"{policy.retention!r} is no longer than the longest delay: rows would be deleted while they wait"
+        message = f"{policy.retention!r} must be longer than the longest delay: rows would be deleted while they wait"
         yield Problem("on_failure.retention", message)
 
 
@@ -245,20 +247,20 @@ def _ladder_topics(pipeline: Pipeline, source: Topic, ladder: Ladder) -> Problem
         setting = "on_failure.dead_letters" if name == ladder.dead_letters else "on_failure.topic"
         yield from _topic_name(setting, name)
         if name in source.names:
-            yield Problem(setting, f"topic {name!r} is the source too: failed rows would come back at once")
+            yield Problem(setting, f"topic {name!r} is also the source: failed rows would be read again at once")
         if name in outputs:
-            yield Problem(setting, f"topic {name!r} is the sink too: failed rows would look like results")
+            yield Problem(setting, f"topic {name!r} is also the sink: failed rows would look like results")
         if _matches(source, name):
             yield Problem(
-                setting, f"topic {name!r} matches the source's pattern {source.pattern!r}: choose another stem"
+                setting, f"topic {name!r} matches the source's pattern {source.pattern!r}: set RetryLadder(topic=…)"
             )
     if ladder.dead_letters in ladder.read_back:
-        message = f"topic {ladder.dead_letters!r} is a retry topic too: dead letters would come back"
+        message = f"topic {ladder.dead_letters!r} is also a retry topic: dead letters would be retried"
         yield Problem("on_failure.dead_letters", message)
 
 
 def _value_column(pipeline: Pipeline) -> Problems:
-    """Whether a topic gets the column `value`, as far as the steps let us see."""
+    """Check that the steps produce the column `value`, as far as that is known."""
     columns = _source_columns(pipeline)
     for step in pipeline.steps:
         if isinstance(step, PackJson):
@@ -270,7 +272,7 @@ def _value_column(pipeline: Pipeline) -> Problems:
     if columns is not None and "value" not in columns:
         for sink in topic_sinks(pipeline):
             there = ", ".join(sorted(columns))
-            yield Problem("sink", f"{sink} needs a column `value`; there are {there}: end the steps with pack_json()")
+            yield Problem("sink", f"{sink} needs a column `value`, not only {there}: end the steps with pack_json()")
 
 
 def _packed_columns(pipeline: Pipeline) -> Problems:
@@ -281,7 +283,7 @@ def _packed_columns(pipeline: Pipeline) -> Problems:
             made |= column_names(step.schema) & LEFT_OUT
         elif isinstance(step, PackJson):
             if step.columns is None and made:
-                message = f"pack_json() leaves out {', '.join(sorted(made))}, which a record has too: name the columns"
+                message = f"pack_json() omits {', '.join(sorted(made))}, which records have too: name the columns"
                 yield Problem(f"steps[{number}]", message)
             made = set()
 

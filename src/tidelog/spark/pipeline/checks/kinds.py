@@ -1,6 +1,6 @@
-"""Settings that are not of the kind they must be: a function where a list is asked for, a number without a unit. Pure.
+"""Settings of the wrong type: a function instead of a list, a number without a unit. Pure.
 
-`checks` asks this first, and looks into the settings only if all is well here: its other checks rely on it.
+`definition` runs this check first; its other checks rely on correct types.
 """
 
 import os
@@ -16,11 +16,11 @@ Wrong = Iterator[tuple[str, str]]
 
 
 def wrong_kinds(pipeline: Pipeline) -> Wrong:
-    """Every setting that is not of its kind."""
+    """Every setting of the wrong type."""
     yield from _plain(pipeline)
     for number, step in enumerate(pipeline.steps if _is_list(pipeline.steps) else (), start=1):
         if isinstance(step, RowStep | BatchStep | ParseJson) and not isinstance(step.schema, str):
-            yield f"steps[{number}]", f"the schema {step.schema!r} is no text like 'id long, amount double'"
+            yield f"steps[{number}]", f"the schema {step.schema!r} must be a text like 'id long, amount double'"
     yield from _topic_names("source", pipeline.source)
     for sink in pipeline.sinks:
         yield from _topic_names("sink", sink)
@@ -34,9 +34,9 @@ def _plain(pipeline: Pipeline) -> Wrong:
     if not isinstance(pipeline.settings, Mapping):
         yield "settings", f"it must be a dict like {{'spark.driver.memory': '2g'}}, not {pipeline.settings!r}"
     if not isinstance(pipeline.checkpoint, str | os.PathLike | None):
-        yield "checkpoint", f"{pipeline.checkpoint!r} is no path"
+        yield "checkpoint", f"{pipeline.checkpoint!r} is not a path"
     if not isinstance(pipeline.bootstrap_servers, str | None):
-        yield "bootstrap_servers", f"{pipeline.bootstrap_servers!r} is no text like 'host:9092,host:9092'"
+        yield "bootstrap_servers", f"{pipeline.bootstrap_servers!r} must be a text like 'host:9092,host:9092'"
 
 
 def _is_list(value: object) -> bool:
@@ -46,7 +46,7 @@ def _is_list(value: object) -> bool:
 def _topic_names(setting: str, place: object) -> Wrong:
     for name in place.names if isinstance(place, Topic) else ():
         if not isinstance(name, str):
-            yield setting, f"{name!r} is no topic's name: name topics one by one, topic('a', 'b')"
+            yield setting, f"{name!r} is not a topic name: give topics as topic('a', 'b')"
 
 
 def _tables(tables: object) -> Wrong:
@@ -56,7 +56,7 @@ def _tables(tables: object) -> Wrong:
     for name, source in tables.items():
         yield from _topic_names(f"tables[{name}]", source)
         if not isinstance(source, Topic | Files | Delta):
-            message = f"{source!r} is no source: use topic(…), parquet(…), delta(…) or spark_format(…)"
+            message = f"{source!r} is not a source: use topic(…), parquet(…), delta(…) or spark_format(…)"
             yield f"tables[{name}]", message
 
 
@@ -69,11 +69,11 @@ def _policy(policy: object) -> Wrong:
         if not _is_list(policy.delays):
             yield "on_failure.delays", f"it must be a list like ['10s', '1m'], not {policy.delays!r}"
         if policy.attempts is not None and type(policy.attempts) is not int:
-            yield "on_failure.attempts", f"{policy.attempts!r} is no whole number"
+            yield "on_failure.attempts", f"{policy.attempts!r} is not a whole number"
     elif policy is not None:
-        yield "on_failure", f"{policy!r} is no policy: use RetryLadder(…) or DeadLetters(…)"
+        yield "on_failure", f"{policy!r} is not a policy: use RetryLadder(…) or DeadLetters(…)"
 
 
 def _name(setting: str, name: object) -> Wrong:
     if not isinstance(name, str | None):
-        yield setting, f"{name!r} is no topic's name: give it as text"
+        yield setting, f"{name!r} is not a topic name: give it as text"

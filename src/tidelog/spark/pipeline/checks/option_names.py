@@ -1,6 +1,6 @@
-"""The connector's options in a pipeline: misspelt names and impossible values, found before Spark starts. Pure.
+"""The connector's options in a pipeline: misspelt names and invalid values, found before Spark starts. Pure.
 
-Spark itself passes over options it does not know. Values are judged by the connector's own settings.
+Spark itself ignores unknown options. Values are checked by the connector's own settings.
 """
 
 from collections.abc import Callable, Mapping
@@ -77,7 +77,7 @@ def _refused(read: Callable[[], object]) -> list[str]:
 
 
 def option_problems(options: Mapping[str, str], known: frozenset[str]) -> list[str]:
-    """A sentence for each option that has no meaning here."""
+    """A message for each option that does not apply here."""
     lowered = {name.lower(): name for name in known}
     problems: list[str] = []
     for name, value in options.items():

@@ -1,8 +1,8 @@
-"""Refusing steps with state where batches are computed one by one.
+"""Rejects steps with state in pipelines that compute each batch separately.
 
-Beside a policy a batch is computed by itself: windows with a watermark, say, would be those of that batch alone, and
-look right. Spark's plan tells, without running it. An aggregate without a watermark is let through: in append mode a
-stream has none, so whoever writes one means the rows of a batch, to be added to a table.
+With a failure policy each batch is computed alone: windows with a watermark, for example, would cover only that batch
+and still look right. Spark's plan shows such steps without running them. An aggregate without a watermark is allowed: a
+stream in append mode cannot have one, so it is meant per batch.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +30,7 @@ def refuse_state(rows: "DataFrame") -> None:
     found = _stateful(rows._jdf.queryExecution().analyzed())
     if found is not None:
         raise PipelineError(
-            f"a step keeps state over batches ({found}), which cannot be done beside on_failure: write the clean rows "
+            f"a step keeps state over batches ({found}), which is not possible with on_failure: write the clean rows "
             "to a topic, and let a second pipeline without a policy read it"
         )
 

@@ -1,4 +1,4 @@
-"""What the cluster has of a pipeline's topics: asked once, then plain data. No Spark."""
+"""The state of a pipeline's topics in the cluster: queried once, then plain data. No Spark."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpan:
-    """The offsets a partition holds: from `first` to before `end`, as far as readers of committed records see."""
+    """The offsets of a partition from `first` to before `end`, as read_committed consumers see them."""
 
     first: int
     end: int
@@ -35,7 +35,7 @@ class Survey:
 
 
 def survey(pipeline: Pipeline, cluster: Cluster, *, with_offsets: bool = True) -> Survey:
-    """Ask the cluster. Offsets are asked for where the pipeline reads."""
+    """Query the cluster. Offsets are queried for topics that the pipeline reads."""
     ladder = ladder_of(pipeline)
     sources = _source_topics(pipeline, cluster)
     reads = [*sources, *(ladder.retry_topics if ladder else ())]

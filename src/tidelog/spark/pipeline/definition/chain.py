@@ -1,9 +1,8 @@
 """Applying a pipeline's steps to rows: of a batch, of a stream, or of a test through `Pipeline.transform`.
 
-Steps of `tidelog.spark.pipeline` let rows that have failed pass by untouched. A function of DataFrames does not know
-of them and might filter or join them away; so before one is called, failed rows are set aside. Setting aside needs the
-rows twice, and a function of the user's must not be asked twice about one row (it may answer differently):
-`materialize` makes what was computed so far stay as it is.
+Steps of `tidelog.spark.pipeline` pass failed rows on unchanged. A DataFrame function does not know failed rows and
+might filter or join them away, so failed rows are removed before it is called. This reads the rows twice, and a user
+function must not be called twice for one row (its result may differ): `materialize` stores the rows computed so far.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -108,5 +107,5 @@ def _call(step: Step, rows: DataFrame, tables: Mapping[str, DataFrame]) -> DataF
 def _check_record(step: Step, before: DataFrame, after: DataFrame) -> None:
     if ERROR in after.columns and RECORD in before.columns and RECORD not in after.columns:
         raise PipelineError(
-            f"step {name_of(step)} marks rows as failed but drops the column {RECORD!r}, which must stay"
+            f"step {name_of(step)} marks rows as failed but drops the column {RECORD!r}: keep this column"
         )

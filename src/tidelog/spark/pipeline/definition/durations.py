@@ -13,11 +13,11 @@ Duration = str | timedelta
 
 
 class DurationError(ValueError):
-    """A text that is no length of time."""
+    """A text that is not a duration."""
 
 
 def milliseconds(duration: Duration) -> int:
-    """A length of time in milliseconds. Raises DurationError and nothing else, whatever it is given."""
+    """A duration in milliseconds. Raises only DurationError, for any input."""
     found = _milliseconds(duration)
     if found > _MAX_MS:
         raise DurationError(f"{duration!r} is more than a hundred years")
@@ -27,13 +27,13 @@ def milliseconds(duration: Duration) -> int:
 def _milliseconds(duration: Duration) -> int:
     if isinstance(duration, timedelta):
         if duration < timedelta(0):
-            raise DurationError(f"{duration} is less than nothing")
+            raise DurationError(f"{duration} is negative")
         return duration // timedelta(milliseconds=1)
     if not isinstance(duration, str):
         raise DurationError(f"{duration!r} has no unit: write '10s', '1m30s', '500ms', '2h' or '1d'")
     text = duration.replace(" ", "")
     if _WHOLE.fullmatch(text) is None:
-        raise DurationError(f"{duration!r} is no length of time: write '10s', '1m30s', '500ms', '2h' or '1d'")
+        raise DurationError(f"{duration!r} is not a duration: write '10s', '1m30s', '500ms', '2h' or '1d'")
     return sum(int(count) * _UNIT_MS[unit] for count, unit in _PART.findall(text))
 
 

@@ -1,7 +1,7 @@
 """What a pipeline reads and writes: topics, files, tables, anything Spark has a format for. Plain data, no Spark.
 
-A place is described, not opened: `running` opens it. One description serves as a source and as a sink where that makes
-sense (`topic`, `parquet`, `delta`, `spark_format`): one pipeline's output is named like the next one's input.
+An endpoint is only a description: `running` opens it. The same description serves as a source and as a sink where
+possible (`topic`, `parquet`, `delta`, `spark_format`): one pipeline's output is named like the next one's input.
 """
 
 import os
@@ -58,7 +58,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class EachBatch:
-    """A function that writes one micro-batch. It may be called again with a batch it has seen: the id tells."""
+    """A function that writes one micro-batch. It may be called twice with the same batch, which has the same id."""
 
     function: "Callable[[DataFrame, int], object]"
 
@@ -84,7 +84,7 @@ def parquet(path: Path, *, schema: str | None = None, partition_by: tuple[str, .
 
 
 def delta(path: Path, *, partition_by: tuple[str, ...] = ()) -> Delta:
-    """A Delta Lake table; made by the first batch if it is not there."""
+    """A Delta Lake table; the first batch creates it if it is missing."""
     return Delta(os.fspath(path), tuple(partition_by))
 
 

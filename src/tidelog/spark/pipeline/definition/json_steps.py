@@ -20,14 +20,14 @@ _STRICT: Final = {"columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "f
 
 
 def parse(rows: "DataFrame", schema: str, column: str) -> "DataFrame":
-    """The JSON object in `column` as the columns of `schema`; what is no such object has failed."""
+    """The JSON object in `column` as the columns of `schema`; other values fail."""
     fields = struct_of(schema).fieldNames()
     text = F.col(column).cast("string")
     parsed = F.from_json(text, f"{schema}, {_CORRUPT} string", _STRICT)
     rows = rows.withColumn(_PARSED, parsed)
     is_bad = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
     shown = F.coalesce(F.substring(text, 1, 200), F.lit("null"))
-    message = F.concat(F.lit(f"{column} is no JSON object of ({schema}): "), shown)
+    message = F.concat(F.lit(f"{column} is not a JSON object of ({schema}): "), shown)
     rows = mark_failed(rows, is_bad, message)
     return rows.withColumns({name: F.col(f"{_PARSED}.`{name}`") for name in fields}).drop(_PARSED)
 

@@ -1,6 +1,6 @@
 """Finding the pipelines that a Python file defines. No Spark is started; the file itself may import it.
 
-A file is run once, as a module of its own name, so that its `if __name__ == "__main__"` stays quiet. Its directory
+A file is run once, as a module of its own name, so that its `if __name__ == "__main__"` does not run. Its directory
 comes first on the path from then on, as it does for a script: steps may import their neighbours.
 """
 
@@ -26,7 +26,7 @@ def load_pipeline(spec: str) -> Pipeline:
             raise PipelineError(f"{path} has no pipeline {name!r}; it has {', '.join(found) or 'none'}")
         return chosen[0]
     if len(found) > 1:
-        raise PipelineError(f"{path} has several pipelines: say which one, as {path}:{next(iter(found))}")
+        raise PipelineError(f"{path} has several pipelines: choose one, for example {path}:{next(iter(found))}")
     return next(iter(found.values()))
 
 
@@ -54,14 +54,14 @@ def load_module(path: Path) -> ModuleType:
     name = MODULE_PREFIX + "".join(letter if letter.isalnum() else "_" for letter in path.stem)
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise PipelineError(f"{path} is no Python file: its name must end in .py")
+        raise PipelineError(f"{path} is not a Python file: its name must end in .py")
     directory = str(path.resolve().parent)
     if directory not in sys.path:
         sys.path.insert(0, directory)
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:
-        # What a file prints when it is read is no result of the command that reads it.
+        # Output of the file is not a result of the command.
         with redirect_stdout(sys.stderr):
             spec.loader.exec_module(module)
     except SyntaxError as error:

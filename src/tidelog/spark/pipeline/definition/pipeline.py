@@ -33,7 +33,7 @@ Step = Callable[..., "DataFrame"]
 
 
 class PipelineError(Exception):
-    """A pipeline that cannot run as it is defined; the text says what and where."""
+    """A pipeline with a mistake in its definition; the text names the mistake."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Pipeline:
 
     A step's first parameter is the rows so far; further parameters are filled by name from `tables`, the sources that
     are read whole for every batch to join with. `sink` may be several. Without `on_failure` a row that fails stops the
-    pipeline. `checkpoint` remembers what was read; by default a directory named after the pipeline below
+    pipeline. `checkpoint` stores the offsets; by default a directory named after the pipeline below
     TIDELOG_CHECKPOINTS or ./tidelog-checkpoints.
     """
 
@@ -67,7 +67,7 @@ class Pipeline:
 
     @property
     def checkpoint_path(self) -> str:
-        """Where the pipeline remembers what it has read."""
+        """The checkpoint of the pipeline."""
         if self.checkpoint is not None:
             return os.fspath(self.checkpoint)
         return os.path.join(os.environ.get("TIDELOG_CHECKPOINTS") or DEFAULT_CHECKPOINTS, self.name)

@@ -1,4 +1,4 @@
-"""What becomes of rows that fail: try again later, up to so many times, then keep them as dead letters. Pure.
+"""The policy for rows that fail: retry later, up to a number of attempts, then write a dead letter. Pure.
 
 A policy is plain data; `routing` turns it into topics and decisions, `checks` finds mistakes in it.
 """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ERROR: Final = "_error"
-"""The column that says why a row failed: `struct<type: string, message: string, retry: boolean>`; null if well."""
+"""The error of a failed row: `struct<type: string, message: string, retry: boolean>`; null if it succeeded."""
 
 RECORD: Final = "_record"
 """The column that holds the source record a row was made of, in pipelines that have a policy for failing rows."""
@@ -52,7 +52,7 @@ class RowStep:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name in messages."""
         return getattr(self.function, "__name__", "row step")
 
     def __call__(self, rows: "DataFrame") -> "DataFrame":
@@ -63,7 +63,7 @@ class RowStep:
 
 @dataclass(frozen=True)
 class BatchStep:
-    """A function of Arrow batches; a batch that fails is taken apart until the rows to blame are found."""
+    """A function of Arrow batches; a batch that fails is divided until the failing rows are found."""
 
     function: "Callable[[RecordBatch], RecordBatch]"
     schema: str
@@ -71,7 +71,7 @@ class BatchStep:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name in messages."""
         return getattr(self.function, "__name__", "batch step")
 
     def __call__(self, rows: "DataFrame") -> "DataFrame":
@@ -90,7 +90,7 @@ class FailWhen:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name in messages."""
         return f"fail_when({self.condition if isinstance(self.condition, str) else self.message!r})"
 
     def __call__(self, rows: "DataFrame") -> "DataFrame":
@@ -102,14 +102,14 @@ class FailWhen:
 
 @dataclass(frozen=True)
 class ParseJson:
-    """The JSON object in a column, as columns; what is no such object has failed."""
+    """The JSON object in a column, as columns; other values fail."""
 
     schema: str
     column: str = "value"
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name in messages."""
         return f"parse_json({self.column})"
 
     def __call__(self, rows: "DataFrame") -> "DataFrame":
@@ -127,7 +127,7 @@ class PackJson:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name in messages."""
         return "pack_json"
 
     def __call__(self, rows: "DataFrame") -> "DataFrame":
@@ -184,7 +184,7 @@ def is_fallible(step: object) -> bool:
 
 
 def name_of(step: object) -> str:
-    """What people call a step."""
+    """The name of a step in messages."""
     if isinstance(step, RowStep | BatchStep | FailWhen | ParseJson | PackJson):
         return step.name
     return str(getattr(step, "__name__", step))

@@ -9,7 +9,7 @@ from tidelog.spark.pipeline.failing.headers import Header, HeaderError, Trail, d
 
 
 class FilterError(ValueError):
-    """A text that is no filter."""
+    """A text that is not a filter."""
 
 
 class DeadLetter(NamedTuple):
@@ -44,7 +44,7 @@ class Filter:
     operand: str
 
     def matches(self, letter: DeadLetter) -> bool:
-        """Whether `letter` is meant. What is not there equals nothing."""
+        """Whether `letter` matches. A missing field never matches `=`."""
         found = _FIELDS[self.field](letter)
         if self.operator == "~":
             return found is not None and re.search(self.operand, found) is not None
@@ -52,16 +52,16 @@ class Filter:
 
 
 def parse_filter(text: str) -> Filter:
-    """A condition from its text. Raises FilterError and nothing else."""
+    """A condition from its text. Raises only FilterError."""
     form = _FORM.fullmatch(text)
     if form is None or form[1] not in _FIELDS:
-        raise FilterError(f"{text!r} is no filter: write FIELD=TEXT, FIELD!=TEXT or FIELD~REGEX, where FIELD is one of "
+        raise FilterError(f"{text!r} is not a filter: write FIELD=TEXT, FIELD!=TEXT or FIELD~REGEX; fields: "
                           f"{', '.join(_FIELDS)}")  # fmt: skip
     if form[2] == "~":
         try:
             re.compile(form[3])
         except (re.error, RecursionError, OverflowError) as error:
-            raise FilterError(f"{text!r}: {form[3]!r} is no regular expression: {error}") from None
+            raise FilterError(f"{text!r}: {form[3]!r} is not a regular expression: {error}") from None
     return Filter(form[1], form[2], form[3])
 
 

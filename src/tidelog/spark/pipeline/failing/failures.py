@@ -13,7 +13,7 @@ _CHARACTERS_MAX: Final = 600
 
 
 def in_a_sentence(error: BaseException | str) -> str:
-    """The part of an error's text that says what went wrong, behind the place it is noted to be from."""
+    """The message of an error, without the prefix that names its location."""
     notes = [*getattr(error, "__notes__", ())]
     if not notes:
         return _sentence(error)

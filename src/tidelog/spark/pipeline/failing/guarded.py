@@ -60,7 +60,7 @@ def _mapped(
     for name in step.columns or ():
         if name not in rows.columns:
             columns = ", ".join(each for each in rows.columns if each not in (RECORD, ERROR))
-            raise PipelineError(f"it asks for column {name!r}; there are {columns}")
+            raise PipelineError(f"column {name!r} does not exist; the columns are {columns}")
     # Spark hands timestamps over in the session's zone, and an Arrow type names its zone.
     zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
     new = struct_of(step.schema)

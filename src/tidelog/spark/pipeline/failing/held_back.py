@@ -1,8 +1,8 @@
 """How far a pipeline may read its retry topics now: up to what is due. Pure.
 
-All records of a retry topic wait equally long, so the first record that is too young ends what may be read, and the
-cluster finds it by time. Nothing is read early, nothing is read twice, and whatever is not due stays where it is; other
-partitions go on meanwhile. Stands between the cluster and the stream reader.
+All records of a retry topic wait equally long, so reading stops at the first record that is not due; the cluster finds
+it by timestamp. No record is read early or twice, and other partitions are not delayed. Used between the cluster and
+the stream reader.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class HeldBackView:
-    """A view of the cluster in which records that must wait are not there yet."""
+    """A view of the cluster that hides records which are not due."""
 
     def __init__(
         self,

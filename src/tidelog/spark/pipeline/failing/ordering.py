@@ -26,7 +26,7 @@ Place = tuple[str, int, int]
 
 
 class Verdict(Enum):
-    """What becomes of a row."""
+    """The decision about a row."""
 
     EMIT = "emit"
     RETRY = "retry"
@@ -48,7 +48,7 @@ class Seen(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What becomes of one row, and the number it waits under if it does."""
+    """The decision about one row, and its number if it waits."""
 
     verdict: Verdict
     sequence: int | None
@@ -89,7 +89,7 @@ Keys = Mapping[bytes, Waiting]
 
 
 def settle(rows: Iterable[Seen], keys: Keys) -> tuple[dict[Place, Settled], dict[bytes, Waiting | None]]:
-    """What becomes of each row, and the keys whose state changes (None: the key is free)."""
+    """The decision about each row, and the keys whose state changes (None: no row of the key waits)."""
     by_key: dict[bytes, list[Seen]] = {}
     for row in rows:
         by_key.setdefault(row.key, []).append(row)
@@ -199,5 +199,5 @@ def load_keys(
         try:
             keys[key] = Waiting.decode(value)
         except ValueError as error:
-            warn(f"a record of the topic of blocked keys is passed over: {error}")
+            warn(f"skipped a record of the topic of blocked keys: {error}")
     return keys

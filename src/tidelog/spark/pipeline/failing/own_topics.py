@@ -1,7 +1,7 @@
 """The topics that exist because of a policy: made before the first batch, if they are not there. No Spark.
 
-They keep their records for ever unless the policy says otherwise: a row that waits while the pipeline stands still must
-not be deleted for its age. They take larger records than the source, because a failed one carries headers more.
+They have unlimited retention unless the policy sets one: a row that waits while the pipeline is stopped must not be
+deleted. They allow larger records than the source, because a failed record has more headers.
 """
 
 from typing import Final
@@ -49,7 +49,7 @@ def wanted_topics(ladder: Ladder, partitions: int, record_bytes: int) -> dict[st
 
 
 def make_missing(cluster: Cluster, ladder: Ladder, partitions: int, record_bytes: int) -> list[str]:
-    """Make what is not there; the names of what was made."""
+    """Create missing topics; returns their names."""
     wanted = wanted_topics(ladder, partitions, record_bytes)
     there = cluster.look_at_topics(wanted).topics
     made: list[str] = []

@@ -1,4 +1,4 @@
-"""A file through which the driver lets the source's reader know that parked rows are due.
+"""A file by which the driver notifies the source's reader that parked rows are due.
 
 Spark runs the reader in a process of its own and starts a micro-batch only if the reader has something new. A hint
 only: without the file, rows count as due, and a batch that finds none costs little. No Spark.

@@ -1,4 +1,4 @@
-"""Where the parked rows of each key lie, so that only rows that are due are read. Pure.
+"""Index of the offsets of parked rows by key, so that only due rows are read. Pure.
 
 Rows of one key that were parked in one batch lie one after another and have numbers one after another: they are one
 run. The index is derived from the parked topic itself, by one pass over its records; which of them still wait is in the

@@ -1,8 +1,7 @@
-"""The parked topic, read by offsets: what is due, and nothing else; and shrunk when its front is done.
+"""Reads due rows of the parked topic by offset, and deletes processed records from its start.
 
-The stream does not read the parked topic. Before a batch is evaluated, the driver looks up the rows whose turn it is
-and reads their ranges of offsets, a bounded number of rows and bytes. Nothing is parked twice: a row that was read and
-must wait on stays where it lies.
+The stream does not read the parked topic. Before a batch is evaluated, the driver looks up the due rows and reads their
+offset ranges, with limits on rows and bytes. No row is parked twice: a row that must wait longer stays at its offset.
 """
 
 import logging
@@ -131,12 +130,12 @@ class ParkedRows:
     def _report_gone(self, gone: set[bytes], keys: Mapping[bytes, Waiting]) -> None:
         key = min(gone)
         text = (
-            f"the next row of {len(gone)} keys, number {keys[key].head} of key {key!r} among them, is not in topic "
+            f"the next row of {len(gone)} keys (such as number {keys[key].head} of key {key!r}) is not in topic "
             f"{self._topic!r} any more: records were deleted from it"
         )
         if self._fails_on_loss:
-            raise PipelineError(f"{text}. To go on without them, set failOnDataLoss=False on the source")
-        LOG.warning("%s. The pipeline goes on without them, because failOnDataLoss is false", text)
+            raise PipelineError(f"{text}. To continue without them, set failOnDataLoss=False on the source")
+        LOG.warning("%s. The pipeline continues without them, because failOnDataLoss is false", text)
 
     def _delete(self, before: Mapping[int, int]) -> None:
         """Records that are kept although they are done cost room and nothing else, so a failure is only logged."""
@@ -144,7 +143,7 @@ class ParkedRows:
             with Admin({"bootstrap.servers": self._servers}) as admin:
                 admin.delete_records({TopicPartition(self._topic, part): offset for part, offset in before.items()})
         except (ClientError, ApiError) as error:
-            LOG.warning("records of topic %r that are done could not be deleted: %s", self._topic, error)
+            LOG.warning("processed records of parked topic %r could not be deleted: %s", self._topic, error)
             return
         self._starts |= before
 

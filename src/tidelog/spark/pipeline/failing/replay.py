@@ -1,9 +1,9 @@
-"""Dead letters sent back to where they came from, or to a topic of one's choice. No Spark.
+"""Sends dead letters back to their origin topic, or to another topic. No Spark.
 
 Letters are read from where the last replay stopped (a group's committed offsets) and sent in transactions that also
-commit how far they came, so that a replay that dies is taken up where its last transaction ended and no letter is sent
-twice. Letters that a filter leaves out are put at the end of their topic in the same transaction: they stay dead, and
-the next replay sees them again.
+commit how far they came, so that a new replay continues after the last committed transaction and no letter is sent
+twice. Letters that do not match the filter are written to the end of their topic in the same transaction: they stay
+dead letters, and the next replay reads them again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -70,7 +70,7 @@ class Replay:
         return {each: (start, end) for each, (start, end) in spans.items() if start < end}
 
     def look(self, spans: dict[int, tuple[int, int]], advance: Callable[[int], object]) -> Replayed:
-        """What `send` would do, without doing it. `advance` is told the offsets passed, which not all hold letters."""
+        """What `send` would do, without doing it. `advance` gets the number of offsets passed."""
         done = Replayed({})
         passed = _Passed(spans, advance)
         for record, letter in self._letters(spans):
@@ -82,7 +82,7 @@ class Replay:
     def send(self, spans: dict[int, tuple[int, int]], advance: Callable[[int], object]) -> Replayed:
         """Send letters back. Raises what the cluster refuses; what was committed by then stays sent.
 
-        `advance` is told the offsets passed, as by `look`.
+        `advance` is called as in `look`.
         """
         done = Replayed({})
         settings = {"bootstrap.servers": self.servers, "transactional.id": self.group_id, "enable.idempotence": "true"}

@@ -1,4 +1,4 @@
-"""Running people's functions over Arrow batches so that one bad row fails alone. No Spark: executors call this.
+"""Runs user functions over Arrow batches so that a failing row fails alone. No Spark: executors call this.
 
 A batch goes in with whatever columns it has; it comes out with the function's columns added or replaced and with
 `_error` saying what went wrong in which row. Rows that had failed before are passed through untouched.
@@ -26,7 +26,7 @@ def error_of(error: BaseException) -> Error:
     try:
         message = str(error) or name
     except Exception:
-        message = f"{name}, which cannot be shown as text"
+        message = f"{name}, whose text cannot be shown"
     # Text of broken input may hold lone surrogates, which no column of strings takes.
     message = message[:MESSAGE_CHARACTERS_MAX].encode("utf-8", "replace").decode()
     return {"type": name, "message": message, "retry": getattr(error, "retry", True) is not False}
@@ -61,7 +61,7 @@ def run_batches(
     fields: "pa.Schema",
     out: "pa.Schema",
 ) -> "pa.RecordBatch":
-    """`function` for the whole of `batch`, or, if it raises, for parts of it until the rows to blame stand alone."""
+    """`function` for the whole of `batch`, or, if it raises, for parts of it until the failing rows are found."""
     import pyarrow as pa
 
     errors = _errors_before(batch)

@@ -1,10 +1,10 @@
 """A batch that took longer than its transaction may stay open is planned again at the next start, and smaller.
 
-Spark writes down the offsets of a batch before it does it, and repeats it unchanged after a failure. A batch that
-failed for its time would fail for ever. Nothing of it was committed, so its note can be removed from the checkpoint;
-Spark then plans the batch again, with a limit that comes from its size. Checkpoints on this machine only; others are
-left alone, and the error says what to do. (If the batch was committed after all, the sink refuses what is planned in
-its place.) No Spark.
+Spark writes the offsets of a batch to the checkpoint before it runs the batch, and repeats it unchanged after a
+failure. A batch that exceeded the transaction timeout would fail every time. Nothing of it was committed, so its
+offsets can be removed from the checkpoint; Spark then plans the batch again, with a limit based on its size. Only for
+checkpoints on this machine; for others the error says what to do. (If the batch was committed after all, the sink
+rejects the new batch.) No Spark.
 """
 
 import json
@@ -16,8 +16,8 @@ from tidelog.spark.pipeline.running.checkpoints import batch_numbers, local_path
 
 LOG: Final = logging.getLogger("tidelog.pipeline")
 
-TOOK_TOO_LONG: Final = "the brokers have aborted the transaction of this batch: it was open for"
-"""How the sink says so."""
+TOOK_TOO_LONG: Final = "the brokers aborted the transaction of this batch: it was open for"
+"""The sink's error message for it."""
 
 _MARK: Final = "took-too-long"
 _PARTS: Final = 4
@@ -27,7 +27,7 @@ def note_failure(checkpoint: str, failure: str) -> None:
     """Remember that the batch which failed took too long, if that is what `failure` says."""
     place = local_path(checkpoint)
     if place is not None and TOOK_TOO_LONG in failure and place.is_dir():
-        (place / _MARK).write_text("the batch that was planned last is to be cut at the next start\n")
+        (place / _MARK).write_text("the last planned batch must be planned smaller at the next start\n")
 
 
 def cut_planned_batch(checkpoint: str) -> int | None:
@@ -42,7 +42,7 @@ def cut_planned_batch(checkpoint: str) -> int | None:
         note = place / "offsets" / str(planned)
         note.unlink()
         note.with_name(f".{planned}.crc").unlink(missing_ok=True)
-        LOG.warning("batch %d took longer than its transaction may: it is planned again, %d offsets", planned, limit)
+        LOG.warning("batch %d exceeded the transaction timeout: planning it again, %d offsets", planned, limit)
     (place / _MARK).unlink()
     return limit
 

@@ -1,4 +1,4 @@
-"""What a query's checkpoint says it has read, from its files: a batch's offsets, and whether the batch is done.
+"""Reads the offsets of a query from the files of its checkpoint: the offsets of a batch, and whether it is committed.
 
 Only local directories are looked into; for others, `plan` says so. Spark's files are a line with the version, a line of
 settings, then a line of JSON for each source.
@@ -36,14 +36,14 @@ def local_path(path: str) -> Path | None:
 
 
 def why_unwritable(path: str) -> str | None:
-    """What keeps a checkpoint from being made, as far as this machine can tell; None if nothing does."""
+    """Why a checkpoint cannot be created, as far as this machine can tell; None if it can."""
     place = local_path(path)
     if place is None:
         return None
     there = next(each for each in (place.absolute(), *place.absolute().parents) if each.exists())
     if not there.is_dir():
-        return f"{there} is no directory"
-    return None if os.access(there, os.W_OK | os.X_OK) else f"{there} may not be written to"
+        return f"{there} is not a directory"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"{there} is not writable"
 
 
 def read_positions(paths: Sequence[str]) -> Position | None:

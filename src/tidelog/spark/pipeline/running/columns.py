@@ -68,9 +68,9 @@ def output_rows(rows: "DataFrame", topic: str | None) -> "DataFrame":
     """The sink's columns of rows that are well: `value`, and `key`, `headers`, `to_topic`, `to_partition` if there."""
     if "value" not in rows.columns:
         there = ", ".join(name for name in rows.columns if not name.startswith("_"))
-        raise PipelineError(f"the sink needs a column `value`; there are {there}: end the steps with pack_json()")
+        raise PipelineError(f"the sink needs a column `value`, not only {there}: end the steps with pack_json()")
     if topic is None and "to_topic" not in rows.columns:
-        raise PipelineError("topic() without a name needs a column `to_topic` that says where each row goes")
+        raise PipelineError("topic() without a name needs a column `to_topic` with the topic of each row")
     target = F.lit(topic) if topic is not None else F.col("to_topic")
     return rows.select(
         _binary(rows, "key").alias("key"),
@@ -133,7 +133,7 @@ def _rung(ladder: "Ladder", attempts: "Column") -> "Column":
 def _trail(pipeline: str, attempts: "Column", delay_ms: "Column", sequence: "Column") -> "Column":
     """`headers.encode` as an expression."""
     now_ms = F.unix_millis(F.current_timestamp())
-    waits_behind = F.lit("WaitsBehind"), F.lit("an earlier row of this key waits to be tried again")
+    waits_behind = F.lit("WaitsBehind"), F.lit("an earlier row of this key waits for a retry")
     values = {
         names.PIPELINE: F.lit(pipeline),
         names.ATTEMPTS: attempts,

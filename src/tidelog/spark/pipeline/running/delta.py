@@ -109,7 +109,7 @@ def _check_fits(rows: "DataFrame", table: Any, path: str) -> None:
     for name in there.keys() | given.keys():
         if there.get(name) != given.get(name):
             raise PipelineError(
-                f"the Delta table {path} has column {name!r} as {there.get(name)}, and the rows have it as "
+                f"the Delta table {path} has column {name!r} as {there.get(name)}, but the rows have it as "
                 f"{given.get(name)}: they must have the same columns"
             )
 

@@ -176,10 +176,8 @@ def evaluate(
 def _check_kept(pipeline: Pipeline, applied: Applied) -> None:
     keeps_order = getattr(pipeline.on_failure, "keep_order_by_key", False)
     if RECORD not in applied.rows.columns and (keeps_order or ERROR in applied.rows.columns):
-        why = "to keep rows in order" if keeps_order else "to try failed rows again"
-        raise PipelineError(
-            f"the steps drop the column {RECORD!r}, which is needed {why}: select it along with the others"
-        )
+        why = "to keep rows in order" if keeps_order else "to retry failed rows"
+        raise PipelineError(f"the steps drop the column {RECORD!r}, which is needed {why}: select it too")
 
 
 def release(rows: "DataFrame") -> None:

@@ -43,7 +43,7 @@ class LadderSource(TidelogDataSource):
 
 
 class LadderReader(StreamReader):
-    """Reads topics on and on, and the ladder's own when their time has come."""
+    """Reads topics as a stream, and retry topics as their records become due."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         super().__init__(schema, options)
@@ -85,7 +85,7 @@ class LadderReader(StreamReader):
         return streamed
 
     def _view_for_planning(self, view: ClusterView) -> View:
-        """Records that must wait are not there yet."""
+        """Hides records that are not due."""
         return HeldBackView(view, self._delays_ms, self._parked_topic, _wall_ms)
 
 

@@ -29,7 +29,7 @@ def test_one_of_several_is_chosen_by_variable_or_name(tmp_path: Path) -> None:
     path = _file(tmp_path, SOUND + 'second = Pipeline("two", source=topic("a"), sink=topic("b"))\n')
     assert load_pipeline(f"{path}:second").name == "two"
     assert load_pipeline(f"{path}:two").name == "two"
-    with pytest.raises(PipelineError, match="several pipelines: say which one"):
+    with pytest.raises(PipelineError, match="several pipelines: choose one"):
         load_pipeline(str(path))
     with pytest.raises(PipelineError, match="has no pipeline 'three'; it has first, second"):
         load_pipeline(f"{path}:three")

@@ -75,7 +75,7 @@ class _Silent(Exception):
     ("error", "message"),
     [
         (ValueError("bad \udc80 byte"), "bad ? byte"),
-        (_Silent(), "_Silent, which cannot be shown as text"),
+        (_Silent(), "_Silent, whose text cannot be shown"),
         (SystemExit("enough"), "enough"),
         (MemoryError(), "MemoryError"),
     ],

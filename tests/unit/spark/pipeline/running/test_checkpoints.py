@@ -55,7 +55,7 @@ def test_a_place_where_no_checkpoint_can_be_made_is_named(tmp_path: Path) -> Non
     assert why_unwritable(str(tmp_path / "new" / "checkpoint")) is None
     assert why_unwritable("s3://bucket/checkpoint") is None
     (tmp_path / "file").write_text("")
-    assert why_unwritable(f"file://{tmp_path}/file/checkpoint") == f"{tmp_path}/file is no directory"
+    assert why_unwritable(f"file://{tmp_path}/file/checkpoint") == f"{tmp_path}/file is not a directory"
 
 
 def test_of_several_queries_the_one_that_is_behind_counts(tmp_path: Path) -> None:

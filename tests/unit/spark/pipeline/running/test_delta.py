@@ -86,6 +86,6 @@ def test_rows_are_read_back_from_any_partition(tmp_path, day):
 def test_other_columns_are_refused(tmp_path):
     append_batch(cast(Any, Rows([1])), str(tmp_path), application="q", version=0)
     wider = StructType([*SCHEMA.fields, StructField("extra", BooleanType())])
-    with pytest.raises(PipelineError, match="column 'extra' as None, and the rows have it as"):
+    with pytest.raises(PipelineError, match="column 'extra' as None, but the rows have it as"):
         append_batch(cast(Any, Rows([2], schema=wider)), str(tmp_path), application="q", version=1)
     assert ids(tmp_path) == [1]
