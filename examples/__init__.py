@@ -1,7 +1,7 @@
-"""Pipelines to read, run and take from; docs/examples.md walks through them.
+"""Example pipelines; docs/examples.md explains them.
 
-    enrich_orders      orders joined with their customers, exactly once; orders that come too early are tried again
-    tide_windows       averages over windows of event time, with a watermark for what comes late
+    enrich_orders      orders joined with their customers, exactly once; orders that arrive too early are retried
+    tide_windows       averages over windows of event time, with a watermark for late readings
     account_balances   a compacted topic as the state of a running sum: read back at every start, written on
     payments_lake      a topic as Parquet files and as a Delta Lake table, exactly once, with a backfill
     customer_changes   a database's change events to latest state of each row

@@ -1,7 +1,7 @@
 """`python -m tidelog.examples`: where the examples are, and events for their topics.
 
 python -m tidelog.examples                       the files, and what each one does
-python -m tidelog.examples fill enrich_orders    its topics made and filled, on 127.0.0.1:9092 or elsewhere
+python -m tidelog.examples fill enrich_orders    create and fill its topics, by default on 127.0.0.1:9092
 """
 
 import argparse
@@ -54,13 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """List the examples, or fill the topics of one."""
     parser = argparse.ArgumentParser(prog="python -m tidelog.examples", description="Example pipelines.")
     verbs = parser.add_subparsers(dest="verb")
-    fill = verbs.add_parser("fill", help="make and fill the topics of an example")
+    fill = verbs.add_parser("fill", help="create and fill the topics of an example")
     fill.add_argument("example", choices=sorted(EXAMPLES))
     fill.add_argument("--records", type=int, default=1000, help="how many events (default: 1000)")
     fill.add_argument(
         "--bootstrap-server",
         default=os.environ.get("TIDELOG_BOOTSTRAP_SERVERS", "127.0.0.1:9092"),
-        help="where the cluster is (default: TIDELOG_BOOTSTRAP_SERVERS, else 127.0.0.1:9092)",
+        help="bootstrap servers (default: TIDELOG_BOOTSTRAP_SERVERS, else 127.0.0.1:9092)",
     )
     given = parser.parse_args(arguments)
     if given.verb is None:

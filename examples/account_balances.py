@@ -3,8 +3,8 @@
     tidelog pipeline run account_balances.py
 
 Nothing is kept in Spark's state store. The topic `balances` is the table: compaction keeps the latest record of each
-account, so it stays as small as the accounts are many, and any reader can have the whole of it. A pipeline that starts
-anew, on another machine or with another Spark, has its state back as soon as it has read the topic.
+account, so it has about one record per account, and any consumer can read all of it. A pipeline that starts on another
+machine has its state again as soon as it has read the topic.
 
 The new balances and the number of the batch are one transaction: a batch that Spark repeats after a crash changes
 nothing. Here the batch is written by a function of our own, because the sum is that of the batch and of the table, and

@@ -4,7 +4,7 @@
 
 Each change says what a row was before and is after, and its position in the database's log. A connector that is
 started again sends some of them twice, so it is the position that decides which is the latest, not the order of
-arrival. A row that was deleted becomes a record without a value, which compaction removes in time. Only rows that
+arrival. A deleted row becomes a tombstone, which compaction removes later. Only rows that
 changed are written (update mode).
 """
 

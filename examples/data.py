@@ -1,8 +1,8 @@
 """Events such as the examples live on: made up, of real shapes, the same for the same seed.
 
 Every function yields records in the order in which they reach the topic. Times inside the events lie a fixed step apart
-from `START_MS` on, so that whoever checks a result can count on them; records themselves are as old as they are, or
-retention would take them away. Called by the examples' own command, the demo and the tests.
+from `START_MS` on, so that results can be checked; the records have the current time, so that
+retention does not delete them. Called by the examples' own command, the demo and the tests.
 """
 
 import json
@@ -66,7 +66,7 @@ def orders(count: int = 1000, *, customer_count: int = 100, seed: int = 2, first
 
 
 def odd_orders(*, first: int = 0) -> Iterator[Event]:
-    """Three orders that cannot be enriched: one of nothing, one of a customer nobody knows, and one that is cut off."""
+    """Three orders that cannot be enriched: without quantity, of an unknown customer, and with truncated JSON."""
     none, stray, broken = orders(3, first=first)
     yield none._replace(value=_json({**json.loads(none.value), "quantity": 0}))
     nobody = "cust-stray"

@@ -2,8 +2,8 @@
 
     tidelog pipeline run enrich_orders.py
 
-Customers are a compacted topic, read whole for every batch. An order may overtake the record of a new customer: it is
-tried again after five seconds and after half a minute, and kept in `orders.dlq` if the customer is unknown even then.
+Customers are a compacted topic, read completely for every batch. An order may arrive before the record of a new
+customer: it is retried after five seconds and after half a minute, and is then a dead letter in `orders.dlq`.
 Kill the pipeline whenever you like and start it again: each order is in `orders.enriched` once, for consumers that read
 committed records.
 """
@@ -44,7 +44,7 @@ pipeline = Pipeline(
     tables={"customers": topic("customers")},
     steps=[
         parse_json(ORDER),
-        fail_when("quantity <= 0", "an order of nothing", retry=False),
+        fail_when("quantity <= 0", "an order without quantity", retry=False),
         with_customer,
         fail_when("country is null", "no such customer yet"),
         with_total,

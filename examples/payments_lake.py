@@ -1,12 +1,12 @@
 """A topic in a lake: every payment once, in Parquet files and in a Delta Lake table, with a backfill of what is older.
 
-    python payments_lake.py begin                           the lake begins with what comes from now on
+    python payments_lake.py begin                           the lake begins with new records only
     tidelog pipeline run payments_lake.py:parquet_files     files by day, in ./lake/payments-parquet
     tidelog pipeline run payments_lake.py:delta_table       a Delta table, in ./lake/payments-delta
-    python payments_lake.py backfill DIRECTORY              what was before, from the segment files of a broker
+    python payments_lake.py backfill DIRECTORY              older records, from the segment files of a broker
 
-Spark's file sink keeps a log of which files belong to which batch; whoever reads the directory with Spark sees each row
-once. The Delta table needs no such care, any reader of Delta sees each row once.
+Spark's file sink keeps a log of the files of each batch; readers that use Spark see each row once. Any reader of the
+Delta table sees each row once.
 
 Where the lake begins is kept in ./lake/begin.json, offsets by partition: the pipelines start there and a backfill ends
 there, so that together they have every payment once. Without `begin` the pipelines read everything. A backfill takes

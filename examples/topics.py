@@ -35,7 +35,7 @@ TOPICS: Final[Mapping[str, TopicShape]] = {
 
 
 def make_topics(bootstrap_servers: str, names: Iterable[str], *, partitions: int | None = None) -> None:
-    """Make topics as the examples want them, or with so many partitions; those that are there stay as they are."""
+    """Create the topics of the examples, or with this many partitions; existing topics stay unchanged."""
     with Admin(bootstrap_servers=bootstrap_servers, bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS) as admin:
         for name in names:
             shape = TOPICS[name]

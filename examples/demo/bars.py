@@ -1,4 +1,4 @@
-"""Two bars side by side, for orders on their way in and out; lines of text where nobody watches.."""
+"""Two bars side by side, for orders on their way in and out; lines of text without a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator

@@ -51,7 +51,7 @@ class _Run(NamedTuple):
 def broker(
     records: Annotated[int, typer.Option(help="How many records to send and read back.", min=1)] = 100_000,
 ) -> None:
-    """See a broker work: start it, create a topic, produce, consume, check, clean up. Takes a few seconds."""
+    """Run a broker: start it, create a topic, produce, consume, check, clean up. Takes a few seconds."""
     started = time.monotonic()
     with Broker(process=True) as running:
         ready_ms = (time.monotonic() - started) * 1000
@@ -60,7 +60,7 @@ def broker(
         _say(f"topic {TOPIC} created with {_PARTITIONS} partitions")
         produced = _produce(running.bootstrap_servers, records)
         consumed = _consume(running.bootstrap_servers, records)
-    _say("broker stopped in order, data removed")
+    _say("broker shut down, data removed")
     _summarize(produced, consumed, ready_ms)
 
 

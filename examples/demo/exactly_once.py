@@ -34,7 +34,7 @@ _SETTINGS: Final = {
 """A group notices within a second that a member is gone; by default it would take six."""
 _OWN_SESSION_TIMEOUT_MS: Final = 1_000
 _SESSION_TIMEOUT_MS: Final = 6_000
-"""The shortest that a broker allows unless it is told otherwise."""
+"""The shortest that a broker allows by default."""
 _LOOK_EVERY_S: Final = 0.05
 _STUCK_S: Final = 60.0
 _STOP_S: Final = 10.0
@@ -44,8 +44,8 @@ _STEP: Final = 1000
 _SUMMARY: Final = """
 Proof
   {records} records went in, over {partitions} partitions; {seen} came out, each once and in order.
-  {instances} instances worked for {seconds:.1f} s and were killed {kills} times, in the middle of whatever they did.
-  {undone} records of their unfinished transactions are in the log as well, and no read-committed consumer sees them.
+  {instances} instances worked for {seconds:.1f} s and were killed {kills} times, at any step.
+  {undone} records of aborted transactions are also in the log; read_committed consumers do not see them.
 """
 
 
@@ -64,11 +64,15 @@ def exactly_once(
     instances: Annotated[int, typer.Argument(help="Instances that consume, transform and produce.", min=1)] = 3,
     records: Annotated[int, typer.Argument(help="Records to put in.", min=1)] = 50_000,
     kills: Annotated[int, typer.Option(help="How often to kill an instance, on the way.", min=0)] = 8,
-    seed: Annotated[int | None, typer.Option(help="Decides who is killed when.", show_default="random")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed: which instance is killed when.", show_default="random")
+    ] = None,
     bootstrap_server: Annotated[
         str | None,
         typer.Option(
-            "--bootstrap-server", help="A running cluster to use; topics are made there.", show_default="a new broker"
+            "--bootstrap-server",
+            help="A running cluster to use; topics are created there.",
+            show_default="a new broker",
         ),
     ] = None,
 ) -> None:
@@ -152,7 +156,7 @@ class _Watch:
             watcher.advance(done - self.done)
             self.done, self._moved = done, time.monotonic()
         if time.monotonic() - self._moved > _STUCK_S:
-            raise CommandError(f"nothing has moved for {_STUCK_S:.0f} s: {done:,} of {self._records:,} are done")
+            raise CommandError(f"no progress for {_STUCK_S:.0f} s: {done:,} of {self._records:,} records are processed")
         return done >= self._records
 
 
@@ -179,7 +183,7 @@ class Instance:
             if self._failures > _FAILURES_MAX:
                 self._said.seek(0)
                 said = self._said.read().decode(errors="replace").strip().splitlines() or ["nothing"]
-                raise CommandError(f"an instance has failed {self._failures} times; it said: {said[-1]}")
+                raise CommandError(f"an instance failed {self._failures} times; its last output: {said[-1]}")
         self._process = self._start()
 
     def kill(self) -> None:
@@ -198,7 +202,7 @@ class Instance:
 
 @contextmanager
 def _instances(servers: str, size: Size) -> Iterator[list[Instance]]:
-    """Running instances; whoever runs at the end is stopped."""
+    """Running instances; they are stopped at the end."""
     running = [Instance(servers, size.session_timeout_ms, number) for number in range(size.instances)]
     try:
         yield running

@@ -42,7 +42,7 @@ def consumer_settings(servers: str, session_timeout_ms: int) -> dict[str, object
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Work until SIGTERM, or until somebody kills the process."""
+    """Work until SIGTERM or SIGKILL."""
     servers, session_timeout_ms, number, source, target = arguments
     is_stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda signum, _frame: is_stopping.append(signum))

@@ -48,8 +48,8 @@ _SUMMARY: Final = """
 What happened
   {total:,} orders went in, {rate:,} a second; {seen:,} came out with their customers, each exactly once.
   The pipeline was stopped in the middle of a batch and went on from its checkpoint after {gap:.1f} s.
-  One order came before its customer was known: it was tried again and came out.
-  {dead} orders could not be helped: they are dead letters, with the reason beside them.
+  One order came before its customer was known: it was retried and came out.
+  {dead} orders failed every time: they are dead letters, with the error in their headers.
   Throughput and lag are drawn in {picture}. All of it took {seconds:.0f} s.
 
 What to try next
@@ -60,7 +60,7 @@ What to try next
   tidelog consume orders.enriched --from-beginning           what it writes
   python -m tidelog.examples                                 the other examples
   tidelog demo exactly-once                                  clients that are killed, without Spark
-docs/pipelines.md tells how to write your own, docs/examples.md walks through the examples."""
+docs/pipelines.md explains how to write your own, docs/examples.md explains the examples."""
 
 
 def run(seconds: int, rate: int, picture: str) -> None:
@@ -166,7 +166,7 @@ class _Story:
         self._running = start(self._pipeline, self._spark, servers=self._servers)
 
     def _stop(self) -> None:
-        """Whatever it is doing: a batch that is not finished is undone, and done again by whoever goes on."""
+        """Stop at any step: an unfinished batch is aborted, and repeated by the next run."""
         if self._running is not None:
             self._running.stop(patience_s=0)
 
@@ -241,7 +241,7 @@ def _compile_kernels() -> None:
 
 @contextmanager
 def _waiting(what: str) -> Iterator[None]:
-    """A sign of life where a person watches."""
+    """Progress on a terminal."""
     began = time.monotonic()
     if sys.stderr.isatty():
         from rich.console import Console
@@ -309,7 +309,7 @@ def _demand_spark() -> None:
     if missing:
         raise CommandError(
             f"this demo runs Spark, and {', '.join(missing)} is not installed: pip install 'tidelog[demo]' "
-            "(`tidelog demo broker` does without)"
+            "(`tidelog demo broker` does not need it)"
         )
 
 
@@ -317,7 +317,7 @@ def _demand_place(picture: str) -> None:
     """Better now than after a minute."""
     directory = os.path.dirname(os.path.abspath(picture))
     if not os.access(directory, os.W_OK):
-        raise CommandError(f"--picture {picture}: {directory} is no directory that can be written to")
+        raise CommandError(f"--picture {picture}: {directory} is not a writable directory")
 
 
 def _first_line(error: Exception) -> str:

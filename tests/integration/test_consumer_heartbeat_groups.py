@@ -285,7 +285,7 @@ def _at_end(*members: AsyncConsumer) -> bool:
 def test_settings_of_the_other_protocol_are_refused() -> None:
     for name in ("session_timeout_ms", "heartbeat_interval_ms"):
         settings: dict[str, Any] = {name: 10_000}
-        with pytest.raises(ClientConfigError, match=f"{name.replace('_', '.')} has no effect under group.protocol"):
+        with pytest.raises(ClientConfigError, match=f"{name.replace('_', '.')} has no effect with group.protocol"):
             Consumer(bootstrap_servers="localhost:1", group_id="g", group_protocol="consumer", **settings)
     with pytest.raises(ClientConfigError, match=r"group.remote.assignor needs group.protocol=consumer"):
         Consumer(bootstrap_servers="localhost:1", group_id="g", group_remote_assignor="range")

@@ -484,7 +484,7 @@ class TestCallers:
     def test_calls_that_make_no_sense_say_so(self, cluster: Cluster) -> None:
         topic = cluster.topic()
         with Consumer(**cluster.settings()) as consumer:
-            with pytest.raises(IllegalState, match="reads nothing"):
+            with pytest.raises(IllegalState, match="has no subscription"):
                 consumer.poll(0)
             with pytest.raises(IllegalState, match=r"needs a group\.id"):
                 consumer.subscribe([topic])

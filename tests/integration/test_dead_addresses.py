@@ -131,7 +131,7 @@ def test_a_producer_that_reached_a_broker_once_waits_for_it_to_come_back(caplog:
                 await producer.send_and_wait("topic", b"first")
                 broker.kill()
                 delivery = await producer.send("topic", b"second")
-                while not any("trying again" in message for message in caplog.messages):
+                while not any("retrying" in message for message in caplog.messages):
                     await asyncio.sleep(0.01)
                 await asyncio.to_thread(broker.start)
                 assert (await delivery).offset == 1

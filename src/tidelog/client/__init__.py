@@ -4,9 +4,10 @@
     AsyncConsumer, Consumer    read topics, alone or as members of a group
     AsyncAdmin, Admin          topics, settings, groups, transactions, the cluster
 
-and what they take, return and raise: everything is a ClientError, ApiError what a broker refused. See docs/clients.md.
+and their types and errors: every error is a ClientError; ApiError is an error that a broker returned. See
+docs/clients.md.
 
-Nothing is imported until it is asked for.
+Names are imported on first use.
 """
 
 from typing import TYPE_CHECKING

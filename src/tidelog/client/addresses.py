@@ -15,7 +15,7 @@ def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int
             raise ClientConfigError(f"bootstrap.servers has {part!r}, which is not host:port")
     addresses = [_parse_one(part.strip()) for part in parts if part.strip()]
     if not addresses:
-        raise ClientConfigError(f"bootstrap.servers={servers!r} names no broker; give host:port[,host:port…]")
+        raise ClientConfigError(f"bootstrap.servers={servers!r} has no address; set host:port[,host:port…]")
     return addresses
 
 

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 def _blocking(
     method: Callable[Concatenate[AsyncAdmin, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate["Admin", Arguments], Result]:
-    """The same method for callers that wait."""
+    """The blocking version of a method."""
 
     @wraps(method)
     def call(self: "Admin", /, *arguments: Arguments.args, **keywords: Arguments.kwargs) -> Result:
@@ -47,7 +47,7 @@ class Admin:
         self._background.end_with(self, self._async.close)
 
     def close(self) -> None:
-        """Let go of the cluster."""
+        """Close the connections."""
         if self._background.is_alive:
             self._background.run_last(self._async.close(), 0)
 
@@ -60,7 +60,7 @@ class Admin:
         self.close()
 
     def metrics(self) -> ClientMetrics:
-        """Figures of this admin and its brokers; `as_dict()` has them as JSON does."""
+        """Metrics of this admin and its brokers; `as_dict()` returns them as for JSON."""
         return self._background.call(self._async.metrics)
 
     describe_cluster = _blocking(AsyncAdmin.describe_cluster)

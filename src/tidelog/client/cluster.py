@@ -42,11 +42,11 @@ _AT_ONCE: Final = 10_000
 
 
 class TopicsSeen(NamedTuple):
-    """What one broker said of topics; those that it does not know are left out."""
+    """Topics as one broker describes them, without unknown ones."""
 
     topics: dict[str, TopicMetadata]
     has_controller: bool
-    """Whether the broker knew of a controller: one that has just started knows little."""
+    """Whether the broker knew the controller: a broker that has just started may lack metadata."""
 
 
 class Cluster(Admin):
@@ -66,7 +66,7 @@ class Cluster(Admin):
         return self._run(lambda driver: _partition_count(driver, topic, may_create, may_create or is_expected))
 
     def forget(self) -> None:
-        """Have metadata asked for again, soon: a leader has moved."""
+        """Request a metadata refresh: a leader has moved."""
         self._background.call(self._async._running.client.request_refresh)
 
     # Fetching.
@@ -112,7 +112,7 @@ class Cluster(Admin):
                 patience.renew()
             elif not patience.pause():
                 where, offset = next(iter(positions.items()))
-                raise DeadlinePassed(f"{where}: nothing came from offset {offset} on, and {ends[where]} is not reached")
+                raise DeadlinePassed(f"{where}: no records from offset {offset} on, before the end {ends[where]}")
 
     # Groups.
 

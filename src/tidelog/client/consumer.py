@@ -108,7 +108,7 @@ class Consumer(Generic[K, V]):
             raise ClientClosed("this consumer is closed")
         thread = threading.get_ident()
         if self._owner is not None and self._owner != thread:
-            raise ConcurrentAccess(f"a consumer serves one thread at a time, and thread {self._owner} is calling it")
+            raise ConcurrentAccess(f"a consumer can be used by one thread at a time; thread {self._owner} is using it")
         self._owner = thread
         self._depth += 1
 
@@ -134,7 +134,7 @@ class Consumer(Generic[K, V]):
                 self._caller.run(engine.subscribe(topics, listener))
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions, without any group deciding about them."""
+        """Read these partitions, without group assignment."""
         with self._serving() as engine:
             self._caller.run(engine.assign(as_partitions(partitions)))
 
@@ -169,7 +169,7 @@ class Consumer(Generic[K, V]):
             raise
 
     def poll_batches(self, timeout_s: float = 1.0) -> Sequence[FetchedBatches]:
-        """The same without decoding: whole record batches, for those who decode many records at once."""
+        """The same without decoding: whole record batches."""
         with self._serving() as engine:
             return self._poll_batches(engine, timeout_s)
 
@@ -299,7 +299,7 @@ class Consumer(Generic[K, V]):
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this is in its group, for a transactional producer that commits its offsets."""
+        """The member in its group, for a transactional producer that commits its offsets."""
         return self._engine.demand_group().membership.metadata
 
     def enforce_rebalance(self, reason: str = "enforced by the application") -> None:
@@ -341,17 +341,17 @@ class Consumer(Generic[K, V]):
             return self._caller.run(queries.list_topics(engine, self._within(timeout_s)))
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How far the position is behind the end; None while that is not known yet. Anybody may ask."""
+        """How far the position is behind the end; None while it is unknown. May be called at any time."""
         return queries.lag(self._engine, partition)
 
     def metrics(self) -> ConsumerMetrics:
-        """Figures of this consumer, its brokers and its partitions; `as_dict()` has them as JSON does."""
+        """Metrics of this consumer, its brokers and its partitions; `as_dict()` returns them as for JSON."""
         return self._loop.call(partial(queries.metrics, self._engine))
 
     # Ending.
 
     def wakeup(self) -> None:
-        """End the call that waits, or the next one that would, with Woken. May be called from any thread."""
+        """Make the waiting call, or the next one that would wait, raise Woken. May be called from any thread."""
         if not self._is_closed:
             self._loop.call_soon(self._engine.wakeup)
 

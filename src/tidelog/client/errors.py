@@ -1,18 +1,18 @@
 """What a client raises.
 
 ClientError
-├── ApiError                 a broker refused a request; `code` is its error code
+├── ApiError                 a broker returned an error; `code` is its error code
 ├── BrokerUnavailable        no broker answers at that address
 │   ├── BootstrapFailed      none of bootstrap.servers ever answered
 │   └── ConnectionLost       a broker answered, then the connection ended: the outcome of open requests is unknown
 ├── UnsupportedByBroker      the broker does not serve this API, or no version of it that we speak
-├── InvalidReply             bytes came back that are no Kafka reply
+├── InvalidReply             the received bytes are not a Kafka reply
 ├── ClientConfigError        a client setting or address that cannot be used
 ├── ClientClosed             the client was closed before, or while, this was asked of it
 ├── DeadlinePassed           it did not happen within the time that the settings or the caller gave it
 │   ├── BufferExhausted      buffer.memory stayed full for max.block.ms
 │   └── DeliveryPending      the outcome of a send is not known yet; a TimeoutError, too
-├── RecordTooLarge           one record is beyond max.request.size or buffer.memory
+├── RecordTooLarge           one record exceeds max.request.size or buffer.memory
 ├── SerializationFailed      a serializer refused a key or a value
 ├── IllegalState             a call that the state of this client does not allow, such as commit without begin
 └── TransactionFailed        the open transaction cannot be committed; abort it and go on
@@ -42,7 +42,7 @@ _FATAL: Final = frozenset(
 
 
 class ClientError(Exception):
-    """Base of everything that clients raise, but for arguments that no call takes (`ValueError`)."""
+    """Base of all errors of clients, except invalid arguments (`ValueError`)."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions are pickled as a call with `args`, which is the message here and not what __init__ takes.
@@ -67,7 +67,7 @@ def _restored(kind: type[ClientError], args: tuple[Any, ...], state: dict[str, A
 
 
 class ApiError(ClientError, wire.ApiError):
-    """A broker refused a request: `code` is the error code of the protocol, `message` the text that came with it."""
+    """A broker returned an error: `code` is the error code of the protocol, `message` the text that came with it."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         wire.ApiError.__init__(self, code, message)
@@ -79,7 +79,7 @@ class ApiError(ClientError, wire.ApiError):
 
     @property
     def fatal(self) -> bool:
-        """Whether the cluster has shut this client out."""
+        """Whether the cluster has fenced this client."""
         return self.code in _FATAL
 
 
@@ -103,7 +103,7 @@ class BootstrapFailed(BrokerUnavailable):
     def __init__(self, failures: Mapping[str, str], timeout_ms: int) -> None:
         tried = "; ".join(f"{address}: {reason}" for address, reason in failures.items())
         ClientError.__init__(
-            self, f"no broker at {tried} (check bootstrap.servers; given up after bootstrap.timeout.ms={timeout_ms})"
+            self, f"no broker at {tried} (check bootstrap.servers; gave up after bootstrap.timeout.ms={timeout_ms})"
         )
         self.address = ",".join(failures)
         self.reason = "none of these answers"

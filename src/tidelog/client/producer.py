@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class BlockingDelivery:
-    """The outcome of one `send`, as a `concurrent.futures.Future` tells it."""
+    """The result of one `send`, with the methods of `concurrent.futures.Future`."""
 
     __slots__ = ("_batch", "_index")
 
@@ -62,7 +62,7 @@ class BlockingDelivery:
             done = threading.Event()
             self._batch.watch(lambda _: done.set())
             if not done.wait(timeout):
-                raise DeliveryPending(f"the record is still under way after {timeout} s")
+                raise DeliveryPending(f"the record has no result after {timeout} s")
         return self._batch.error_of(self._index)
 
     def add_done_callback(self, callback: Callable[["BlockingDelivery"], object]) -> None:
@@ -103,7 +103,7 @@ class Producer(Generic[K, V]):
         self._engine.refuse(ClientClosed(FORKED))
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Send what waits, within `timeout_s`, then let go; what is not stored by then fails."""
+        """Send what waits, within `timeout_s`, then close; records that are not stored by then fail."""
         if self._background.is_alive:
             limit_s = self._async.settings.delivery_timeout_ms / 1000 if timeout_s is None else timeout_s
             self._background.run_last(self._async.close(timeout_s), limit_s)
@@ -191,7 +191,7 @@ class Producer(Generic[K, V]):
         self._background.run(self._async.flush(timeout_s))
 
     def metrics(self) -> ProducerMetrics:
-        """Figures of this producer, its brokers and its partitions; `as_dict()` has them as JSON does."""
+        """Metrics of this producer, its brokers and its partitions; `as_dict()` returns them as for JSON."""
         return self._background.call(self._engine.metrics)
 
     # Transactions.

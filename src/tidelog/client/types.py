@@ -67,15 +67,15 @@ def as_names(given: Iterable[str]) -> list[str]:
 
 
 def as_place(place: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    """An offset as a place. Raises ValueError for what is none."""
+    """Parse an offset. Raises ValueError for anything else."""
     found = OffsetAndMetadata(place) if isinstance(place, int) else place
     if not isinstance(found, OffsetAndMetadata) or not 0 <= found.offset <= _OFFSET_MAX:
-        raise ValueError(f"{place!r} is not an offset; give a number from 0 on, or OffsetAndMetadata")
+        raise ValueError(f"{place!r} is not an offset; give a number, 0 or higher, or OffsetAndMetadata")
     return found
 
 
 def as_places(offsets: Places) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets as places. Raises ValueError for what are none."""
+    """Parse offsets by partition. Raises ValueError for anything else."""
     if not isinstance(offsets, Mapping):
         raise ValueError(f"{offsets!r} are not offsets by partition; give {{TopicPartition(topic, number): offset}}")
     return {as_partition(each): as_place(place) for each, place in offsets.items()}
@@ -84,11 +84,11 @@ def as_places(offsets: Places) -> dict[TopicPartition, OffsetAndMetadata]:
 def milliseconds(seconds: float) -> int:
     """A duration that a caller gave in seconds, in the unit of deadlines here; infinity is very long.
 
-    Raise `ValueError` for anything that is not a number from 0 on.
+    Raise `ValueError` for anything that is not a number, 0 or higher.
     """
     # A comparison with NaN is false, so NaN is refused as well.
     if not isinstance(seconds, int | float) or not seconds >= 0:
-        raise ValueError(f"a timeout of {seconds!r} is not a number of seconds from 0 on")
+        raise ValueError(f"a timeout of {seconds!r} must be a number of seconds, 0 or higher")
     return int(min(seconds, _LONGEST_S) * 1000)
 
 

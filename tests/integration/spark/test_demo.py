@@ -42,7 +42,7 @@ def test_the_demo_shows_output_dead_letters_and_a_plot_and_cleans_up(tmp_path: P
     )
     assert done.returncode == 0, done.stderr
     assert "1,200 orders went in, 400 a second; 1,197 came out with their customers, each exactly once" in done.stdout
-    assert "an order of nothing" in done.stdout
+    assert "an order without quantity" in done.stdout
     assert "no such customer yet" in done.stdout
     assert "lag, records" in done.stdout
     assert "What to try next" in done.stdout

@@ -53,5 +53,5 @@ def test_seconds_become_milliseconds(given: float, expected: int) -> None:
 
 @pytest.mark.parametrize("given", [-1, float("nan"), "5", None])
 def test_what_is_no_duration_is_named(given: object) -> None:
-    with pytest.raises(ValueError, match="is not a number of seconds from 0 on"):
+    with pytest.raises(ValueError, match="must be a number of seconds, 0 or higher"):
         milliseconds(given)  # type: ignore[arg-type]

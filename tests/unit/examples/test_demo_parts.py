@@ -91,7 +91,7 @@ def test_without_spark_the_demo_says_what_to_install(monkeypatch):
 
 
 def test_a_picture_that_cannot_be_written_is_refused_before_anything_starts():
-    with pytest.raises(CommandError, match="is no directory that can be written to"):
+    with pytest.raises(CommandError, match="is not a writable directory"):
         demo_spark.run(1, 1, "/nowhere/x.png")
 
 

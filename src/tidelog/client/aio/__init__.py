@@ -2,8 +2,8 @@
 
     settings       Kafka's client settings, typed
     network        NetworkClient: connections, metadata, coordinators
-    metadata       MetadataCache: what is known of the cluster (pure)
-    reactions      what an error code asks of a client
+    metadata       MetadataCache: the known state of the cluster (pure)
+    reactions      how a client reacts to an error code
     backoff        how long to wait before the next attempt
 
 `tidelog.client` is the public list; nothing is imported here.

@@ -1,8 +1,8 @@
 """An event loop in a thread of its own: what the synchronous clients run their asyncio twins on.
 
 uvloop is used where it is installed. The thread is a daemon, so a program that forgets to close a client still ends. A
-client that is forgotten without being closed is let go of: its connections are dropped and its thread ends. One that
-was made before a fork does not work in the child, which has no such thread, and says so.
+client that is garbage collected without being closed closes its connections and ends its thread. A client that was
+created before a fork raises an error in the child, which does not have its thread.
 
 Every wait for the end of the thread has a deadline. A callback of the application's that blocks the loop keeps the
 thread from ending; closing the client then returns all the same, and a warning says which thread was left.
@@ -24,7 +24,7 @@ from tidelog.client.errors import ClientClosed, IllegalState
 Result = TypeVar("Result")
 _LOG: Final = logging.getLogger("tidelog.client")
 
-FORKED: Final = "this client was made before a fork, in another process; make one in each process"
+FORKED: Final = "this client was created before a fork, in another process; create one in each process"
 
 _running: "weakref.WeakSet[BackgroundLoop]" = weakref.WeakSet()
 _EXIT_WAIT_S: Final = 1.0
@@ -45,7 +45,7 @@ class BackgroundLoop:
         _running.add(self)
 
     def end_with(self, owner: object, drop: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run `drop`, and end, when `owner` is forgotten; neither may refer to it."""
+        """Run `drop`, and end, when `owner` is garbage collected; neither may refer to it."""
         self._drop = drop
         weakref.finalize(owner, self.abandon).atexit = False
 
@@ -64,7 +64,9 @@ class BackgroundLoop:
         """Run `work` there and wait for it here. Interrupting the wait, or its timeout, cancels the work."""
         if threading.current_thread() is self._thread:
             work.close()
-            raise IllegalState("a blocking call was made from a callback; use the asyncio client, or another thread")
+            raise IllegalState(
+                "a blocking call from a callback is not possible; use the asyncio client, or another thread"
+            )
         future = self.submit(work)
         try:
             return future.result(timeout_s)
@@ -106,7 +108,7 @@ class BackgroundLoop:
                 self._thread.join(2 * _END_WAIT_S)
                 if not self._has_ended:
                     _LOG.warning(
-                        "thread %s did not end within %.0f s and is left behind: a callback blocks it",
+                        "client thread %s did not end within %.0f s and is abandoned: a callback blocks it",
                         self._thread.name,
                         2 * _END_WAIT_S,
                     )
@@ -116,7 +118,7 @@ class BackgroundLoop:
         try:
             self.run(work, timeout_s + _END_WAIT_S)
         except TimeoutError:
-            _LOG.warning("thread %s does not answer: a callback blocks it", self._thread.name)
+            _LOG.warning("client thread %s does not respond: a callback blocks it", self._thread.name)
         finally:
             self.close()
 
@@ -139,7 +141,7 @@ class BackgroundLoop:
                 async with asyncio.timeout(_END_WAIT_S):
                     await self._drop()
         except TimeoutError:
-            _LOG.warning("connections of thread %s were not dropped in time", self._thread.name)
+            _LOG.warning("connections of client thread %s were not closed in time", self._thread.name)
         finally:
             self._loop.stop()
 

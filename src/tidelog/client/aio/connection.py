@@ -1,8 +1,8 @@
 """One connection to one broker under asyncio: versions negotiated, requests pipelined, replies matched in order.
 
-`send` writes at once and returns a future. How many requests may be under way, when to connect and whom to ask is
-`NetworkClient`'s business. A request that gets no reply in time ends the connection with all others on it, as replies
-come in order and the one that is late blocks the rest.
+`send` writes at once and returns a future. `NetworkClient` decides how many requests may be in flight, when to connect
+and which broker to use. A request that gets no reply in time ends the connection with all others on it, as replies come
+in order and the one that is late blocks the rest.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_open = False
         self.last_used = 0.0
         self.throttled_until = 0.0
-        """The loop's time before which the broker asked to be left alone (KIP-219)."""
+        """The loop's time until which the broker throttles this client (KIP-219)."""
         self._request_timeout_ms = request_timeout_ms
         self._counters = BrokerCounters() if counters is None else counters
         self._on_reply = on_reply
@@ -243,7 +243,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             due = "none" if pending is None else pending.correlation_id
             if pending is not None:
                 self._pending.appendleft(pending)
-            raise InvalidReply(f"{self.address} answered request {correlation_id}, {due} was due")
+            raise InvalidReply(f"{self.address} sent a reply to request {correlation_id}; the next due is {due}")
         self._counters.replied(pending.api_key, perf_counter() - pending.sent)
         future = pending.future
         if future.done():
@@ -255,7 +255,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except WireError as error:
             self._pending.appendleft(pending)
             name = name_of_api(pending.api_key)
-            raise InvalidReply(f"{self.address} answered {name} v{pending.version} wrongly: {error}") from error
+            raise InvalidReply(f"{self.address} sent an invalid reply to {name} v{pending.version}: {error}") from error
         throttle_ms = getattr(reply, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.throttled_until = self._loop.time() + throttle_ms / 1000
@@ -285,7 +285,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.abort(ConnectionLost(self.address, f"no reply to {name} in time"))
 
     def _end(self) -> None:
-        """Fail what is open and tell the owner, once."""
+        """Fail open requests and notify the owner, once."""
         self.is_open = False
         if self._timer is not None:
             self._timer.cancel()
@@ -306,7 +306,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             theirs = {api.api_key: api.max_version for api in answer.api_keys}
             answer = await self._ask_versions(theirs.get(ApiKey.API_VERSIONS, 0))
         if answer.error_code != ErrorCode.NONE:
-            raise UnsupportedByBroker(f"{self.address} refused ApiVersions with error {answer.error_code}")
+            raise UnsupportedByBroker(f"{self.address} rejected ApiVersions with error {answer.error_code}")
         self.served = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     async def _ask_versions(self, version: int) -> ApiVersionsResponse:
@@ -321,21 +321,21 @@ def common_version(
     """The highest version of `request` that we and a broker that serves `served` speak."""
     name = request.__name__.removesuffix("Request")
     if request.api_key not in served:
-        raise UnsupportedByBroker(f"the broker at {address} does not serve {name} (api key {request.api_key})")
+        raise UnsupportedByBroker(f"the broker at {address} does not support {name} (api key {request.api_key})")
     lowest_theirs, highest_theirs = served[request.api_key]
     lowest_ours, highest_ours = request.versions
     version = min(highest_ours, highest_theirs, highest_ours if at_most is None else at_most)
     if version < max(lowest_ours, lowest_theirs):
         raise UnsupportedByBroker(
-            f"no common version of {name}: the broker at {address} serves "
-            f"{lowest_theirs}-{highest_theirs}, this client speaks {lowest_ours}-{highest_ours}"
+            f"no common version of {name}: the broker at {address} supports "
+            f"{lowest_theirs}-{highest_theirs}, this client supports {lowest_ours}-{highest_ours}"
         )
     return version
 
 
 def _decode_versions(frame: Buffer, version: int, position: int) -> ApiVersionsResponse:
     if len(frame) < position + 2:
-        raise WireError("the answer to ApiVersions is cut off")
+        raise WireError("the reply to ApiVersions is incomplete")
     (error_code,) = _unpack_error(frame, position)
     return ApiVersionsResponse.decode(frame, 0 if error_code == ErrorCode.UNSUPPORTED_VERSION else version, position)
 

@@ -1,4 +1,4 @@
-"""Who coordinates a group or a transactional id: asked for, remembered, asked for again when it was wrong.
+"""Finds and caches the coordinators of groups and transactional ids.
 
 `NetworkClient` owns the one instance. Lookups of the same key that run at the same time share one question.
 """
@@ -59,7 +59,7 @@ class CoordinatorLookup:
     def _finished(self, kind: CoordinatorType, key: str, task: "asyncio.Task[Any]") -> None:
         self._asking.pop((kind, key), None)
         if not task.cancelled():
-            task.exception()  # whoever asked has it, or has given up
+            task.exception()  # the callers have the result, or have given up
 
     async def _ask_until_known(self, kind: CoordinatorType, key: str, limit_ms: int) -> BrokerNode:
         deadline_ms = self._client.now_ms() + limit_ms

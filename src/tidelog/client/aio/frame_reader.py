@@ -61,7 +61,9 @@ class FrameReader:
         while end - start >= _LENGTH_BYTES:
             (length,) = _unpack_length(view, start)
             if not _CORRELATION_BYTES <= length <= REPLY_BYTES_MAX:
-                raise WireError(f"a reply of {length} bytes was announced; is that a Kafka listener without TLS?")
+                raise WireError(
+                    f"invalid reply length of {length} bytes; the address must be a Kafka listener without TLS"
+                )
             body = start + _LENGTH_BYTES
             if end - body < length:
                 if length > _SCRATCH_BYTES - _LENGTH_BYTES:

@@ -94,7 +94,7 @@ class Link:
                 await self._wait_for_place()
 
     def ready(self, on_change: Callable[[], None]) -> BrokerConnection | None:
-        """The connection if it can take a request now. Else None: connecting begins, and `on_change` tells later."""
+        """The connection if it can take a request now. Else None: it connects, and `on_change` is called later."""
         connection = self._connection
         if connection is None:
             self._on_change = on_change
@@ -129,7 +129,7 @@ class Link:
     def _attempted(self, attempt: "asyncio.Task[BrokerConnection]") -> None:
         self._connecting = None
         if not attempt.cancelled():
-            attempt.exception()  # those who wait for it have it; nobody may
+            attempt.exception()  # the waiting calls have the error, if there are any
         self._tell_change()
 
     async def _attempt(self) -> BrokerConnection:

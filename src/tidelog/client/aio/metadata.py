@@ -3,7 +3,7 @@
 Pure: replies and the time come in as arguments. `NetworkClient` feeds it and asks it when to refresh; producers and
 consumers read it. A `version` that rises with each change lets them notice changes without comparing anything.
 
-A reply may be older than what is known, because brokers hear of changes at different moments. Leader epochs tell: an
+A reply may be older than what is known, because brokers hear of changes at different moments. Leader epochs decide: an
 older epoch of the same topic (same topic id) never replaces a newer one (KIP-320).
 """
 
@@ -76,7 +76,7 @@ class MetadataCache:
         )
 
     def topic_id(self, name: str) -> bytes:
-        """The id of a topic; zeroes if brokers do not tell."""
+        """The id of a topic; zeroes if it is unknown."""
         found = self.topics.get(name)
         return NO_UUID if found is None else found.topic_id
 
@@ -159,7 +159,7 @@ class MetadataCache:
         return True
 
     def forget_topic(self, name: str) -> None:
-        """Drop a topic nobody asks for any more."""
+        """Drop a topic that is no longer needed."""
         gone = self.topics.pop(name, None)
         if gone is not None:
             self._names.pop(gone.topic_id, None)

@@ -40,7 +40,7 @@ COORDINATOR_CHANNEL: Final = 1
 
 
 class NetworkClient:
-    """Speaks to the brokers of one cluster. Belongs to the loop it was made in."""
+    """Connects to the brokers of one cluster. Belongs to the loop in which it was created."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class NetworkClient:
             await self.refresh()
         controller = self.metadata.controller
         if controller is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller")
         return await self.send(controller.node_id, request, response, timeout_ms=timeout_ms, at_most=at_most)
 
     async def find_coordinator(self, kind: CoordinatorType, key: str, timeout_ms: int | None = None) -> BrokerNode:
@@ -276,7 +276,7 @@ class NetworkClient:
         horizon = self._loop.time() - idle_ms / 1000
         for key, link in list(self._links.items()):
             if link.is_idle_since(horizon):
-                link.close(ClientClosed(f"unused for {idle_ms} ms"))
+                link.close(ClientClosed(f"idle for {idle_ms} ms"))
                 del self._links[key]
         self._idle_timer = self._loop.call_later(max(idle_ms / 2000, 1.0), self._watch_idle)
 

@@ -33,7 +33,7 @@ class Reachability:
         self._was_reached = True
         if self._failing.pop(address, None) is not None:
             del self._logged[address]
-            _LOG.info("%s answers again", address)
+            _LOG.info("broker at %s answers again", address)
 
     def failed(self, address: str, reason: str, now_s: float) -> None:
         """An attempt to connect to `address` failed."""
@@ -41,7 +41,7 @@ class Reachability:
         logged = self._logged.get(address)
         if logged is None or now_s - logged >= _REPEAT_S:
             self._logged[address] = now_s
-            _LOG.warning("no broker at %s: %s; trying again", address, reason)
+            _LOG.warning("no broker at %s: %s; retrying", address, reason)
 
     def give_up(self, now_ms: int) -> BootstrapFailed | None:
         """The error to raise if no broker was ever reached and the time for that is up; it then starts again."""

@@ -1,8 +1,8 @@
-"""What an error code asks of a client: one table, read by producers, consumers, admins and coordinator lookups.
+"""How a client reacts to an error code: one table for producers, consumers, admins and coordinator lookups.
 
     RETRY             the same request may succeed later
     REFRESH_METADATA  the same, once the client knows the new leader or topic
-    FIND_COORDINATOR  the same, once the client has asked who coordinates the group or transaction now
+    FIND_COORDINATOR  the same, once the client has found the new coordinator of the group or transaction
     ABORT             the open transaction is lost; after an abort the producer goes on
     FATAL             no repetition helps; for a transactional producer it is the end
 

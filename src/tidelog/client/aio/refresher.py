@@ -33,7 +33,7 @@ class MetadataRefresher:
         self._next_ms = 0
         self._wake = asyncio.Event()
         self._is_requested = False
-        """Whether somebody has asked since the last question was put."""
+        """Whether a refresh was requested since the last request was sent."""
         self._waiters: list[asyncio.Future[None]] = []
         self._last_error: ClientError | None = None
 
@@ -42,7 +42,7 @@ class MetadataRefresher:
         self._client.spawn(self._run())
 
     def close(self, reason: ClientError) -> None:
-        """Nobody will be answered any more."""
+        """Stop refreshing; waiting calls are not completed."""
         self._settle(self._waiters, reason)
 
     def request(self) -> None:
@@ -59,7 +59,7 @@ class MetadataRefresher:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         if not self._failures:
-            self._next_ms = 0  # somebody waits, and no broker has given reason to hold back
+            self._next_ms = 0  # a call waits, and no failure requires a back-off
         self.request()
         try:
             async with asyncio.timeout(limit_ms / 1000):
@@ -96,7 +96,7 @@ class MetadataRefresher:
         try:
             reply = await client.send_to_any(request, MetadataResponse)
         except asyncio.CancelledError:
-            self._waiters = waiters + self._waiters  # whoever closes the client tells them
+            self._waiters = waiters + self._waiters  # the closing client fails them
             raise
         except BrokerUnavailable as error:
             self._last_error = error
@@ -116,7 +116,7 @@ class MetadataRefresher:
             self._last_error = None
             client.metadata.update(reply, client.now_ms(), wanted=names)
             if self._is_requested:
-                client.metadata.request_update()  # by somebody to whom this answer may be too old
+                client.metadata.request_update()  # for a call that needs a newer response
             self._settle(waiters, None)
             for listener in self.listeners:
                 listener()

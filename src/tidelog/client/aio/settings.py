@@ -38,7 +38,7 @@ def with_method(given: Any, method: str, setting_name: str) -> tuple[Any, Any]:
         given = given()
     bound = getattr(given, method, None)
     if bound is None and not callable(given):
-        raise ClientConfigError(f"{setting_name}={given!r} is no function and has no method {method}")
+        raise ClientConfigError(f"{setting_name}={given!r} is not a function and has no method {method}")
     return given, bound
 
 
@@ -151,7 +151,7 @@ def read_values(
     """What was given, typed and by field name; for those who must tell a given value from a default."""
     values: dict[str, Any] = {}
     if properties is not None and not isinstance(properties, Mapping):
-        raise ClientConfigError(f"settings are given as a dict of names and values, not as {properties!r}")
+        raise ClientConfigError(f"settings must be a dict of names and values, not {properties!r}")
     for name, value in [*(properties or {}).items(), *(keywords or {}).items()]:
         declared = _find(group, name)
         typed = _typed(declared, value)
@@ -163,7 +163,7 @@ def read_values(
 
 def _find(group: type[Settings], name: str) -> Setting:
     if not isinstance(name, str):
-        raise ClientConfigError(f"{name!r} is not the name of a setting")
+        raise ClientConfigError(f"{name!r} is not a setting name")
     declared = group.settings.get(name) or group.settings.get(name.replace("_", "."))
     if declared is not None:
         return declared

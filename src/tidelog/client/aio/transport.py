@@ -20,12 +20,12 @@ class Connector(Protocol):
         ...
 
     async def authenticate(self, connection: "BrokerConnection") -> None:
-        """Say who we are, if the protocol wants that."""
+        """Authenticate, if the protocol needs it."""
         ...
 
 
 class PlainConnector:
-    """PLAINTEXT: TCP, and nobody asks who we are."""
+    """PLAINTEXT: TCP without authentication."""
 
     def __init__(self, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
         self._send_buffer_bytes = send_buffer_bytes

@@ -53,7 +53,7 @@ def partition_column(piece: pa.RecordBatch, name: str, partition_count: int) -> 
 def check_partition(partition: int, partition_count: int) -> None:
     """Refuse a partition that the topic does not have."""
     if not 0 <= partition < partition_count:
-        raise ValueError(f"there is no partition {partition}: the topic has {partition_count}")
+        raise ValueError(f"partition {partition} does not exist: the topic has {partition_count}")
 
 
 def timestamp_column(piece: pa.RecordBatch, name: str, now_ms: int) -> pa.Array:

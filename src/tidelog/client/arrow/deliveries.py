@@ -15,7 +15,7 @@ class SentTable(NamedTuple):
     record_count: int
     batch_count: int
     offsets: dict[int, tuple[int, int]]
-    """By partition, the first and the last offset; empty where brokers did not tell, as with acks=0."""
+    """By partition, the first and the last offset; empty where it is unknown, as with acks=0."""
 
 
 class TableDelivery:

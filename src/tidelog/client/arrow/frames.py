@@ -24,7 +24,7 @@ def as_table(given: Any) -> pa.Table:
     if hasattr(given, "__arrow_c_stream__"):
         return pa.table(given)
     raise SerializationFailed(
-        f"send_arrow takes an Arrow table, a pandas or Polars DataFrame or what offers __arrow_c_stream__, "
+        f"send_arrow takes an Arrow table, a pandas or Polars DataFrame or an object with __arrow_c_stream__, "
         f"not {type(given).__name__}"
     )
 

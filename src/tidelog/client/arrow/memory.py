@@ -1,4 +1,4 @@
-"""Memory for columns that are being decoded. Called by `reading`, and by whoever makes decoders of its own."""
+"""Memory for columns that are being decoded. Called by `reading`, and by other users of decoders."""
 
 from typing import Any
 

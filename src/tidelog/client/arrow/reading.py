@@ -1,4 +1,4 @@
-"""Fetched batches to Arrow: called by `poll_arrow` of both consumers, and by whoever has batches from elsewhere.
+"""Fetched batches to Arrow: called by `poll_arrow` of both consumers, and by other users of fetched batches.
 
 Markers are left out, and with read_committed what was aborted, as `poll` does it. Batches that are not compressed are
 decoded in runs, without a step of Python for each.

@@ -26,7 +26,7 @@ PIECE_BYTES: Final = 8 * 1024 * 1024
 """How much of a table is encoded at a time."""
 
 BATCH_BYTES: Final = 512 * 1024
-"""A batch of rows, where batch.size is not larger: nobody waits for single rows, so batches need not be small."""
+"""A batch of rows, where batch.size is not larger: no call waits for single rows, so batches may be large."""
 
 _DEFAULT_KEY: Final = "key"
 

@@ -91,7 +91,7 @@ class ProtobufDeserializer(Generic[M]):
         try:
             message.ParseFromString(data[position:])
         except DecodeError as error:
-            raise ValueError(f"no {self._message.DESCRIPTOR.full_name}: {error}") from error
+            raise ValueError(f"not a {self._message.DESCRIPTOR.full_name}: {error}") from error
         return message
 
 

@@ -110,7 +110,7 @@ class SchemaRegistry:
     def __repr__(self) -> str:
         return f"SchemaRegistry({', '.join(self._urls)})"
 
-    # --- what serializers ask ---
+    # --- for serializers ---
 
     def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
         """The id of `schema` as a version of `subject`, which it becomes if it is not one yet.
@@ -141,7 +141,7 @@ class SchemaRegistry:
         known = self._versions.get((subject, version))
         return known or self._remember(self._call("GET", f"subjects/{_quoted(subject)}/versions/{version}"))
 
-    # --- what people ask ---
+    # --- administration ---
 
     def subjects(self) -> list[str]:
         """Every subject."""
@@ -206,7 +206,7 @@ class SchemaRegistry:
                 except (URLError, HTTPException, OSError, ValueError) as error:
                     failures[url] = f"{url}: {getattr(error, 'reason', None) or error}"
             if not attempt:
-                _log.warning("the schema registry does not answer, trying again: %s", "; ".join(failures.values()))
+                _log.warning("the schema registry does not answer, retrying: %s", "; ".join(failures.values()))
         raise RegistryUnavailable(f"no schema registry answers {method} {path}: {'; '.join(failures.values())}")
 
 

@@ -26,5 +26,5 @@ def topic_record_name(topic: str, is_key: bool, record_name: str | None) -> str:
 
 def _named(topic: str, name: str | None) -> str:
     if not name:
-        raise ValueError(f"the schema for topic {topic!r} has no record name, which its subject would be made of")
+        raise ValueError(f"the schema for topic {topic!r} has no record name, which its subject name needs")
     return name

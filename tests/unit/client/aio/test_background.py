@@ -43,7 +43,7 @@ def test_the_last_call_of_a_client_does_not_wait_for_a_blocked_loop(
     blocked: BackgroundLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     blocked.run_last(_nothing(), 0)
-    assert "thread blocked does not answer" in caplog.text
+    assert "thread blocked does not respond" in caplog.text
 
 
 def test_connections_that_cannot_be_dropped_do_not_keep_the_thread(
@@ -55,7 +55,7 @@ def test_connections_that_cannot_be_dropped_do_not_keep_the_thread(
     loop.end_with(owner, lambda: asyncio.sleep(60))
     loop.close()
     assert not loop.is_alive
-    assert "connections of thread stuck were not dropped in time" in caplog.text
+    assert "connections of client thread stuck were not closed in time" in caplog.text
 
 
 def test_a_loop_that_ended_refuses_work() -> None:

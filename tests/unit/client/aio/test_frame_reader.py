@@ -44,7 +44,7 @@ def test_a_large_frame_is_read_into_a_buffer_of_its_own() -> None:
 
 @pytest.mark.parametrize("length", [-1, 0, 3, int.from_bytes(b"HTTP", "big")])
 def test_a_length_that_cannot_be_one_is_refused(length: int) -> None:
-    with pytest.raises(WireError, match=f"reply of {length} bytes"):
+    with pytest.raises(WireError, match=f"reply length of {length} bytes"):
         feed(FrameReader(), struct.pack(">i", length), 100)
 
 

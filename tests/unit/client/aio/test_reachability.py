@@ -9,7 +9,7 @@ def test_an_address_is_logged_at_its_first_failure_and_then_now_and_then(caplog:
     found = Reachability(5000, 0)
     for now_s in range(31):
         found.failed("a:1", "Connection refused", now_s)
-    assert caplog.messages == ["no broker at a:1: Connection refused; trying again"] * 2
+    assert caplog.messages == ["no broker at a:1: Connection refused; retrying"] * 2
 
 
 def test_an_address_that_answered_meanwhile_is_logged_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -50,7 +50,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
         ("request_timeout_ms", 1 << 40, "not of type int"),
         ("acks", 1.0, "all, -1, 0, 1"),
         ("compression_gzip_level", 0, "between 1 and 9"),
-        ("transactional_id", "", "is not a name"),
+        ("transactional_id", "", "is empty"),
         ("interceptor_classes", 5, "is not a list"),
     ],
 )
@@ -107,7 +107,7 @@ def test_codecs_carry_their_own_level() -> None:
 def test_what_is_no_list_of_settings_is_refused() -> None:
     with pytest.raises(ClientConfigError, match="'one:9092'"):
         load_producer_settings("one:9092", {})  # type: ignore[arg-type]
-    with pytest.raises(ClientConfigError, match="5 is not the name of a setting"):
+    with pytest.raises(ClientConfigError, match="5 is not a setting name"):
         load_producer_settings({5: 6}, {})  # type: ignore[dict-item]
     with pytest.raises(ClientConfigError, match=r"bootstrap\.servers has 7"):
         load_producer_settings({"bootstrap.servers": ["one:9092", 7]}, {})

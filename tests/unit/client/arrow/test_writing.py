@@ -104,9 +104,9 @@ def test_what_is_no_table_is_refused(writer):
 @pytest.mark.parametrize(
     ("meaning", "said"),
     [
-        ({"partition": 3}, "no partition 3: the topic has 3"),
-        ({"partition": -1}, "no partition -1"),
-        ({"partition": "p"}, "no partition 9"),
+        ({"partition": 3}, "partition 3 does not exist: the topic has 3"),
+        ({"partition": -1}, "partition -1 does not exist"),
+        ({"partition": "p"}, "partition 9 does not exist"),
         ({"timestamp": -5}, "timestamp -5"),
         ({"timestamp": "t"}, "before 1970"),
     ],

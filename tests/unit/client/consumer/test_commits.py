@@ -150,7 +150,7 @@ class TestCommitting:
     def test_but_not_for_ever(self):
         async def main():
             world = World().answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            with pytest.raises(DeadlinePassed, match="the commit did not succeed in time"):
+            with pytest.raises(DeadlinePassed, match="the commit timed out"):
                 await world.commit(within_ms=20)
             assert world.committed == []
 

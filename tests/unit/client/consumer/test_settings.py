@@ -42,7 +42,7 @@ def test_commits_are_automatic_in_a_group_unless_told_otherwise():
         ({"group_id": "g", "group_instance_id": ""}, "group.instance.id=''"),
         ({"heartbeat_interval_ms": 45_000}, "must be lower than"),
         ({"auto_offset_reset": "somewhere"}, "auto.offset.reset='somewhere'"),
-        ({"partition_assignment_strategy": "fair"}, "'fair' is not known"),
+        ({"partition_assignment_strategy": "fair"}, "'fair' is unknown"),
         ({"partition_assignment_strategy": [5]}, "has 5, which is not an assignor"),
         ({"isolation_level": "serializable"}, "isolation.level"),
         ({"max_poll_records": 0}, "max.poll.records"),

@@ -36,7 +36,7 @@ class TestKinds:
         if first == second:
             choose(subscription, second)
         else:
-            with pytest.raises(IllegalState, match="exclude each other"):
+            with pytest.raises(IllegalState, match="cannot be combined"):
                 choose(subscription, second)
             subscription.unsubscribe()
             choose(subscription, second)

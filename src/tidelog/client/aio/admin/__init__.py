@@ -1,1 +1,1 @@
-"""The admin: `admin` is the face, `driver` asks, `types` has what goes in and out, the rest are the operations."""
+"""The admin: `admin` is the public class, `driver` sends requests, `types` has the data, the rest are operations."""

@@ -1,12 +1,12 @@
-"""The admin under asyncio: everything that a cluster can be asked or told beside records.
+"""The asyncio admin: all requests to a cluster except those for records.
 
     async with AsyncAdmin(bootstrap_servers="localhost:9092") as admin:
         await admin.create_topics([NewTopic("orders", partitions=6)])
         print(await admin.list_consumer_group_offsets("billing"))
 
-A call about several things gives back a dict; if one of one was refused it raises that ApiError, if some of several
-were it raises `PartlyRefused` with both. What a moving cluster refuses for now is asked again until
-default.api.timeout.ms have passed. The modules beside this one do the asking.
+A call about several items returns a dict. If the only item fails, the call raises its ApiError; if some of several
+fail, it raises `PartlyRefused` with the results and the errors. Retriable errors are retried until
+default.api.timeout.ms has passed. The other modules of this package send the requests.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class AdminSettings(CommonSettings):
-    """What an admin can be told."""
+    """The settings of an admin."""
 
     default_api_timeout_ms: int = setting(
         "default.api.timeout.ms", MINUTE_MS, at_least=0, doc="How long a call may take, retries included."
@@ -90,7 +90,7 @@ class AsyncAdmin:
         return self
 
     async def close(self) -> None:
-        """Let go of the cluster."""
+        """Close the connections."""
         self._is_closed = True
         if self._driver is not None:
             await self._driver.client.close()
@@ -116,7 +116,7 @@ class AsyncAdmin:
         return self._driver
 
     async def _knowing(self, wanted: Iterable[TopicPartition]) -> Driver:
-        """The driver, once the leaders of these partitions were asked for. A leader that moves is found by retries."""
+        """The driver, with metadata of these partitions. Leader changes are handled by retries."""
         driver = self._running
         metadata = driver.client.metadata
         unknown = {where.topic for where in wanted if metadata.leader(*where) is None}
@@ -126,7 +126,7 @@ class AsyncAdmin:
         return driver
 
     def metrics(self) -> ClientMetrics:
-        """Figures of this admin and its brokers; `as_dict()` has them as JSON does."""
+        """Metrics of this admin and its brokers; `as_dict()` returns them as for JSON."""
         client = self._running.client
         return ClientMetrics(self.settings.client_id, client.age_s(), client.broker_metrics())
 
@@ -146,13 +146,13 @@ class AsyncAdmin:
         return await topics.list_topics(self._running, include_internal=include_internal)
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """Topics and their partitions: leaders, replicas, who is in sync."""
+        """Topics and their partitions: leaders, replicas, in-sync replicas."""
         return await topics.describe_topics(self._running, as_names(names))
 
     async def create_topics(
         self, new_topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
-        """Make topics, or only say whether they could be made."""
+        """Create topics, or only validate them."""
         return await topics.create_topics(self._running, new_topics, validate_only=validate_only)
 
     async def delete_topics(self, names: Iterable[str]) -> None:
@@ -168,7 +168,7 @@ class AsyncAdmin:
     async def compact_topic(
         self, name: str, partitions: Iterable[int] | None = None, *, only_status: bool = False
     ) -> list[Compaction]:
-        """Compact partitions (None: all) of a topic now, or only say how far that is. Only Tidelog's brokers can."""
+        """Compact partitions (None: all) of a topic now, or only return the progress. Only with Tidelog's brokers."""
         topic = (await self.describe_topics([name]))[name]
         chosen = [each.partition for each in topic.partitions] if partitions is None else partitions
         return await compaction.compact_topic(self._running, topic, chosen, only_status=only_status)
@@ -201,7 +201,7 @@ class AsyncAdmin:
     async def replace_configs(
         self, new_configs: Mapping[ConfigResource, Mapping[str, str]], *, validate_only: bool = False
     ) -> None:
-        """Set these settings and return all others of the resource to their defaults (Kafka's AlterConfigs)."""
+        """Set these settings and reset all others of the resource to their defaults (Kafka's AlterConfigs)."""
         await configs.replace_configs(self._running, new_configs, validate_only=validate_only)
 
     # Partitions.
@@ -215,7 +215,7 @@ class AsyncAdmin:
         return await partitions.list_offsets(driver, asked, read_committed=read_committed)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete what lies before these offsets (HIGH_WATERMARK: everything); each partition's new first offset."""
+        """Delete the records before these offsets (HIGH_WATERMARK: all); returns the new start offsets."""
         asked = {as_partition(each): offset for each, offset in before.items()}
         driver = await self._knowing(asked)
         return await partitions.delete_records(driver, asked)
@@ -277,13 +277,13 @@ class AsyncAdmin:
         await groups.alter_offsets(self._running, group_id, as_places(offsets))
 
     async def delete_consumer_group_offsets(self, group_id: str, wanted: Iterable[TopicPartition]) -> None:
-        """Forget what a group has committed for partitions of topics that it is not subscribed to."""
+        """Delete the committed offsets of a group for topics that it is not subscribed to."""
         await groups.delete_offsets(self._running, group_id, as_partitions(wanted))
 
     async def remove_members_from_group(
         self, group_id: str, members: Sequence[MemberToRemove], reason: str = ""
     ) -> None:
-        """Take members out of a group, as if they had left."""
+        """Remove members from a group, as if they had left."""
         await groups.remove_members(self._running, group_id, members, reason)
 
     # Transactions.
@@ -307,5 +307,5 @@ class AsyncAdmin:
         await transactions.abort_transaction(driver, where, producer_id, producer_epoch, coordinator_epoch)
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Abort what these transactional ids have open and shut out their producers; the new ids and epochs."""
+        """Abort the open transactions of transactional ids and fence their producers; returns new ids and epochs."""
         return await transactions.fence_producers(self._running, as_names(transactional_ids))

@@ -14,7 +14,7 @@ Replica = tuple[int, int]
 async def compact_topic(
     driver: Driver, topic: TopicDescription, partitions: Iterable[int], *, only_status: bool
 ) -> list[Compaction]:
-    """Have every replica of the partitions compacted, or only ask how far that is."""
+    """Compact every replica of the partitions, or only return the progress."""
     wanted = set(partitions)
     replicas = [
         (each.partition, broker)
@@ -64,6 +64,6 @@ async def _send(driver: Driver, node_id: int, request: CompactTopicsRequest) -> 
         return await connection.send(request, CompactTopicsResponse)
     except ConnectionLost as error:
         raise UnsupportedByBroker(
-            f"the broker at {connection.address} does not compact on request: it closed the connection, "
+            f"the broker at {connection.address} does not support compaction requests: it closed the connection, "
             "as brokers other than Tidelog do"
         ) from error

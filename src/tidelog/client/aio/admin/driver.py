@@ -1,8 +1,8 @@
-"""How an admin asks: each item to the broker that can answer for it, again while the cluster is on the move.
+"""Sends the requests of an admin: each item to the broker responsible for it, with retries.
 
-An operation is a set of items (topics, partitions, groups …), a `Route` that says whom to ask about each, and a
-function that asks one broker about several and gives back a result or a code for each. The driver groups, asks, keeps
-what is answered and asks again for what may succeed later, until the time is up.
+An operation is a set of items (topics, partitions, groups …), a `Route` that returns the broker for each item, and a
+function that sends one request for several items and returns a result or an error code for each. The driver groups the
+items, sends the requests, keeps the results and retries retriable errors until the timeout.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ Ask = Callable[[int, list[Item]], Awaitable[Answers[Item, Result]]]
 Route = Callable[[Item], Awaitable[int]]
 
 ANY_NODE: Final = -1_000_000
-"""A route's way of saying that it does not matter whom to ask."""
+"""Returned by a route if any broker will do."""
 
 _ATTEMPTS_AT_UNKNOWN: Final = 3
 
 
 class PartlyRefused(ClientError, Generic[Item, Result]):  # noqa: N818 - it says what happened
-    """Some of several items were refused: `errors` says which and why, `results` has the others."""
+    """Some of several items failed: `errors` has their errors, `results` the others."""
 
     def __init__(self, errors: dict[Item, ApiError], results: dict[Item, Result]) -> None:
         told = "; ".join(f"{item}: {error}" for item, error in list(errors.items())[:5])
-        super().__init__(f"{len(errors)} of {len(errors) + len(results)} were refused: {told}")
+        super().__init__(f"{len(errors)} of {len(errors) + len(results)} failed: {told}")
         self.errors = errors
         self.results = results
 
 
 class Driver:
-    """Asks on behalf of the operations of an admin."""
+    """Sends requests for the operations of an admin."""
 
     def __init__(self, client: NetworkClient, api_timeout_ms: int) -> None:
         self.client = client
@@ -50,7 +50,7 @@ class Driver:
     # Routes.
 
     async def to_any(self, _item: object) -> int:
-        """Whoever is least busy."""
+        """The least busy broker."""
         return ANY_NODE
 
     async def to_controller(self, _item: object) -> int:
@@ -59,14 +59,14 @@ class Driver:
             await self.client.refresh()
         controller = self.client.metadata.controller
         if controller is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller")
         return controller.node_id
 
     async def to_leader(self, where: TopicPartition) -> int:
         """The leader of a partition; its topic must be in the metadata, see `know_topics`."""
         known = self.client.metadata.topic(where.topic)
         if known is None or known.error_code or where.partition >= len(known.partitions):
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {where}")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{where} does not exist")
         leader = self.client.metadata.leader(*where)
         if leader is None:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{where} has no leader now")
@@ -93,7 +93,7 @@ class Driver:
     # Asking.
 
     async def run(self, items: Collection[Item], route: Route[Item], ask: Ask[Item, Result]) -> dict[Item, Result]:
-        """The result of each item. One item that is refused raises its ApiError, several raise PartlyRefused."""
+        """The result of each item. Raises ApiError if the only item fails, PartlyRefused if some of several fail."""
         results: dict[Item, Result] = {}
         errors: dict[Item, ApiError] = {}
         pending = list(dict.fromkeys(items))
@@ -137,11 +137,11 @@ class Driver:
                 for found in await asyncio.gather(*[self._ask(node, some, ask) for node, some in groups.items()]):
                     answers.update(found)
         except TimeoutError:
-            raise DeadlinePassed(f"no answer within default.api.timeout.ms={self.api_timeout_ms}") from None
+            raise DeadlinePassed(f"no response within default.api.timeout.ms={self.api_timeout_ms}") from None
         return answers
 
     async def _ask(self, node_id: int, items: list[Item], ask: Ask[Item, Result]) -> Answers[Item, Result]:
-        """Ask one broker. A lost connection is an answer like others: it may be asked again."""
+        """Send one request. A lost connection is a retriable error of all items."""
         try:
             if node_id == ANY_NODE:
                 node_id = self.client.by_load()[0].node_id
@@ -150,7 +150,7 @@ class Driver:
             return {item: ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)) for item in items}
         except ApiError as error:
             return dict.fromkeys(items, error)
-        missing = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer does not mention it")
+        missing = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "it is missing in the broker's response")
         return {item: found.get(item, missing) for item in items}
 
     def _is_worth_retrying(self, item: Item, error: ApiError, failures: int) -> bool:
@@ -176,5 +176,5 @@ class Driver:
 
 
 def answer_of(code: int, message: str | None, result: Result, what: object) -> Result | ApiError:
-    """`result`, or the error that a broker told instead."""
+    """`result`, or the error that the broker returned."""
     return result if code == ErrorCode.NONE else refusal(code, what, message)

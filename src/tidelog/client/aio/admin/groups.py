@@ -131,7 +131,7 @@ async def alter_offsets(driver: Driver, group_id: str, offsets: Mapping[TopicPar
 
 
 async def delete_offsets(driver: Driver, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-    """Forget what a group has committed for partitions it is not subscribed to."""
+    """Delete the committed offsets of a group for topics that it is not subscribed to."""
     wanted = list(partitions)
 
     async def ask(node_id: int, items: list[str]) -> Answers[str, None]:
@@ -159,7 +159,7 @@ async def delete_offsets(driver: Driver, group_id: str, partitions: Iterable[Top
 
 
 async def remove_members(driver: Driver, group_id: str, members: Sequence[MemberToRemove], reason: str) -> None:
-    """Take members out of a group, as if they had left."""
+    """Remove members from a group, as if they had left."""
 
     async def ask(node_id: int, items: list[str]) -> Answers[str, None]:
         request = LeaveGroupRequest(

@@ -83,7 +83,7 @@ async def list_offsets(
 
 
 async def delete_records(driver: Driver, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Delete what lies before these offsets; each partition's new first offset."""
+    """Delete the records before these offsets; returns the new start offsets."""
 
     async def ask(node_id: int, items: list[TopicPartition]) -> Answers[TopicPartition, int]:
         request = DeleteRecordsRequest(

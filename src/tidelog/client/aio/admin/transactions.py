@@ -1,4 +1,4 @@
-"""Transactions: listed, described, and ended by hand when nobody else can."""
+"""Transactions: listed, described, and aborted by an operator if they hang."""
 
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -90,7 +90,7 @@ async def abort_transaction(
 
 
 async def fence_producers(driver: Driver, transactional_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Abort what these transactional ids have open and shut their producers out; the new producer ids and epochs."""
+    """Abort the open transactions of transactional ids and fence their producers; returns new ids and epochs."""
 
     async def ask(node_id: int, items: list[str]) -> Answers[str, tuple[int, int]]:
         answers: Answers[str, tuple[int, int]] = {}

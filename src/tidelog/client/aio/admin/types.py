@@ -162,7 +162,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """Whether it is the default."""
         return self.source == ConfigSource.DEFAULT
 
 

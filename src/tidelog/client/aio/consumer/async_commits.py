@@ -1,4 +1,4 @@
-"""Commits that nobody waits for: sent in order, their callbacks run inside the next call of the consumer."""
+"""Asynchronous commits: sent in order; their callbacks run inside the next call of the consumer."""
 
 import asyncio
 from collections import deque
@@ -32,7 +32,7 @@ class AsyncCommits:
         return asyncio.gather(*self._under_way, return_exceptions=True) if self._under_way else None
 
     async def run_callbacks(self, invoke: Callable[..., Awaitable[None]]) -> None:
-        """Tell the application of commits that are done."""
+        """Call the callbacks of finished commits."""
         while self._done:
             callback, offsets, error = self._done.popleft()
             await invoke(callback, offsets, error)

@@ -43,7 +43,7 @@ class CallerThread:
         finally:
             self._inbox = outer
         if told.cancelled():
-            raise ClientClosed("the client was closed meanwhile")
+            raise ClientClosed("the client was closed during the call")
         result: Result = told.result()
         return result
 
@@ -68,7 +68,7 @@ class CallerThread:
                 error = raised
             loop.call_soon_threadsafe(_settle, reply, error)
 
-        assert self._inbox is not None, "nobody is calling who could run this"
+        assert self._inbox is not None, "no call is waiting that could run this callback"
         self._inbox.put(serve)
         await reply
 

@@ -1,7 +1,7 @@
 """Commits offsets with the group's coordinator, and reads back what was committed.
 
 One attempt is one request; `commit` and `committed` repeat attempts until they succeed, fail for good or run out of
-time. What a refusal means for the membership is told to it here.
+time. Errors that concern the membership are reported to it here.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class OffsetCommits:
         self._on_committed = on_committed
 
     async def commit(self, offsets: Offsets, until_ms: int, *, awaits_topics: bool = True) -> None:
-        """Commit, again and again until it succeeds, cannot succeed, or `until_ms` has passed.
+        """Commit, with retries until it succeeds, fails for good, or `until_ms` has passed.
 
         A topic that is not known may be on its way, or be gone: without `awaits_topics` it is not waited for.
         """
@@ -113,11 +113,11 @@ class OffsetCommits:
                 if not is_retriable(error) or (isinstance(error, ApiError) and error.code in final):
                     raise
                 if self._client.now_ms() + backoff_ms > until_ms:
-                    raise DeadlinePassed(f"{what} did not succeed in time: {error}") from error
+                    raise DeadlinePassed(f"{what} timed out: {error}") from error
             await asyncio.sleep(backoff_ms / 1000)
 
     def _generation_to_commit(self) -> Generation:
-        """Who commits: the member, if the group assigns partitions; else nobody in particular."""
+        """The member that commits, if the group assigns partitions; else none."""
         if not self._subscription.is_automatic:
             return NO_GENERATION
         generation = self._membership.stable_generation
@@ -151,7 +151,7 @@ class OffsetCommits:
         )
 
     def _refused(self, where: str, error_code: int, sent_in: Generation) -> None:
-        """Raise what a refusal means."""
+        """Raise the error for a rejected commit."""
         code = error_code_of(error_code)
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             if self._membership.lose(code, sent_in):
@@ -185,7 +185,7 @@ class OffsetCommits:
                     )
         if unanswered:
             # Taken for "nothing committed", this would send the group back to where its reset policy says.
-            raise InvalidReply(f"the coordinator said nothing of {', '.join(map(str, sorted(unanswered)))}")
+            raise InvalidReply(f"the coordinator's response lacks {', '.join(map(str, sorted(unanswered)))}")
         return found
 
     def _fetch_request(self, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:

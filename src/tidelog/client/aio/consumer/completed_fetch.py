@@ -1,4 +1,4 @@
-"""What one Fetch brought of one partition, until `poll` has returned all of it.
+"""The records of one partition in one Fetch response, until `poll` has returned all of them.
 
 Batches are looked at one after another as they are needed: their checksum is checked, aborted ones and markers are
 passed over, and records are decoded as many as the caller wants. `next_offset` is where the position of the partition
@@ -102,7 +102,7 @@ class CompletedFetch:
 
     @property
     def is_failed(self) -> bool:
-        """Whether `take` will raise what the broker said; a later fetch may do better."""
+        """Whether `take` will raise the broker's error; a later fetch may succeed."""
         return self._error is not None and not self._end
 
     @property

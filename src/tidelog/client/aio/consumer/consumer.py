@@ -5,7 +5,7 @@
         async for record in consumer:
             ...
 
-It serves one task at a time; a second one that calls it meanwhile gets ConcurrentAccess. Times are in seconds.
+Only one task may use it at a time; a second one gets ConcurrentAccess. Times are in seconds.
 """
 
 import asyncio
@@ -112,7 +112,9 @@ class AsyncConsumer(Generic[K, V]):
         engine = self._engine
         task = asyncio.current_task()
         if self._owner is not None and self._owner is not task:
-            raise ConcurrentAccess(f"a consumer serves one task at a time, and {self._owner.get_name()} is calling it")
+            raise ConcurrentAccess(
+                f"a consumer can be used by one task at a time; {self._owner.get_name()} is using it"
+            )
         self._owner = task
         self._depth += 1
         try:
@@ -139,7 +141,7 @@ class AsyncConsumer(Generic[K, V]):
                 await engine.subscribe(topics, listener)
 
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions, without any group deciding about them."""
+        """Read these partitions, without group assignment."""
         with self._serving() as engine:
             await engine.assign(as_partitions(partitions))
 
@@ -168,7 +170,7 @@ class AsyncConsumer(Generic[K, V]):
             return await engine.poll(milliseconds(timeout_s))
 
     async def poll_batches(self, timeout_s: float = 1.0) -> Sequence[FetchedBatches]:
-        """The same without decoding: whole record batches, for those who decode many records at once."""
+        """The same without decoding: whole record batches."""
         with self._serving() as engine:
             await asyncio.sleep(0)
             return await engine.poll_batches(milliseconds(timeout_s))
@@ -294,7 +296,7 @@ class AsyncConsumer(Generic[K, V]):
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this is in its group, for a transactional producer that commits its offsets."""
+        """The member in its group, for a transactional producer that commits its offsets."""
         return self._engine.demand_group().membership.metadata
 
     def enforce_rebalance(self, reason: str = "enforced by the application") -> None:
@@ -336,17 +338,17 @@ class AsyncConsumer(Generic[K, V]):
             return await queries.list_topics(engine, self._within(timeout_s))
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How far the position is behind the end; None while that is not known yet. Anybody may ask."""
+        """How far the position is behind the end; None while it is unknown. May be called at any time."""
         return queries.lag(self._engine, partition)
 
     def metrics(self) -> ConsumerMetrics:
-        """Figures of this consumer, its brokers and its partitions; `as_dict()` has them as JSON does."""
+        """Metrics of this consumer, its brokers and its partitions; `as_dict()` returns them as for JSON."""
         return queries.metrics(self._engine)
 
     # Ending.
 
     def wakeup(self) -> None:
-        """End the call that waits, or the next one that would, with Woken. May be called by anybody in the loop."""
+        """Make the waiting call, or the next one that would wait, raise Woken. Any task of the loop may call it."""
         self._engine.wakeup()
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:

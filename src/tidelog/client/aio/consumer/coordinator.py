@@ -1,8 +1,8 @@
 """Takes a consumer through the rebalances of its group.
 
 `step` is called by every `poll` and does what can be done now without waiting for the network: give up partitions
-before joining, take over new ones after, tell the rebalance listener of both. What waits, JoinGroup and SyncGroup, runs
-as a task beside it and tells `notify` when there is more to do. So listeners are only ever called inside `poll`, and
+before joining, take over new ones after, call the rebalance listener for both. JoinGroup and SyncGroup run in a task in
+the background, which calls `notify` when `step` has more to do. So listeners are only ever called inside `poll`, and
 the position of no partition moves while it changes hands.
 """
 
@@ -76,7 +76,7 @@ class GroupCoordinator:
     # What `poll` calls.
 
     async def step(self) -> None:
-        """Do what is to be done now. Raises what ended the membership, or what a listener raised."""
+        """Do the next steps. Raises the error that ended the membership, or that a listener raised."""
         self.heartbeats.clocks.polled(self._client.now_ms())
         self.heartbeats.raise_failure()
         if self._subscription.is_automatic:
@@ -90,7 +90,7 @@ class GroupCoordinator:
     @property
     def _has_to_join(self) -> bool:
         if self._subscription.kind is SubscriptionKind.PATTERN and not self._client.metadata.version:
-            return False  # nobody knows yet what the pattern matches
+            return False  # the topics that match the pattern are not known yet
         return self.membership.is_rejoin_needed or self._joining is not None
 
     @property
@@ -122,7 +122,7 @@ class GroupCoordinator:
                 async with asyncio.timeout(timeout_ms / 1000):
                     await self.link.ask(request, LeaveGroupResponse)
             except (ClientError, TimeoutError) as failure:
-                _LOG.info("group %r: leaving was not heard: %s", self.link.group_id, failure)
+                _LOG.info("group %r: LeaveGroup failed: %s", self.link.group_id, failure)
         if error is not None:
             raise error
 
@@ -253,7 +253,7 @@ class GroupCoordinator:
             except (ApiError, BrokerUnavailable, DeadlinePassed) as error:
                 if isinstance(error, ApiError) and not reaction_to(error).is_retriable:
                     raise
-                _LOG.info("group %r: joining failed for now: %s", self.link.group_id, error)
+                _LOG.info("group %r: joining failed, retrying: %s", self.link.group_id, error)
                 outcome = Outcome.RETRY
             if isinstance(outcome, bytes):
                 return outcome
@@ -298,7 +298,7 @@ class GroupCoordinator:
         if assignor is None:
             raise ApiError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"the group chose assignor {joined.protocol_name!r}, which this member did not offer",
+                f"the coordinator chose assignor {joined.protocol_name!r}, which this member does not have",
             )
         subscriptions = read_subscriptions(joined.members)
         self._subscription.add_group_topics(topic for each in subscriptions.values() for topic in each.topics)

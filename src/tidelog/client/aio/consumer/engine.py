@@ -1,6 +1,6 @@
-"""A consumer without a face: `AsyncConsumer` and `Consumer` are thin shells around it.
+"""The implementation of the consumer: `AsyncConsumer` and `Consumer` are thin wrappers around it.
 
-One call at a time is served, which the shells see to. Every call that waits does so on the one `Signal`: replies,
+The wrappers ensure that only one call runs at a time. Every call that waits does so on the one `Signal`: replies,
 rebalances and `wakeup` all set it, and the call looks again at what it is waiting for.
 """
 
@@ -120,7 +120,7 @@ class ConsumerEngine:
         self.client.spawn(self._reach_cluster())
 
     async def _reach_cluster(self) -> None:
-        with suppress(ClientError):  # it goes on trying, and the call that waits is told by the signal
+        with suppress(ClientError):  # the client keeps trying; the signal wakes the waiting call
             await self.client.start()
 
     async def start(self) -> None:
@@ -129,7 +129,7 @@ class ConsumerEngine:
         while not self.client.metadata.version:
             if self.client.now_ms() >= until_ms:
                 raise DeadlinePassed(
-                    f"no metadata within default.api.timeout.ms={self.settings.default_api_timeout_ms}"
+                    f"no metadata received within default.api.timeout.ms={self.settings.default_api_timeout_ms}"
                 )
             await self.signal.wait(until_ms)
 
@@ -139,10 +139,10 @@ class ConsumerEngine:
         """Read `topics` as a member of the group; none of them is the same as `unsubscribe`."""
         self.demand_group()
         if isinstance(topics, str):
-            raise IllegalState(f"subscribe() takes a collection of topics, not the text {topics!r}")
+            raise IllegalState(f"subscribe() takes a list of topics, not the text {topics!r}")
         for topic in topics:
             if not isinstance(topic, str) or not topic.strip():
-                raise IllegalState(f"{topic!r} is not the name of a topic to subscribe to")
+                raise IllegalState(f"{topic!r} is not a topic name")
         if not topics:
             await self.unsubscribe()
             return
@@ -155,7 +155,7 @@ class ConsumerEngine:
         try:
             compiled = re.compile(pattern)
         except re.error as error:
-            raise IllegalState(f"{pattern!r} is not a pattern to subscribe to: {error}") from error
+            raise IllegalState(f"{pattern!r} is not a valid pattern: {error}") from error
         self.subscription.subscribe_pattern(compiled, listener)
         self._changed()
 
@@ -187,7 +187,7 @@ class ConsumerEngine:
     def demand_group(self) -> Coordinator:
         """The group, or IllegalState if there is none."""
         if self.coordinator is None:
-            raise IllegalState("this needs a group.id; without one, use assign() and keep offsets yourself")
+            raise IllegalState("this call needs a group.id; without one, use assign() and store offsets yourself")
         return self.coordinator
 
     # Polling.
@@ -232,7 +232,7 @@ class ConsumerEngine:
 
     async def _poll(self, take: Callable[[], Result | None], timeout_ms: int) -> Result | None:
         if self.subscription.kind is SubscriptionKind.NONE:
-            raise IllegalState("this consumer reads nothing: call subscribe() or assign() first")
+            raise IllegalState("this consumer has no subscription: call subscribe() or assign() first")
         self._polling = asyncio.current_task()
         if self.cursor is not None:
             self.rewind(self.cursor)
@@ -439,7 +439,7 @@ class ConsumerEngine:
                 return result
         finally:
             task.cancel()
-        raise DeadlinePassed(f"{what} did not finish in time")
+        raise DeadlinePassed(f"{what} timed out")
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call `function` in the loop; may itself be called from any thread."""
@@ -447,7 +447,7 @@ class ConsumerEngine:
             self._loop.call_soon_threadsafe(function)
 
     def wakeup(self) -> None:
-        """End the call that waits, or the next one that would, with Woken."""
+        """Make the waiting call, or the next one that would wait, raise Woken."""
         self.signal.wake()
 
     async def close(self, timeout_ms: int) -> None:
@@ -466,7 +466,7 @@ class ConsumerEngine:
             raise error
 
     async def drop(self) -> None:
-        """End everything without a word to anybody: for a consumer that was forgotten."""
+        """Close at once, without leaving the group: for a consumer that was garbage collected."""
         self._fetcher.close()
         await self.client.close()
 
@@ -477,7 +477,7 @@ class ConsumerEngine:
                 await coordinator.auto_commit.commit_now(until_ms)
                 await self._finish_async_commits(until_ms)
         except TimeoutError:
-            _LOG.warning("group %r: commits did not finish before closing", coordinator.link.group_id)
+            _LOG.warning("group %r: commits did not finish before the consumer was closed", coordinator.link.group_id)
         coordinator.stop_heartbeats()
         if self.subscription.is_automatic:
             await coordinator.leave("the consumer is being closed", until_ms)

@@ -23,7 +23,7 @@ from tidelog.client.types import OffsetAndMetadata, TopicPartition
 
 
 class ConcurrentAccess(IllegalState):
-    """A second caller came while the first was still being served. Only `wakeup` may be called from anywhere."""
+    """A second call was made during the first. Only `wakeup` may be called at any time."""
 
 
 class Woken(ClientError):
@@ -34,12 +34,12 @@ class Woken(ClientError):
 
 
 class CommitFailed(ClientError):
-    """The group has moved on without this member; what was processed since the last commit will be processed again."""
+    """The group has rebalanced without this member; records since the last commit will be processed again."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(
             message
-            or "offsets cannot be committed since the group has already rebalanced and assigned the partitions to "
+            or "offsets cannot be committed: the group has already rebalanced and assigned the partitions to "
             "another member: the time between calls of poll() was longer than max.poll.interval.ms; raise it, or "
             "lower max.poll.records"
         )
@@ -62,7 +62,7 @@ class NoOffset(InvalidOffset):
 
     def __init__(self, partitions: Collection[TopicPartition]) -> None:
         names = ", ".join(map(str, partitions))
-        super().__init__(f"no offset is committed for {names} and auto.offset.reset=none", partitions)
+        super().__init__(f"{names} has no committed offset, and auto.offset.reset=none", partitions)
 
 
 class OffsetOutOfRange(InvalidOffset):
@@ -89,10 +89,10 @@ class LogTruncated(OffsetOutOfRange):
 
 
 class CorruptRecords(ClientError):
-    """Bytes that are no records. The position stays before them."""
+    """Bytes that are not valid records. The position stays before them."""
 
     def __init__(self, partition: TopicPartition, offset: int, reason: Exception) -> None:
-        super().__init__(f"{partition} at offset {offset} cannot be decoded: {reason}; seek past it to go on")
+        super().__init__(f"{partition} at offset {offset} cannot be decoded: {reason}; seek past it to continue")
         self.partition = partition
         self.offset = offset
 
@@ -103,7 +103,7 @@ class DeserializationFailed(ClientError):
     def __init__(self, partition: TopicPartition, offset: int, part: str, reason: Exception) -> None:
         super().__init__(
             f"the {part} of the record at offset {offset} of {partition} cannot be deserialized ({reason}); "
-            f"seek to {offset + 1} to go on without it"
+            f"seek to {offset + 1} to skip it"
         )
         self.partition = partition
         self.offset = offset

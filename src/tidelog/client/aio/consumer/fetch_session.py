@@ -51,7 +51,7 @@ class FetchSession:
         return self._session_id != NO_SESSION
 
     def fill(self, request: FetchRequest, wanted: Mapping[TopicPartition, FetchTarget]) -> None:
-        """Put into `request` what the broker has to be told so that it sends what is `wanted`, and no more."""
+        """Fill `request` with the changes of the session, so that the broker sends exactly the `wanted` partitions."""
         uses_ids = all(target.topic_id != NO_UUID for target in wanted.values())
         if uses_ids != self._uses_ids:
             self._uses_ids = uses_ids

@@ -1,10 +1,10 @@
 """Keeps fetches under way: one request to each broker that has something to give, and in a hurry a second one.
 
-A request that finds nothing new waits at the broker. If meanwhile a partition is sought, resumed or assigned, it need
-not wait with it: a second lane, a connection and a session of its own, carries the fetch of that partition.
+A request without new records waits at the broker. If a partition is sought, resumed or assigned in the meantime, it is
+fetched through a second channel, with its own connection and session.
 
-Replies go into the `FetchBuffer`; what a reply says besides records goes into the partition's state. Errors that a new
-look at the cluster or another offset can cure are cured here; others are put into the buffer for `poll` to raise.
+Replies go into the `FetchBuffer`; what a reply says besides records goes into the partition's state. Errors that new
+metadata or another offset can fix are handled here; others are put into the buffer for `poll` to raise.
 """
 
 import asyncio
@@ -145,7 +145,7 @@ class Fetcher:
     ) -> None:
         answered = session.accept(reply)
         if answered is None:
-            _LOG.info("fetch session begins anew: %s", error_code_of(reply.error_code).name)
+            _LOG.info("fetch session is reset: %s", error_code_of(reply.error_code).name)
             if reaction_to(reply.error_code) is Reaction.REFRESH_METADATA:
                 self._client.request_refresh()
             return
@@ -174,7 +174,9 @@ class Fetcher:
         fetch = CompletedFetch(state.topic_partition, offset, data.records, self._decoding, aborted)
         if fetch.is_done:
             limit = self._settings.max_partition_fetch_bytes
-            error = RecordTooLarge(f"{state.topic_partition}: no whole batch fits max.partition.fetch.bytes={limit}")
+            error = RecordTooLarge(
+                f"{state.topic_partition}: the next batch is larger than max.partition.fetch.bytes={limit}"
+            )
             fetch = CompletedFetch.failed(state.topic_partition, offset, error)
         self._buffer.add(fetch)
 

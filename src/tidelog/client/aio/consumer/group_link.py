@@ -14,7 +14,7 @@ from tidelog.wire.schema import Message
 
 
 class GroupLink:
-    """Asks whoever coordinates one group. Its connection is apart from that of fetches, which may wait long."""
+    """Sends requests to the coordinator of one group, on its own connection, because fetches may wait long."""
 
     __slots__ = ("_client", "_turn", "group_id")
 

@@ -1,8 +1,8 @@
 """Takes a consumer through a group that the broker assigns (KIP-848): `group.protocol=consumer`.
 
 Heartbeats run as a task beside the application and carry the protocol. `step`, called by every `poll`, moves partitions
-towards the assignment that they brought: commit what goes, tell the listener, take what comes. So listeners are only
-ever called inside `poll`, and the members of a group never wait for each other.
+towards the assignment that they brought: commit and revoke partitions, call the listener, take new partitions. So
+listeners are only ever called inside `poll`, and the members of a group never wait for each other.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from tidelog.wire.messages import ConsumerGroupHeartbeatResponse
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
 _FIRST_INTERVAL_MS: Final = 5000
-"""Until the coordinator has said how often it wants to hear."""
+"""Used until the coordinator has sent its heartbeat interval."""
 
 
 class HeartbeatCoordinator:
@@ -71,7 +71,7 @@ class HeartbeatCoordinator:
     # What `poll` calls.
 
     async def step(self) -> None:
-        """Do what is to be done now. Raises what ended the membership, or what a listener raised."""
+        """Do the next steps. Raises the error that ended the membership, or that a listener raised."""
         self._clocks.polled(self._client.now_ms())
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -91,7 +91,7 @@ class HeartbeatCoordinator:
 
     def request_rejoin(self, reason: str) -> None:
         """Report what this member owns; the coordinator assigns whenever that is due, and needs no request."""
-        _LOG.info("group %r: a heartbeat is sent early: %s", self.link.group_id, reason)
+        _LOG.info("group %r: sending a heartbeat early: %s", self.link.group_id, reason)
         self.membership.unanswered()
         self._news.set()
 
@@ -112,7 +112,7 @@ class HeartbeatCoordinator:
                 async with asyncio.timeout(max(1, until_ms - self._client.now_ms()) / 1000):
                     await self.link.ask(request, ConsumerGroupHeartbeatResponse)
             except (ClientError, TimeoutError) as failure:
-                _LOG.info("group %r: leaving was not heard: %s", self.link.group_id, failure)
+                _LOG.info("group %r: LeaveGroup failed: %s", self.link.group_id, failure)
         if error is not None:
             raise error
 
@@ -236,7 +236,7 @@ class HeartbeatCoordinator:
                 await asyncio.sleep(self._backoff.after(failures) / 1000)
 
     async def _sleep(self, wait_ms: int) -> None:
-        """Wait, unless something changes that the coordinator should hear of."""
+        """Wait, unless a change must be reported to the coordinator."""
         self._news.clear()
         try:
             async with asyncio.timeout(wait_ms / 1000):
@@ -281,9 +281,9 @@ class HeartbeatCoordinator:
         return False
 
     async def _leave_stuck(self) -> None:
-        """The application is stuck: let others have its partitions. Its next poll will learn that they are lost."""
+        """The application does not poll: leave the group. The next poll reports the partitions as lost."""
         _LOG.warning(
-            "group %r: poll() was not called for max.poll.interval.ms=%d, leaving; process faster, or raise it, or "
+            "group %r: poll() was not called for max.poll.interval.ms=%d, leaving the group; raise it, or "
             "lower max.poll.records",
             self.link.group_id,
             self._settings.max_poll_interval_ms,
@@ -294,7 +294,7 @@ class HeartbeatCoordinator:
             try:
                 await self.link.ask(request, ConsumerGroupHeartbeatResponse)
             except ClientError as error:
-                _LOG.info("group %r: leaving was not heard: %s", self.link.group_id, error)
+                _LOG.info("group %r: LeaveGroup failed: %s", self.link.group_id, error)
 
 
 def _names(partitions: Collection[TopicPartition]) -> str:

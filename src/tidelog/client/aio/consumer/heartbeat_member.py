@@ -2,8 +2,8 @@
 
 Pure: requests come out, replies and the time go in. `HeartbeatCoordinator` sends, waits and moves partitions.
 
-A member says what has changed since its last heartbeat and hears its target assignment when that changes. It moves
-towards the target on its own: it gives up what it must, takes what is new, and the next heartbeat reports what it owns.
+A member reports what has changed since its last heartbeat and receives its target assignment when that changes. It
+revokes and takes partitions to reach the target, and the next heartbeat reports the partitions it owns.
 A member that the coordinator does not know any more loses its partitions and joins again, with epoch 0.
 """
 
@@ -40,7 +40,7 @@ class Outcome(Enum):
 
 
 class Wishes(NamedTuple):
-    """What a member tells the coordinator beside its epoch; only what changed is sent again."""
+    """What a member reports to the coordinator besides its epoch; only changes are sent again."""
 
     topics: frozenset[str] = frozenset()
     owned: frozenset[tuple[bytes, int]] = frozenset()
@@ -67,7 +67,7 @@ class HeartbeatMember:
         self.target: ById | None = None
         """What the coordinator last assigned; None until it has."""
         self.is_in = False
-        """Whether the coordinator counts on this member's heartbeats."""
+        """Whether the coordinator expects heartbeats of this member."""
         self._rack_id = rack_id
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._server_assignor = server_assignor
@@ -161,7 +161,7 @@ class HeartbeatMember:
         self._reported = None
 
     def forget(self) -> None:
-        """Be no member, under a new id the next time."""
+        """Reset to no member, with a new id for the next join."""
         self.fence()
         self.member_id = str(uuid4())
 

@@ -1,7 +1,6 @@
 """Heartbeats beside whatever the application does: a task that runs while the coordinator counts on this member.
 
-It also notices what nobody else would: that the application does not poll any more, and that the coordinator does not
-answer any more.
+It also detects that the application has stopped polling, and that the coordinator has stopped responding.
 """
 
 import asyncio
@@ -68,7 +67,7 @@ class HeartbeatSender:
                 await self._leave()
                 return
             if self.clocks.is_session_over(now_ms):
-                _LOG.warning("group %r: no answer within session.timeout.ms", self._link.group_id)
+                _LOG.warning("group %r: no heartbeat response within session.timeout.ms", self._link.group_id)
                 self._link.forget()
                 self.clocks.answered(now_ms)
             if self.clocks.due_in_ms(now_ms):
@@ -104,9 +103,9 @@ class HeartbeatSender:
         self.clocks.failed(self._client.now_ms(), self._settings.retry_backoff_ms)
 
     async def _leave(self) -> None:
-        """The application is stuck: let others have its partitions. Its next poll will learn that they are lost."""
+        """The application does not poll: leave the group. The next poll reports the partitions as lost."""
         _LOG.warning(
-            "group %r: poll() was not called for max.poll.interval.ms=%d, leaving; process faster, or raise it, or "
+            "group %r: poll() was not called for max.poll.interval.ms=%d, leaving the group; raise it, or "
             "lower max.poll.records",
             self._link.group_id,
             self._settings.max_poll_interval_ms,
@@ -117,4 +116,4 @@ class HeartbeatSender:
             try:
                 await self._link.ask(request, LeaveGroupResponse)
             except ClientError as error:
-                _LOG.info("group %r: leaving was not heard: %s", self._link.group_id, error)
+                _LOG.info("group %r: LeaveGroup failed: %s", self._link.group_id, error)

@@ -23,7 +23,7 @@ class HeartbeatClocks:
         self.polled(now_ms)
 
     def set_interval(self, now_ms: int, interval_ms: int) -> None:
-        """The coordinator said how often it wants to hear from this member."""
+        """The coordinator sent its heartbeat interval."""
         self._interval_ms = interval_ms
         self._next_ms = now_ms + interval_ms
         self.answered(now_ms)

@@ -1,4 +1,4 @@
-"""What the leader of a group does: read everybody's subscription, let the assignor decide, write the assignments.
+"""The work of a group leader: read all subscriptions, call the assignor, encode the assignments.
 
 Pure; `GroupCoordinator` calls it between JoinGroup and SyncGroup.
 """
@@ -17,7 +17,7 @@ Snapshot = Mapping[str, Sequence[PartitionRacks]]
 
 
 def read_subscriptions(members: Sequence[JoinGroupResponseMember]) -> dict[str, Subscription]:
-    """What each member told; raises WireError for one that tells nonsense."""
+    """The subscription of each member; raises WireError for an invalid one."""
     return {each.member_id: decode_subscription(each.metadata, each.group_instance_id) for each in members}
 
 

@@ -29,7 +29,7 @@ async def call_listener(
 
 
 class RebalanceListener:
-    """Told inside `poll` (and `close`, `unsubscribe`) which partitions come and go. Override what you need."""
+    """Called inside `poll` (or `close`, `unsubscribe`) when partitions are assigned or revoked. All are optional."""
 
     def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
         """`partitions` are new; the place to seek."""

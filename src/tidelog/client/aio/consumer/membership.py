@@ -150,7 +150,7 @@ class Membership:
         )
 
     def request_rejoin(self, reason: str) -> None:
-        """Join again with the next poll; the first reason is the one that is told."""
+        """Join again with the next poll; only the first reason is sent."""
         if not self.is_rejoin_needed:
             self.is_rejoin_needed = True
             self.rejoin_reason = reason
@@ -271,7 +271,7 @@ class Membership:
         return True
 
     def forget_generation(self, reason: str) -> None:
-        """Be nobody again."""
+        """Reset to no member."""
         self._change(_Change.LOSE_MEMBER_ID, reason)
 
     def _failed(self, what: str, table: _Table, error_code: int, member_id: str = "") -> Outcome:
@@ -281,7 +281,7 @@ class Membership:
             self.state = MemberState.UNJOINED
             raise ApiError(code, f"group {self.group_id!r}, {what}: {code.text}")
         outcome, change = known
-        self._change(change, f"{what} was answered with {code.name}", member_id)
+        self._change(change, f"{what} failed with {code.name}", member_id)
         if table is not HEARTBEAT_ERRORS and self.is_rebalancing:
             self.state = MemberState.UNJOINED
         return outcome

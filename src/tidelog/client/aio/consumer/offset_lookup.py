@@ -157,7 +157,7 @@ class OffsetLookup:
     # For positions.
 
     def start_resets(self) -> None:
-        """Ask for the offsets of partitions that await a reset, unless somebody is asking already."""
+        """Send ListOffsets for partitions that await a reset, unless a request is under way."""
         self._raise_failure()
         waiting = self._subscription.in_state(FetchState.AWAIT_RESET, self._client.now_ms())
         if waiting:
@@ -209,7 +209,7 @@ class OffsetLookup:
                 state.high_watermark = max(state.high_watermark, place.offset)
 
     def start_validations(self) -> None:
-        """Ask the new leaders of partitions whether their positions still fit, unless somebody is asking already."""
+        """Validate positions with the new leaders, unless a request is under way."""
         self._raise_failure()
         waiting = self._subscription.in_state(FetchState.AWAIT_VALIDATION, self._client.now_ms())
         by_node: dict[int, list[PartitionState]] = {}
@@ -234,7 +234,7 @@ class OffsetLookup:
                 for end in topic.partitions:
                     partition = TopicPartition(topic.topic, end.partition)
                     state_now = self._subscription.partitions.get(partition)
-                    # A seek or a rebalance may have come first; what was asked is then nobody's concern any more.
+                    # A seek or a rebalance may have come first; the result is then obsolete.
                     if state_now is not None and state_now.position == positions.get(partition):
                         self._take_end(state_now, end)
         self._notify()
@@ -273,7 +273,7 @@ class OffsetLookup:
             state.complete_validation(agreed)
 
     def _give_up(self, states: Iterable[PartitionState], error: Exception) -> None:
-        """Try again later, or tell the caller of `poll`, by what went wrong."""
+        """Retry later, or raise the error in `poll`, depending on the error."""
         if reaction_to(error).is_retriable:
             self._hold_back(states, self._settings.retry_backoff_ms)
             self._client.request_refresh()
@@ -295,7 +295,7 @@ class OffsetLookup:
     async def _pause(self, failures: int, until_ms: int, what: str, reason: Exception) -> None:
         backoff_ms = self._backoff.after(failures)
         if self._client.now_ms() + backoff_ms > until_ms:
-            raise DeadlinePassed(f"{what} could not be found in time: {reason}") from reason
+            raise DeadlinePassed(f"timed out looking up {what}: {reason}") from reason
         await asyncio.sleep(backoff_ms / 1000)
 
 

@@ -58,9 +58,7 @@ def parse_offset_reset(text: str) -> OffsetReset:
             return OffsetReset(ResetKind.BY_DURATION, parse_duration_ms(word[len(_BY_DURATION) :]))
         except ValueError as error:
             raise ClientConfigError(f"auto.offset.reset={text!r}: {error}") from None
-    raise ClientConfigError(
-        f"auto.offset.reset={text!r} is none of earliest, latest, none and by_duration:PnDTnHnMn.nS"
-    )
+    raise ClientConfigError(f"auto.offset.reset={text!r} must be earliest, latest, none or by_duration:PnDTnHnMn.nS")
 
 
 def parse_duration_ms(text: str) -> int:

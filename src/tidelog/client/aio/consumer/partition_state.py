@@ -52,7 +52,7 @@ class Leader(NamedTuple):
 
 
 class Tracker:
-    """What the states of one consumer tell their owner, so that nobody has to look through all partitions."""
+    """Summary of the partition states of one consumer, so that not all partitions must be checked."""
 
     __slots__ = ("restarts", "unsettled")
 
@@ -100,7 +100,7 @@ class PartitionState:
         self.is_paused = False
         self.is_revocation_pending = False
         self.is_end_asked = False
-        """Whether somebody is asking where the partition ends."""
+        """Whether a request for the end offset is under way."""
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
@@ -125,7 +125,7 @@ class PartitionState:
         self.tracker.restarts += 1
 
     def seek(self, position: Position) -> None:
-        """Read from `position`, of which nobody has to be asked."""
+        """Read from `position`, without validation."""
         self._enter(FetchState.FETCHING)
         self.position = position
         self.reset = None

@@ -37,7 +37,7 @@ class _Assignment(Message, api_key=_NO_API, versions=(0, 3)):
 
 
 class Subscription(NamedTuple):
-    """What a member tells the leader."""
+    """A member's subscription, as the leader reads it."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -96,7 +96,7 @@ def decode_assignment(data: bytes) -> Assignment:
 class StickyUserData(Message, api_key=_NO_API, versions=(0, 1)):
     """What the eager sticky assignor puts into `user_data`, without a version before it.
 
-    Version 0 had no generation; it is told by its bytes ending before one.
+    Version 0 had no generation: its bytes end before it.
     """
 
     previous_assignment: list[_Topic] = array(_Topic)

@@ -38,7 +38,7 @@ async def offsets_for_times(
     asked = {as_partition(each): time_ms for each, time_ms in times.items()}
     for partition, time_ms in asked.items():
         if time_ms < 0:
-            raise IllegalState(f"{partition}: {time_ms} is not a time; use beginning_offsets() or end_offsets()")
+            raise IllegalState(f"{partition}: {time_ms} is not a timestamp; use beginning_offsets() or end_offsets()")
     found = await _find(engine, asked, timeout_ms)
     return {
         partition: None if place.offset < 0 else OffsetAndTimestamp(place.offset, place.timestamp, place.leader_epoch)

@@ -12,7 +12,7 @@ from tidelog.config.kinds import BOOLEAN
 
 
 class ConsumerSettings(CommonSettings):
-    """Everything a consumer can be told."""
+    """The settings of a consumer."""
 
     group_id: str | None = setting(
         "group.id", None, importance="high", doc="The consumer group to join and to commit offsets for."
@@ -129,7 +129,7 @@ def _check_protocol(settings: ConsumerSettings, given: Mapping[str, Any]) -> Non
         return
     for field, name in _OF_CLASSIC.items():
         if field in given:
-            raise ClientConfigError(f"{name} has no effect under group.protocol=consumer: the broker decides it")
+            raise ClientConfigError(f"{name} has no effect with group.protocol=consumer: the broker decides it")
 
 
 def load_consumer_settings(properties: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ConsumerSettings:
@@ -147,7 +147,7 @@ def load_consumer_settings(properties: Mapping[str, Any] | None, keywords: Mappi
     if settings.group_id is None and settings.enable_auto_commit:
         raise ClientConfigError("enable.auto.commit=true needs a group.id to commit for")
     if settings.group_id == "":
-        raise ClientConfigError("group.id='' is not a group; leave it out to read without one")
+        raise ClientConfigError("group.id='' is empty; omit it to read without a group")
     if settings.group_instance_id == "":
-        raise ClientConfigError("group.instance.id='' is not a name; leave it out for a dynamic member")
+        raise ClientConfigError("group.instance.id='' is empty; omit it for a dynamic member")
     return settings

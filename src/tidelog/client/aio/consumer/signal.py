@@ -1,4 +1,4 @@
-"""The one thing a consumer's calls wait on: something has changed, has failed, or the caller is to be woken."""
+"""The signal that calls of a consumer wait for: a change, an error, or `wakeup`."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ class Signal:
         self._error: ClientError | None = None
 
     def notify(self) -> None:
-        """Something has changed: who waits shall look again."""
+        """Something has changed: the waiting call checks again."""
         self._is_set = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

@@ -88,8 +88,8 @@ class SubscriptionState:
     def _become(self, kind: SubscriptionKind) -> None:
         if self.kind not in (SubscriptionKind.NONE, kind):
             raise IllegalState(
-                f"this consumer reads {self.kind.value} already; subscribing to topics, to a pattern and assigning "
-                "partitions exclude each other until unsubscribe()"
+                f"this consumer already reads {self.kind.value}; subscribing to topics, to a pattern and assigning "
+                "partitions cannot be combined; call unsubscribe() first"
             )
         self.kind = kind
 
@@ -162,7 +162,7 @@ class SubscriptionState:
         return not self.tracker.unsettled
 
     def in_state(self, wanted: FetchState, now_ms: int | None = None) -> list[PartitionState]:
-        """Partitions in a state other than FETCHING; with a time, only those about which somebody may be asked now."""
+        """Partitions in a state other than FETCHING; with a time, only those for which a request may be sent now."""
         assert wanted is not FetchState.FETCHING, "those that are fetched from are not kept apart"
         return [
             state

@@ -109,7 +109,7 @@ class FetchedBatches(NamedTuple):
     data: memoryview
     """One or more whole batches as they were stored. The first may begin before `first_offset`."""
     first_offset: int
-    """Records before this offset were asked for by nobody and are to be left out."""
+    """Records before this offset were not requested and must be dropped."""
     next_offset: int
     """The position after these batches."""
     aborted: tuple[tuple[int, int], ...]

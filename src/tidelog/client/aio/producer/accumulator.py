@@ -1,4 +1,4 @@
-"""Records that wait to be sent: a queue of batches per partition, and who is due when.
+"""Records that wait to be sent: a queue of batches per partition, and when each is due.
 
     begin_batch   a new last batch of a partition's queue, if there is memory
     ready         which brokers have something due, and when to look again
@@ -84,7 +84,7 @@ class TopicQueue:
         self.available: list[PartitionQueue] = []
         """Those with a leader."""
         self.partition_count = 0
-        """How many partitions the topic has now; a topic made anew may have fewer than queues are left of the old."""
+        """Current number of partitions; a recreated topic may have fewer than the old one has queues."""
         self.sticky: PartitionQueue | None = None
         """Where records without key go now."""
         self.sticky_batch: ProducerBatch | None = None

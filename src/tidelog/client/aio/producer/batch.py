@@ -1,11 +1,11 @@
 """A batch on its way: records of one partition that travel, succeed and fail together.
 
     open     records are added by the accumulator
-    sealed   encoded, in the queue or in flight; its producer state may be stamped anew before it is sent again
-    done     acknowledged or failed, once and for all; deliveries and callbacks learn it here, in the order of records
+    sealed   encoded, in the queue or in flight; its producer state may be changed before a retry
+    done     acknowledged or failed; deliveries get the result and callbacks are called, in the order of records
 
-Records are kept as tuples and encoded all at once when the batch is drained. Whoever sent a record holds a `Delivery`,
-which is nothing but this batch and an index: no future is made unless somebody waits.
+Records are kept as tuples and encoded all at once when the batch is drained. The sender of a record has a `Delivery`,
+which is only this batch and an index: a future is created only if a caller waits.
 """
 
 import logging
@@ -22,14 +22,14 @@ from tidelog.records.header import read_header, stamp_producer
 _log = logging.getLogger("tidelog.client.producer")
 
 _registering = threading.Lock()
-"""Held while somebody registers with a batch, or a batch becomes done: the two may be in different threads."""
+"""Held while a callback is added to a batch, or a batch becomes done: they may be in different threads."""
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was stored. `offset` is -1 when the broker did not tell: acks=0, or a duplicate it had already."""
+    """Where a record was stored. `offset` is -1 if it is unknown: acks=0, or an old duplicate."""
 
     topic: str
     partition: int
@@ -311,12 +311,10 @@ class RecordsRefusedError(ApiError):
         self.reasons = reasons
 
     def of_record(self, index: int) -> ApiError:
-        """The error to tell the sender of one record."""
+        """The error for one record."""
         if index in self.reasons:
             return ApiError(self.code, self.reasons[index] or self.message)
-        return ApiError(
-            self.code, f"refused together with other records of its batch: {self.message or self.code.text}"
-        )
+        return ApiError(self.code, f"rejected because of other records in its batch: {self.message or self.code.text}")
 
 
 def estimated_bytes(record: BulkRecord) -> int:

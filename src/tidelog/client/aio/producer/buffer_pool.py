@@ -3,8 +3,8 @@
 Each batch reserves what it may grow to when it is begun and gives it back when it is done. Batches are encoded into
 buffers of `batch.size`; those are kept and lent again, so a steady stream of batches allocates nothing large.
 
-Pure accounting: who waits for memory, and how, is the producer's business. It says so with `waiting`, because while
-somebody waits every batch is due, full or not: sending is the only way to get memory back.
+Pure accounting: the producer does the waiting for memory and counts it in `waiting`. While a call waits, every batch is
+due, full or not: sending is the only way to free memory.
 """
 
 

@@ -34,5 +34,5 @@ class CompressionRatio:
         self.ratio = max(seen, self.ratio - _IMPROVING_STEP, _BEST)
 
     def reset(self) -> None:
-        """A batch was too large: trust nothing until the next ones tell."""
+        """A batch was too large: reset the estimate until the next batches."""
         self.ratio = 1.0

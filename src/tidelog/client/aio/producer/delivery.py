@@ -1,4 +1,4 @@
-"""What `send` returns: a record's fate, to be awaited, asked, or ignored at no cost.
+"""The result of `send`: it can be awaited, queried, or ignored at no cost.
 
 A `Delivery` is a batch and an index. Only waiting makes a future, one per batch and not per record, so programs that
 send a million records and flush once do not pay for a million futures.
@@ -53,7 +53,7 @@ class Delivery:
     def exception(self) -> Exception | None:
         """Why the record was not stored, if it was not."""
         if not self._batch.is_done:
-            raise asyncio.InvalidStateError("the record is still under way")
+            raise asyncio.InvalidStateError("the record has no result yet")
         return self._batch.error_of(self._index)
 
     @property

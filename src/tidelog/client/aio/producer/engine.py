@@ -1,6 +1,6 @@
 """The parts of a producer put together, and everything that has to wait: metadata, memory, flushes, the end.
 
-`AsyncProducer` and `Producer` are two faces of this. The asyncio one calls it from its loop. The blocking one puts
+`AsyncProducer` and `Producer` are wrappers around it. The asyncio one calls it from its loop. The blocking one puts
 records in from any thread, under the lock it gave, and everything else runs in the loop.
 """
 
@@ -92,7 +92,7 @@ class ProducerEngine:
             raise
 
     async def close(self, timeout_ms: int | None) -> None:
-        """Finish within `timeout_ms`: an open transaction is aborted, everything else is sent. Then let go."""
+        """Finish within `timeout_ms`: an open transaction is aborted, everything else is sent. Then close."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -104,7 +104,7 @@ class ProducerEngine:
                     await self._finish()
         except TimeoutError:
             _log.warning(
-                "%d batches were not stored within %d ms of close", len(self._accumulator.incomplete), limit_ms
+                "producer closed: %d batches were not stored within %d ms", len(self._accumulator.incomplete), limit_ms
             )
         finally:
             self._sender.fail_all(ClientClosed("the producer was closed before these records were stored"))
@@ -113,7 +113,7 @@ class ProducerEngine:
             await self._client.close()
 
     def refuse(self, reason: ClientClosed) -> None:
-        """Take no more records; whatever is under way is left to itself."""
+        """Take no more records; requests in flight are not awaited."""
         self.is_closed = True
         self._closed_reason = reason
         self.sink.appendable_topics = {}
@@ -134,7 +134,7 @@ class ProducerEngine:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await self._all_done()
         except TimeoutError:
-            raise DeadlinePassed(f"not everything was stored within {timeout_ms} ms") from None
+            raise DeadlinePassed(f"not all records were stored within {timeout_ms} ms") from None
         finally:
             self._accumulator.is_flushing -= 1
 
@@ -157,9 +157,9 @@ class ProducerEngine:
         with self._lock:
             self.check_may_send()
             if self._accumulator.incomplete:
-                raise IllegalState("records of the transaction joined before are still under way; flush first")
+                raise IllegalState("records of the current transaction are still being sent; call flush() first")
             if self.transactions is None:
-                raise IllegalState("this producer was not made to join transactions; make it with joining=")
+                raise IllegalState("this producer cannot join transactions; create it with joining=")
             self.transactions.join(handle)
 
     async def commit(self) -> None:
@@ -264,7 +264,7 @@ class ProducerEngine:
             return await self._find_topic_queue(topic, deadline_ms)
         finally:
             if topic not in self._accumulator.topic_queues:
-                # Or brokers would be asked for it until the producer is closed, and an old refusal be believed.
+                # Otherwise the client would request its metadata until the producer is closed, and keep an old error.
                 self._topics.pop(topic, None)
                 self._client.metadata.forget_topic(topic)
 
@@ -282,7 +282,7 @@ class ProducerEngine:
                 code = error_code_of(known.error_code)
                 raise ApiError(code, f"topic {topic!r}: {code.text}")
             told = f" ({error_code_of(known.error_code).name})" if known is not None and known.error_code else ""
-            await self._refresh(f"no metadata of topic {topic!r}{told}", deadline_ms, is_repeated=known is not None)
+            await self._refresh(f"no metadata for topic {topic!r}{told}", deadline_ms, is_repeated=known is not None)
             known = self._client.metadata.topic(topic)
 
     def _topic_queue(self, topic: str) -> TopicQueue | None:
@@ -372,7 +372,7 @@ class ProducerEngine:
     # Memory.
 
     async def _await_memory(self, deadline_ms: int) -> None:
-        """Wait for some to be given back. While anybody waits, every batch is due."""
+        """Wait for free memory. While a call waits, every batch is due."""
         left_ms = deadline_ms - self._client.now_ms()
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._memory_waiters.append(waiter)
@@ -383,7 +383,7 @@ class ProducerEngine:
                 await waiter
         except TimeoutError:
             raise BufferExhausted(
-                f"no room among {self._pool.total_bytes} bytes within max.block.ms={self.settings.max_block_ms}"
+                f"buffer.memory={self._pool.total_bytes} stayed full for max.block.ms={self.settings.max_block_ms}"
             ) from None
         finally:
             self._pool.waiting -= 1

@@ -12,7 +12,7 @@ from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.primitives import Buffer, encode_string, encode_uvarint
 
 VERSION_MIN = 3
-"""The first with batches of magic 2; brokers before 0.11 are not spoken to."""
+"""The first version with batches of magic 2; brokers before 0.11 are not supported."""
 
 _FLEXIBLE_FROM = 9
 _pack_start = Struct(">ihhi").pack

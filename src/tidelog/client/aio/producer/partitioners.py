@@ -70,7 +70,7 @@ def own_partitioner(given: Any) -> Choose | None:
         given = given()
     method = getattr(given, "partition", given)
     if not callable(method):
-        raise ClientConfigError(f"partitioner.class={given!r} has no method partition and is no function")
+        raise ClientConfigError(f"partitioner.class={given!r} has no method partition and is not a function")
     chosen: Choose = method
     return chosen
 

@@ -1,10 +1,10 @@
-"""The producer under asyncio: `send` records, get told where they were stored.
+"""The asyncio producer.
 
     async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:
         await producer.send("topic", b"value", key=b"key")            # returns once there is room for it
         metadata = await producer.send_and_wait("topic", b"value")    # returns once it is stored
 
-This is the face; `ProducerEngine` is what it shows.
+A wrapper around `ProducerEngine`.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -83,7 +83,7 @@ class AsyncProducer(Generic[K, V]):
         return engine
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Send what waits, within `timeout_s` (default: as long as delivery.timeout.ms allows), then let go.
+        """Send what waits, within `timeout_s` (default: as long as delivery.timeout.ms allows), then close.
 
         What is not stored by then fails with ClientClosed. An open transaction is aborted.
         """
@@ -124,8 +124,8 @@ class AsyncProducer(Generic[K, V]):
     ) -> Delivery:
         """Take a record; returns when there is room for it, with a `Delivery` that can be awaited or ignored.
 
-        Waits up to max.block.ms for metadata and memory. Raises what makes the record impossible to send;
-        what happens later is told by the delivery and to `on_delivery(metadata, error)`.
+        Waits up to max.block.ms for metadata and memory. Raises an error if the record is invalid;
+        later errors are in the delivery and are passed to `on_delivery(metadata, error)`.
         """
         taken: Delivery | None = self._append(topic, value, key, partition, headers, timestamp_ms, on_delivery)
         if taken is not None:
@@ -177,7 +177,7 @@ class AsyncProducer(Generic[K, V]):
     def _prepare(
         self, record: ProducerRecord[Any, Any], on_delivery: DeliveryCallback | None
     ) -> tuple[ProducerRecord, DeliveryCallback | None]:
-        """The record in bytes, and whom to tell about it."""
+        """The record in bytes, and the callback for its result."""
         self._running()
         return self.hooks.apply(record, on_delivery) if self.hooks.is_active else (record, on_delivery)
 
@@ -234,7 +234,7 @@ class AsyncProducer(Generic[K, V]):
         await self._running().flush(None if timeout_s is None else milliseconds(timeout_s))
 
     def metrics(self) -> ProducerMetrics:
-        """Figures of this producer, its brokers and its partitions; `as_dict()` has them as JSON does."""
+        """Metrics of this producer, its brokers and its partitions; `as_dict()` returns them as for JSON."""
         return self._running().metrics()
 
     # Transactions.

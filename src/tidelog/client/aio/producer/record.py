@@ -25,7 +25,7 @@ class ProducerRecord(NamedTuple, Generic[K, V]):
 
 
 class ProducerInterceptor(Protocol):
-    """Sees every record before it is serialized, and what became of it. Errors of interceptors are logged, no more."""
+    """Called with every record before serialization, and with its result. Errors of interceptors are only logged."""
 
     def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
         """The record to send instead."""
@@ -50,7 +50,7 @@ class Hooks:
     def apply(
         self, record: ProducerRecord[Any, Any], on_delivery: DeliveryCallback | None
     ) -> tuple[ProducerRecord[bytes, bytes], DeliveryCallback | None]:
-        """The record in bytes, and whom to tell about it."""
+        """The record in bytes, and the callback for its result."""
         for interceptor in self._interceptors:
             try:
                 changed = interceptor.on_send(record)
@@ -79,7 +79,7 @@ class Hooks:
         return ProducerRecord(topic, value, key, partition, headers, timestamp_ms)
 
     def acknowledge(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """Tell the interceptors what became of a record."""
+        """Call the interceptors with the result of a record."""
         for interceptor in self._interceptors:
             try:
                 interceptor.on_acknowledgement(metadata, error)

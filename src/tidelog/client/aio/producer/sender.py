@@ -1,11 +1,10 @@
-"""The sender: takes due batches to their leaders and carries out what the answers ask for.
+"""The sender: sends due batches to their leaders and handles the responses.
 
-One turn: raise the epoch if a gap asks for it, give up what is out of time, ask who is due, drain and write one request
-after the other to each broker that can take one. Turns come with records, with answers and with a timer; between them
-nothing runs. All decisions are in the accumulator, the sequence tracker and `judge`; this module has the loop, the
-timer and the order of steps.
+One turn: raise the epoch if a sequence gap needs it, expire batches, find due batches, and send requests to each broker
+that can take one. New records, responses and a timer start a turn; between turns nothing runs. All decisions are in the
+accumulator, the sequence tracker and `judge`; this module has the loop, the timer and the order of steps.
 
-Outcomes are told (`_tell`) after the lock is released, because callbacks may send records.
+Results are reported (`_tell`) after the lock is released, because callbacks may send records.
 """
 
 import asyncio
@@ -119,9 +118,9 @@ class Sender:
         try:
             next_ms = self._send_due(self._client.now_ms())
         except Exception as error:
-            # A mistake of ours, or memory that ran out. Batches may be neither queued nor sent: whoever waits for them
-            # must hear of it, and nothing that comes later may overtake them.
-            _log.exception("the sender failed; this producer can only be closed")
+            # A bug, or out of memory. Batches may be neither queued nor sent: their deliveries must fail, and later
+            # records must not overtake them.
+            _log.exception("the sender failed; close this producer")
             self.fatal = error
             self.fail_all(error)
             return
@@ -165,7 +164,7 @@ class Sender:
                 self._identifying = self._client.spawn(self._identify())
             if sequence_tracker.lost_track and self.transactions is not None:
                 self.transactions.fail(
-                    DeadlinePassed("records expired whose answer never came; whether they were stored is not known")
+                    DeadlinePassed("records expired without a response; whether they were stored is unknown")
                 )
         if self.transactions is not None:
             for queue in self._accumulator.outside_transaction():
@@ -181,7 +180,7 @@ class Sender:
         for batch in list(self._in_flight):
             if now_ms - batch.created_ms >= limit_ms:
                 del self._in_flight[batch]
-                self._give_up_late(batch, f"not answered within delivery.timeout.ms={limit_ms}", buffer_is_free=False)
+                self._give_up_late(batch, f"no response within delivery.timeout.ms={limit_ms}", buffer_is_free=False)
 
     # Requests.
 
@@ -190,7 +189,9 @@ class Sender:
         try:
             version = connection.version_of(ProduceRequest)
             if version < VERSION_MIN:
-                raise UnsupportedByBroker(f"{connection.address} is older than record batches of magic 2")
+                raise UnsupportedByBroker(
+                    f"the broker at {connection.address} does not support record batches of magic 2"
+                )
             correlation_id = connection.next_correlation_id()
             frame = produce_frame(
                 version,
@@ -337,7 +338,7 @@ class Sender:
         self._give_up(batch, error, ErrorCode.REQUEST_TIMED_OUT, may_be_stored=True, buffer_is_free=buffer_is_free)
 
     def _tell(self) -> None:
-        """Tell outcomes, in the order in which they became known."""
+        """Report results, in the order in which they became known."""
         told, self._told = self._told, []
         if told:
             for tell in told:

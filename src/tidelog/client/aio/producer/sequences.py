@@ -98,7 +98,7 @@ class SequenceTracker:
             self._restart(partition)
 
     def _restart(self, partition: PartitionSequences) -> None:
-        """Begin at 0 in the current epoch; batches that were sent already are numbered anew, in their order."""
+        """Begin at 0 in the current epoch; batches that were sent already are renumbered, in their order."""
         partition.identity = self.identity
         partition.last_acked = NO_SEQUENCE
         partition.last_acked_offset = -1
@@ -185,7 +185,7 @@ class SequenceTracker:
         if log_start_offset == -1 or batch.was_renumbered:
             return True
         if partition.last_acked_offset < log_start_offset:
-            # Retention took our last records and, with them, the broker's memory of us: begin anew, nothing is lost.
+            # Retention deleted our last records and the broker's producer state: start again at 0, nothing is lost.
             if self.is_transactional:
                 self._restart(partition)
             else:
@@ -211,7 +211,7 @@ class SequenceTracker:
             self._request_bump(partition)
 
     def given_up_unanswered(self, partition: PartitionSequences, batch: ProducerBatch) -> None:
-        """A batch that was sent expired before its answer: whether it was stored is told by those after it."""
+        """A batch that was sent expired before its answer: the results of later batches show whether it was stored."""
         if batch not in partition.in_flight:
             return
         after = next_sequence(batch.last_sequence, 1)

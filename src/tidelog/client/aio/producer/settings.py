@@ -37,7 +37,7 @@ def _gzip_level_problem(value: Any) -> str | None:
 
 
 class ProducerSettings(CommonSettings):
-    """What a producer can be told."""
+    """The settings of a producer."""
 
     acks: int = setting(
         "acks",
@@ -148,7 +148,7 @@ def load_producer_settings(
     given = read_values(ProducerSettings, properties, keywords)
     settings = ProducerSettings(**given)
     if settings.transactional_id == "":
-        raise ClientConfigError("transactional.id='' is not a name; leave it out for a producer without transactions")
+        raise ClientConfigError("transactional.id='' is empty; omit it for a producer without transactions")
     if settings.transactional_id is not None and not settings.enable_idempotence:
         raise ClientConfigError("transactional.id needs enable.idempotence=true")
     settings = _settle_idempotence(settings, given)
@@ -173,7 +173,7 @@ def _settle_idempotence(settings: ProducerSettings, given: Mapping[str, Any]) ->
         return settings
     if "enable_idempotence" in given or settings.transactional_id is not None:
         raise ClientConfigError(f"enable.idempotence=true needs {problem}")
-    _LOG.info("idempotence is off: it needs %s", problem)
+    _LOG.info("producer: idempotence is off: it needs %s", problem)
     return settings.replace(enable_idempotence=False)
 
 

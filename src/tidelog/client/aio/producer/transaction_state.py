@@ -3,9 +3,9 @@
     UNINITIALIZED --init--> READY --begin--> OPEN --commit--> COMMITTING --ended--> READY
                                               |  --abort---> ABORTING   --ended--> READY
                                               +--failed--> FAILED --abort--> ABORTING
-    JOINED: filling somebody else's transaction. FENCED: the end, from anywhere.
+    JOINED: writing in another producer's transaction. FENCED: final, from any state.
 
-Pure; `Transactions` drives it and does the talking.
+Pure; `Transactions` drives it and sends the requests.
 """
 
 from collections.abc import Mapping
@@ -117,7 +117,7 @@ class TransactionState:
     def check_not_failed(self) -> None:
         """Raise what has failed, if something has."""
         if self.state is State.FENCED:
-            raise ProducerFenced(f"this producer can only be closed: {self.error}") from self.error
+            raise ProducerFenced(f"this producer must be closed: {self.error}") from self.error
         if self.state is State.FAILED:
             raise TransactionFailed(f"the transaction must be aborted: {self.error}") from self.error
 

@@ -76,7 +76,7 @@ class Transactions:
     def join(self, handle: TransactionHandle) -> None:
         """Write in the transaction of `handle` from now on; sequences begin at 0 in it."""
         if self._is_owner:
-            raise IllegalState("a producer with a transactional.id has transactions of its own and joins no others")
+            raise IllegalState("a producer with a transactional.id has its own transactions and cannot join others")
         if self.status.state is not State.JOINED:
             self.status.check_not_failed()
         self.transactional_id = handle.transactional_id
@@ -179,7 +179,7 @@ class Transactions:
         )
 
     async def _guard(self, conversation: Awaitable[Result]) -> Result:
-        """Let a refusal change the state before it reaches the caller, as TransactionFailed or ProducerFenced."""
+        """On an error, change the state, then raise TransactionFailed or ProducerFenced."""
         try:
             return await conversation
         except DeadlinePassed:
@@ -199,4 +199,6 @@ class Transactions:
 
     def _check_owner(self, call: str) -> None:
         if not self._is_owner:
-            raise IllegalState(f"{call} is for the producer that began the transaction; this one only writes in it")
+            raise IllegalState(
+                f"{call} is only possible in the producer that began the transaction; this one joined it"
+            )

@@ -1,6 +1,6 @@
-"""What becomes of a batch after its answer: one decision, taken without clocks or sockets by those who know.
+"""Decides what to do with a batch after its response. Pure: no clock, no sockets.
 
-The sender asks once per batch and answer, and carries out what is decided.
+The sender calls it once per batch and response, and carries out the decision.
 """
 
 from enum import Enum
@@ -31,7 +31,7 @@ def judge(
     sequence_tracker: SequenceTracker | None,
     sequences: PartitionSequences | None,
 ) -> Verdict:
-    """The fate of `batch`, which a broker answered with `code`; a lost connection counts as NETWORK_EXCEPTION."""
+    """The decision about `batch`, for which a broker returned `code`; a lost connection counts as NETWORK_EXCEPTION."""
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         # A duplicate so old that the broker forgot its offset is stored all the same.
         return Verdict.STORED

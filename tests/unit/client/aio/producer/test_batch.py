@@ -56,7 +56,7 @@ def test_a_failing_callback_does_not_stop_the_others() -> None:
 def test_only_the_records_that_were_at_fault_are_told_why() -> None:
     batch = batch_of(2)
     batch.fail(RecordsRefusedError(ApiError(ErrorCode.INVALID_RECORD, "whole"), {1: "no key"}))
-    assert "together with other records" in str(batch.error_of(0))
+    assert "because of other records" in str(batch.error_of(0))
     assert str(batch.error_of(1)) == "INVALID_RECORD: no key"
 
 

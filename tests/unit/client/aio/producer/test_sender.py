@@ -74,7 +74,7 @@ def test_records_in_flight_expire_and_their_late_answer_is_passed_over() -> None
         await world.arrive()
         await world.advance(120_000)
         (_, delivery) = world.sent[0][0]
-        with pytest.raises(DeadlinePassed, match="not answered within"):
+        with pytest.raises(DeadlinePassed, match="no response within"):
             delivery.result()
         await world.answer()
         await world.send(0, b"next")
@@ -105,7 +105,7 @@ def test_records_that_were_refused_alone_are_told_from_their_company() -> None:
         good, bad = [delivery.exception() for _, delivery in world.sent[0]]
         assert isinstance(bad, ApiError)
         assert bad.message == "no key"
-        assert "together with other records" in str(good)
+        assert "because of other records" in str(good)
 
     in_world(test)
 

@@ -44,7 +44,7 @@ def test_fencing_is_the_end() -> None:
     status = TransactionState(State.OPEN)
     status.fail(FENCED)
     for event in (Event.ABORT_ASKED, Event.COMMIT_ASKED, Event.BEGUN, Event.INITIALIZED):
-        with pytest.raises(ProducerFenced, match="can only be closed"):
+        with pytest.raises(ProducerFenced, match="must be closed"):
             status.advance(event)
     status.fail(TOO_LARGE)
     assert status.error is FENCED

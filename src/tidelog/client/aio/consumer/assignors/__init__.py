@@ -1,4 +1,4 @@
-"""Who reads what in a group: the built-in assignors by the names that `partition.assignment.strategy` uses."""
+"""The built-in assignors, by their names in `partition.assignment.strategy`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -44,7 +44,7 @@ def make_assignors(strategies: Iterable[str | Assignor | Callable[[], Assignor]]
             raise ClientConfigError(f"partition.assignment.strategy names {assignor.name!r} twice")
         assignors[assignor.name] = assignor
     if not assignors:
-        raise ClientConfigError("partition.assignment.strategy is empty; name at least one assignor")
+        raise ClientConfigError("partition.assignment.strategy is empty; set at least one assignor")
     return tuple(assignors.values())
 
 
@@ -61,7 +61,9 @@ def _make(strategy: str | Assignor | Callable[[], Assignor]) -> Assignor:
         make = BUILT_IN.get(strategy)
         if make is None:
             known = ", ".join(name for name in BUILT_IN if not name.startswith(_JAVA))
-            raise ClientConfigError(f"partition.assignment.strategy={strategy!r} is not known; there are {known}")
+            raise ClientConfigError(
+                f"partition.assignment.strategy={strategy!r} is unknown; the built-in assignors are {known}"
+            )
         return make()
     made = strategy() if callable(strategy) else strategy
     if not isinstance(getattr(made, "name", None), str) or not hasattr(made, "protocols"):

@@ -1,7 +1,7 @@
 """Sticky assignment where every member subscribed to the same topics: quotas decide, one pass over the partitions.
 
-Everybody gets P/M partitions, and P mod M members one more. A member keeps what it had up to its quota; the rest goes
-round among those who have less. `sticky` is the caller.
+Every member gets P/M partitions, and P mod M members one more. A member keeps its partitions up to its quota; the rest
+is dealt to members below their quota. `sticky` is the caller.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """What an assignor is, and what the built-in ones share.
 
-The leader of a group calls `assign` with everybody's subscription; each member calls `user_data` before it joins and
-`on_assignment` after. Assignors of your own implement `Assignor` and go into `partition.assignment.strategy`.
+The leader of a group calls `assign` with the subscriptions of all members; each member calls `user_data` before it
+joins and `on_assignment` after. Assignors of your own implement `Assignor` and go into `partition.assignment.strategy`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ Plan = dict[str, list[TopicPartition]]
 
 
 class Assignor(Protocol):
-    """Decides who reads what."""
+    """Assigns partitions to members."""
 
     @property
     def name(self) -> str:
@@ -45,7 +45,7 @@ class Assignor(Protocol):
         """What the assignor can be used with; the highest that all configured assignors share is used."""
 
     def user_data(self) -> bytes | None:
-        """What to tell the leader with the next subscription."""
+        """User data for the leader, sent with the next subscription."""
 
     def assign(self, topics: Topics, subscriptions: Mapping[str, Subscription]) -> Plan:
         """The partitions of each member id in `subscriptions`; every partition goes to one member at most."""
@@ -82,12 +82,12 @@ def _place(member: str, instance_id: str | None) -> tuple[bool, str]:
 
 
 def subscribed_topics(subscriptions: Iterable[Subscription]) -> set[str]:
-    """Every topic that somebody subscribed to."""
+    """Every topic that a member subscribed to."""
     return {topic for subscription in subscriptions for topic in subscription.topics}
 
 
 def empty_plan(subscriptions: Mapping[str, Subscription]) -> Plan:
-    """Nothing for everybody."""
+    """An empty assignment for each member."""
     return {member: [] for member in subscriptions}
 
 

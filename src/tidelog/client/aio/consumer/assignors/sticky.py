@@ -1,6 +1,6 @@
 """Sticky: as even as can be, and as little moved as that allows (KIP-54); cooperative-sticky adds KIP-429's two steps.
 
-Who had what is told by the members: `sticky` puts it into its user data, `cooperative-sticky` reads the owned
+Members report the partitions they had: `sticky` puts it into its user data, `cooperative-sticky` reads the owned
 partitions of the subscription. A claim from an older generation gives way to a newer one; of two claims from the same
 generation neither can be believed.
 """
