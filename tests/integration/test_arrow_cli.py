@@ -112,7 +112,7 @@ def test_what_cannot_be_done_is_said_in_a_line(tidelog, broker, filled, tmp_path
         (("export", filled, none, "--compression", "rar"), "'rar'"),
         (("import", file, filled, "--value", "nobody"), "no column 'nobody'"),
         (("import", file, filled, "--value", "age"), "make it binary or string"),
-        (("import", file, filled, "--keep-partitions"), "no partition 9"),
+        (("import", file, filled, "--keep-partitions"), "partition 9 does not exist"),
         (("import", tmp_path / "text.parquet", filled), "text.parquet"),
         (("import", tmp_path / "missing.parquet", filled), "missing.parquet is not a file"),
         (("import", tmp_path, filled), "is not a file"),

@@ -118,7 +118,7 @@ def test_orphans_are_adopted_when_asked_for(kafka_directory: Path, caplog: pytes
     ("words", "said"),
     [
         (["--topic-config", "plain"], "is not TOPIC:NAME=VALUE"),
-        (["--topic-config", "nowhere:retention.ms=1"], "nowhere is not in"),
+        (["--topic-config", "nowhere:retention.ms=1"], "no topic nowhere in"),
         (["--topic-config", "plain:retention.ms=soon"], "retention.ms"),
         (["--topic-config", "plain:retention=1"], "retention"),
         (["--zookeeper", "a:1", "--bootstrap-server", "b:1"], "not both"),

@@ -1,4 +1,4 @@
-"""The clients of commands, made from their options."""
+"""Creates the clients of commands from their options."""
 
 import sys
 from pathlib import Path

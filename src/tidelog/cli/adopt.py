@@ -101,7 +101,7 @@ def adopt(
         if not found.partitions:
             raise CommandError(f"there are no partitions in {', '.join(map(str, directories))}")
         if unknown := sorted(given.keys() - found.partitions.keys()):
-            raise CommandError(f"--topic-config: no {', '.join(unknown)} in {', '.join(map(str, directories))}")
+            raise CommandError(f"--topic-config: no topic {', '.join(unknown)} in {', '.join(map(str, directories))}")
         known: dict[str, KafkaSettings] = {}
         if zookeeper:
             static = None if config is None else parse_properties(config.read_text(encoding="utf-8"))

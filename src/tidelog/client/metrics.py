@@ -1,4 +1,4 @@
-"""The figures that `metrics()` returns: plain numbers since the client was made, or as they are now.
+"""The result of `metrics()`: totals since the client was created, and current values.
 
 Totals only grow, so a rate is the difference of two calls. Times are in seconds, sizes in bytes.
 """

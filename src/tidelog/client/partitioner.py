@@ -1,4 +1,4 @@
-"""Which partition a record goes to: as Kafka's Java client chooses, so that keys land where other clients put them.
+"""Chooses the partition of a key as Kafka's Java client does.
 
 Records with a key go by Kafka's variant of murmur2.
 """

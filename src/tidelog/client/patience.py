@@ -1,4 +1,4 @@
-"""Repeating what may succeed later, for callers that wait: one policy for all of them.
+"""Retries for blocking callers.
 
     patience = Patience(timeout_s)
     while True:

@@ -92,7 +92,7 @@ def _checksum(text: str) -> int:
 
 
 def _feature_of(java: Path) -> int | None:
-    """The feature version that `java -version` tells; None if it does not run."""
+    """The feature version of `java -version`; None if it does not run."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):

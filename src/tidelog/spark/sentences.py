@@ -1,7 +1,7 @@
 """Errors as users see them: only the message, without the stack of our code.
 
 Spark shows what a Python source or sink raised together with its whole stack, and the causes before it, so that the
-sentence which says what to do stands below pages of frames. Frames tell nothing about a misspelt option or a lost
+sentence which says what to do stands below pages of frames. Frames do not help with a misspelt option or a lost
 record; for unexpected errors they stay. The readers and writers, which Spark calls, put it around what they do.
 """
 

@@ -273,7 +273,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._timer = self._loop.call_at(when, self._check_deadlines)
 
     def _check_deadlines(self) -> None:
-        """One timer for all requests: it looks when the earliest may be late, and is set anew if none is."""
+        """One timer for all requests: it fires when the earliest may be late, and is set again if none is."""
         self._timer = None
         if not self._pending:
             return
@@ -294,7 +294,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for each in pending:
             if not each.future.done():
                 each.future.set_exception(self._reason or ConnectionLost(self.address, "closed"))
-                # Whoever sent it may have been cancelled meanwhile; that alone is no news.
+                # The caller may have been cancelled; that alone is not an error.
                 each.future.exception()
         on_lost, self._on_lost = self._on_lost, lambda _: None
         on_lost(self)

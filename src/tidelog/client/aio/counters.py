@@ -1,4 +1,4 @@
-"""What the connections of one client count: a few additions for each request, reply and read.
+"""Counters of the connections of one client.
 
 `NetworkClient` keeps one `BrokerCounters` for each broker, which outlives the connections to it.
 """

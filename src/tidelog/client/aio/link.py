@@ -1,4 +1,4 @@
-"""The way to one broker: its connection, made when needed, the back-off between attempts and the places in flight.
+"""One broker: its connection, opened when needed, the back-off between attempts and the requests in flight.
 
 `NetworkClient` keeps one per broker and channel. A broker that refuses connections is not tried again before its
 back-off has passed; callers that can wait do so in `acquire`, those that cannot ask `ready`.

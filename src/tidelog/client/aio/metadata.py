@@ -1,4 +1,4 @@
-"""What a client knows of its cluster: brokers, topics, leaders and their epochs, and whether that is still fresh.
+"""The metadata cache of a client: brokers, topics, leaders and their epochs, and when to refresh.
 
 Pure: replies and the time come in as arguments. `NetworkClient` feeds it and asks it when to refresh; producers and
 consumers read it. A `version` that rises with each change lets them notice changes without comparing anything.
@@ -188,7 +188,7 @@ def topic_from(told: MetadataResponseTopic) -> TopicMetadata:
 
 
 def _newer(known: TopicMetadata | None, told: MetadataResponseTopic, name: str) -> TopicMetadata:
-    """The topic as told, but for partitions of which a newer leader epoch is known."""
+    """The topic of the response, except partitions with a newer known leader epoch."""
     if told.error_code != ErrorCode.NONE:
         return TopicMetadata(name, told.topic_id, told.is_internal, told.error_code)
     same_topic = known is not None and known.topic_id == told.topic_id

@@ -8,7 +8,7 @@ Producers, consumers, admins and followers each own one `NetworkClient` and buil
     client.ready_connection(node_id)                       never waits: for those who batch (producers)
     await client.metadata_for([topics]) / refresh()        the cache is `client.metadata`
 
-Connections are told apart by broker and `channel`, because a long Fetch would hold up a heartbeat behind it.
+There is a connection for each broker and `channel`, because a long Fetch would delay a heartbeat behind it.
 """
 
 import asyncio

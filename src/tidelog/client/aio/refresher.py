@@ -1,4 +1,4 @@
-"""Keeps the metadata fresh: one question at a time, when asked for, when it is too old, with back-off after failures.
+"""Refreshes the metadata: one request at a time, on request or by age, with back-off after failures.
 
 `NetworkClient` owns the one instance and runs its loop as a task.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MetadataRefresher:
-    """Asks brokers and feeds the cache."""
+    """Sends metadata requests and updates the cache."""
 
     def __init__(
         self, client: "NetworkClient", topics_wanted: Callable[[], Iterable[str] | None], may_create_topics: bool

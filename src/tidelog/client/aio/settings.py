@@ -148,7 +148,7 @@ def load_settings(
 def read_values(
     group: type[Settings], properties: Mapping[str, Any] | None, keywords: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """What was given, typed and by field name; for those who must tell a given value from a default."""
+    """What was given, typed and by field name; for callers that must distinguish a given value from a default."""
     values: dict[str, Any] = {}
     if properties is not None and not isinstance(properties, Mapping):
         raise ClientConfigError(f"settings must be a dict of names and values, not {properties!r}")

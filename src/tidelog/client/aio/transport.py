@@ -1,4 +1,4 @@
-"""How bytes travel: the one place that knows about sockets, and where TLS and SASL plug in.
+"""The transport: opens sockets; TLS and SASL plug in here.
 
 A `Connector` opens a connection and hands it to a protocol. `NetworkClient` is given one; a protocol that needs a
 handshake of its own on top (SASL) does it in `authenticate`, after the versions are known and before anything else.

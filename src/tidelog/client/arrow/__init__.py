@@ -1,4 +1,4 @@
-"""Arrow in, Arrow out: what `poll_arrow` and `send_arrow` are made of. Needs `pip install 'tidelog[arrow]'`.
+"""The implementation of `poll_arrow` and `send_arrow`. Needs `pip install 'tidelog[arrow]'`.
 
     reading     fetched record batches → Arrow tables
     writing     Arrow tables → record batches

@@ -1,4 +1,4 @@
-"""What the columns of a table mean to a record: bytes, partitions, times, headers.
+"""Converts the columns of a table to keys, values, partitions, timestamps and headers.
 
 Called by `writing`, for one contiguous piece of a table at a time.
 """

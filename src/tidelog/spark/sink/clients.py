@@ -10,7 +10,7 @@ from tidelog.spark.sink.settings import SinkSettings
 
 
 class _QuickProducer(Producer):
-    """Close a producer without waiting: it has nothing to send, or has failed."""
+    """A producer whose `close` does not wait: it has nothing to send, or has failed."""
 
     def close(self, timeout_s: float | None = 0) -> None:
         super().close(timeout_s)

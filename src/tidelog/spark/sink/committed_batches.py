@@ -6,7 +6,7 @@ only what was added since.
 
 Readers of committed records see nothing from the first open transaction on, which may be another query's, hanging
 since its driver died; what this query has committed may lie beyond. So the rest is read as it is, up to the end of the
-log, and the markers in it tell what was committed. Since InitProducerId has returned, all former transactions of this
+log, and its markers show what was committed. Since InitProducerId has returned, all former transactions of this
 query are marked. Only a transaction of the same query under another transactional id can be in doubt; it is waited for.
 """
 

@@ -4,7 +4,7 @@
     AtLeastOnce    tasks write as they come, as Spark's own connector does
     SmallOutput    tasks send their rows to the driver, which writes them in one transaction, wherever they belong
 
-The text of the package tells how the first of them works.
+The docstring of the package explains the first one.
 """
 
 import random

@@ -64,7 +64,7 @@ def checkpoint_is_another(batch_id: int, last_batch_id: int, state_topic: str) -
 
 
 def rows_are_others(batch_id: int, before: str, now: str, state_topic: str) -> SinkError:
-    """For a batch whose number was committed, where only its rows can tell whether it is the same batch."""
+    """For a batch whose number was committed, if only its rows show whether it is the same batch."""
     return SinkError(
         f"batch {batch_id} cannot be written: this query has already written a batch {batch_id} with other rows "
         f"(count and hash were {before} and are {now}). Either the checkpoint was restored from a backup or copied, "

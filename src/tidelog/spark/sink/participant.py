@@ -70,7 +70,7 @@ class TransactionParticipant:
         except Exception as error:
             if is_task and isinstance(error, PartitionTaken):
                 # Raised first, ended then: what ends the transaction makes the other tasks fail, and the error that
-                # Spark shows would be theirs, which does not tell what is wrong.
+                # Spark shows would be theirs, which does not name the cause.
                 Thread(target=_fence_quietly, args=(self._settings, self.transaction), daemon=True).start()
                 raise
             open_ms = self.transaction.open_ms()

@@ -43,7 +43,7 @@ def place_rows(
     """Fill the column `partition` and move rows so that each task has partitions of its own.
 
     Rows with a partition keep it, rows with a key get the one that Kafka's producers choose, all others are spread.
-    `topic` is where the rows will go; without it the column `topic` tells. `tasks` is how many tasks will write, by
+    `topic` is where the rows will go; without it the column `topic` decides. `tasks` is how many tasks will write, by
     default as many as a shuffle has (`spark.sql.shuffle.partitions`), on one machine at most one for each core, and
     never more than partitions. With one, nothing is shuffled and the sink itself chooses
     partitions: where two or three cores do all the work, that is quicker. `options` are `kafka.…` settings, as for the
@@ -133,7 +133,7 @@ def _chooser(settings: SinkSettings, topic: str | None, count: int | None) -> An
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.types import IntegerType
 
-    # One for each signature, because Spark tells kinds of functions apart by their annotations.
+    # One for each signature, because Spark distinguishes kinds of functions by their annotations.
     if topic is not None:
         name, known = topic, count
 

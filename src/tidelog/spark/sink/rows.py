@@ -1,4 +1,4 @@
-"""What a row must look like to become a record, and which partition it goes to.
+"""Checks rows, and chooses the partitions of their records.
 
 The columns are those of Spark's own connector, found by their exact names; other columns are left out. `check_columns`
 runs on the driver when a write is planned, the rest in tasks, on whole columns.

@@ -57,7 +57,7 @@ class SinkSettings:
     """None: a new one for each write, as for batches."""
     state_topic: str
     sink_name: str
-    """Tells apart the writes that one query does in `foreachBatch`; empty for the one sink of a stream."""
+    """Distinguishes several writes of one query in `foreachBatch`; empty for the sink of a stream."""
     kafka: tuple[tuple[str, str], ...]
     """Settings of the producer, under Kafka's names."""
     checkpoint: str | None = None
@@ -81,7 +81,7 @@ class SinkSettings:
         return self.plan or plan_of(self.checkpoint, batch_id)
 
     def can_read_plans(self) -> bool:
-        """Whether batches can be told apart by what Spark noted for them. To be asked on the driver."""
+        """Whether batches can be compared by their offsets in the checkpoint. Call it on the driver."""
         return self.plan is not None or has_offset_log(self.checkpoint)
 
     @property

@@ -31,7 +31,7 @@ _LONGEST_MS: Final[dict[str, int]] = {}
 
 
 def longest_timeout_ms(cluster: Cluster, cluster_name: str, otherwise_ms: int) -> int:
-    """The brokers' `transaction.max.timeout.ms`; `otherwise_ms` if they do not tell.
+    """The brokers' `transaction.max.timeout.ms`; `otherwise_ms` if it is unknown.
 
     Asked for once in a process. The least of all brokers counts, because the coordinator may move to any of them.
     """

@@ -1,4 +1,4 @@
-"""How much of the backlog one micro-batch takes: by offsets as the official connector shares them out, or by bytes.
+"""How much of the backlog one micro-batch reads: by offsets, divided as in the official connector, or by bytes.
 
 Spark's Python sources know one limit at a time and no delay, so the limits are kept here, by the reader itself, which
 is one object for the whole life of a query. Pure but for the clock that is handed in.

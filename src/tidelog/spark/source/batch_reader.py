@@ -1,6 +1,6 @@
 """`spark.read.format("tidelog")`: offsets fixed when the query is planned, then read by its tasks.
 
-Made anew by Spark for each query, in a process of the driver; `read` is pickled to the executors.
+Created by Spark for each query, in a process of the driver; `read` is pickled to the executors.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the driver asks a cluster: which partitions there are, and their first and last offsets.
+"""The driver's requests to a cluster: partitions, and their first and last offsets.
 
 One per reader, connected at the first question and kept between micro-batches. The client repeats questions while
 leaders move or brokers restart, for `default.api.timeout.ms`; a cluster that never answered is given up sooner, because

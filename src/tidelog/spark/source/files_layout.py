@@ -1,4 +1,4 @@
-"""What lies in a log directory: topic-partitions, their segments, where each begins. Called by `files_plan`.
+"""The contents of a log directory: partitions, their segments and start offsets. Called by `files_plan`.
 
 Directories of Apache Kafka and of Tidelog look alike. They are only read, and a broker may be at work in them: segments
 on their way in or out (`.deleted`, `.cleaned`, `.swap`) and partitions on theirs (`-delete`, `-future`, `-stray`) are

@@ -119,7 +119,7 @@ def pieces_of(segment: Segment, target_bytes: int) -> list[Piece]:
                 continue
             header = read_header_of_any_magic(pread(descriptor, HEADER_BYTES, position), 0)
             is_sound = header.magic == MAGIC and position + header.size_bytes <= segment.size_bytes
-            # Offsets of older messages do not tell where the messages inside them begin.
+            # The offset of an older message does not give the offsets of the messages inside it.
             if is_sound and header.batch_length > 0 and header.base_offset > pieces[-1].base_offset:
                 pieces.append(Piece(position, header.base_offset))
     return pieces

@@ -1,8 +1,8 @@
-"""What read_committed may see of a partition's files: up to where, without which transactions. Called by `files_plan`.
+"""The part of a partition's files that read_committed may read: its end, and aborted transactions. For `files_plan`.
 
 A broker keeps this in memory; on disk it is spread over three places. The newest producer snapshot says which
 transactions were open at its offset, the transaction indexes which ones were aborted before it, and the headers of the
-batches after it tell the rest. Where a snapshot or an index is missing or damaged, headers are read from the beginning.
+batches after it show the rest. Where a snapshot or an index is missing or damaged, headers are read from the beginning.
 """
 
 import os
@@ -118,7 +118,7 @@ def _indexed(files: PartitionFiles, before: int) -> list[AbortedTransaction]:
 
 
 def _segments_from(files: PartitionFiles, offset: int) -> tuple[Segment, ...]:
-    """The segment that holds `offset` and those after it; the last one in any case, as it tells where the log ends."""
+    """The segment that holds `offset` and those after it; always the last one, because it has the log end."""
     first = 0
     for index, segment in enumerate(files.segments):
         if segment.base_offset <= offset:

@@ -1,4 +1,4 @@
-"""How a streaming query is doing: rates, lag and state, from what Spark reports after each micro-batch.
+"""Progress of a streaming query: rates, lag and state size, from Spark's report after each micro-batch.
 
     listener = ProgressListener()
     spark.streams.addListener(listener)
@@ -127,7 +127,7 @@ def read_progress(report: Mapping[str, Any]) -> QueryProgress:
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
-    """Records that are there and not read, over all sources that tell; None if none does."""
+    """Unread records of all sources that report them; None if none does."""
     lag = None
     for source in sources:
         latest = partition_offsets(source.get("latestOffset"))
@@ -141,7 +141,7 @@ def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
 def partition_offsets(offset: object) -> dict[tuple[str, int], int] | None:
     """The numbers in `{"topic": {"0": 23}}`, given as text or parsed; None if it is nothing of the kind.
 
-    Whatever else is in there is passed over: our first offset of a query also tells where it began.
+    Other entries are ignored: the first offset of a query also holds its start.
     """
     if isinstance(offset, str):
         try:

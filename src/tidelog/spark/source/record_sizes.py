@@ -1,4 +1,4 @@
-"""How many bytes an offset takes, found by looking: for `maxBytesPerTrigger`.
+"""Samples the bytes per offset, for `maxBytesPerTrigger`.
 
 One small fetch from where the micro-batch will begin, for all partitions of a topic on one leader at once; those whose
 first batch is larger than that, which brokers send whole only if nothing comes before it, are asked alone. What comes

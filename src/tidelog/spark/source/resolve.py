@@ -1,4 +1,4 @@
-"""Where to begin and where to end, made offsets of real partitions. The readers call it on the driver.
+"""Resolves start and end options to offsets of partitions. The readers call it on the driver.
 
 Offsets and times given by partition must name exactly the partitions that are read: one forgotten, or misspelt, would
 otherwise be read from somewhere the user did not mean.

@@ -41,7 +41,7 @@ class StreamPlan:
         self._latest: Offsets | None = None
         self._topic_ids: dict[str, bytes] = {}
         self._restarted: tuple[Shown, Offsets] | None = None
-        """The end of the micro-batch that reads topics which were made anew, and where it begins in them."""
+        """The end of the micro-batch that reads recreated topics, and its start offsets in them."""
 
     def initial(self) -> Shown:
         """Where a new query begins. The same whenever it is asked: Spark asks twice, and "latest" moves."""

@@ -242,7 +242,7 @@ class ElectionType(IntEnum):
 
 
 class GroupListing(NamedTuple):
-    """A group; state and type are '' where brokers are too old to tell."""
+    """A group; state and type are '' if brokers are too old."""
 
     group_id: str
     protocol_type: str

@@ -1,4 +1,4 @@
-"""Which transactional batches of a fetch were aborted: what read_committed leaves out.
+"""Finds the aborted batches of a fetch, which read_committed skips.
 
 The broker names, with the records, the aborted transactions that touch them: producer and first offset. A transaction
 lasts until its marker; what the same producer writes after that is another one.

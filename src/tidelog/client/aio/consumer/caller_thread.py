@@ -1,7 +1,7 @@
 """Between the thread that calls a synchronous consumer and the loop that serves it.
 
-Work goes to the loop and the calling thread waits. While it waits it does what the loop asks of it: the application's
-listeners and callbacks run where the application called, may take their time, and may call the consumer again.
+Work runs in the loop and the calling thread waits. While it waits, it runs the application's listeners and callbacks
+for the loop: they run in the thread of the application, may block, and may call the consumer again.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from tidelog.client.errors import ClientClosed
 
 Result = TypeVar("Result")
 _Inbox = SimpleQueue["Callable[[], None] | asyncio.Task[Any]"]
-"""Functions to run, and in the end the work itself, which is done."""
+"""Functions to run, and finally the finished work itself."""
 
 
 class CallerThread:
@@ -26,7 +26,7 @@ class CallerThread:
         """Where the innermost call that waits looks for functions to run."""
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run `work` in the loop and wait for its outcome, running what it asks for. Interrupting cancels the work."""
+        """Run `work` in the loop and wait for its result, running callbacks for it. Interrupting cancels the work."""
         # Only a queue stands between the threads: it has no lock of Python's that a signal's handler, when it raises,
         # could leave locked.
         inbox: _Inbox = SimpleQueue()
@@ -56,7 +56,7 @@ class CallerThread:
         return self.run(work())
 
     async def invoke(self, function: Callable[..., object], *arguments: object) -> None:
-        """Called in the loop: have the calling thread run a function of the application's, and wait for it."""
+        """Called in the loop: run a function of the application in the calling thread, and wait for it."""
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[None] = loop.create_future()
 

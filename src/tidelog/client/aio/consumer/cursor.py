@@ -1,4 +1,4 @@
-"""How far an application has come with the records of one poll, when it takes them one by one by iterating.
+"""Tracks which records of one poll an iterating application has received.
 
 `poll` moves positions behind all records it returns. An iteration is given them one at a time, so until then those
 that follow must be neither committed nor skipped if the iteration ends early.

@@ -1,4 +1,4 @@
-"""Fetched and not yet returned: a queue of `CompletedFetch`, filled ahead of what `poll` takes.
+"""The queue of fetched records that `poll` has not returned yet, as `CompletedFetch`.
 
 Of each partition up to two fetches are kept: the one that is being taken, and the next, which was asked for while the
 first was still there. A fetch is of use only as long as it begins where the partition's position is; after a seek or a

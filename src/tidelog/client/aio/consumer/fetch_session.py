@@ -62,7 +62,7 @@ class FetchSession:
         request.session_id = self._session_id
         request.session_epoch = self._epoch
         request.topics = _fetch_topics((each, to) for each, to in wanted.items() if before.get(each) != to)
-        # A topic that was made anew under its old name has another id, and under the old id it has to be forgotten.
+        # A recreated topic has a new id; the old id must be in the forgotten topics.
         gone = [
             (each, to.topic_id)
             for each, to in before.items()
@@ -72,7 +72,7 @@ class FetchSession:
         self._topic_names = {target.topic_id: each.topic for each, target in wanted.items()}
 
     def accept(self, reply: FetchResponse) -> list[tuple[TopicPartition, PartitionData]] | None:
-        """What the reply says of which partition; None if it cannot be used and the session begins anew."""
+        """The reply's data by partition; None if it cannot be used and the session is reset."""
         if reply.error_code != ErrorCode.NONE:
             self._restart(keep_id=reply.error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return None

@@ -1,4 +1,4 @@
-"""The way to a group's coordinator: found when needed, forgotten when it fails.
+"""The connection to a group's coordinator: looked up when needed, and again after a failure.
 
 Requests leave in the order in which they were asked, also when they all had to wait for the coordinator to be found: a
 commit must never overtake an earlier one.

@@ -1,7 +1,7 @@
-"""When a heartbeat is due, and when silence means that something is over. Pure: the time comes as an argument.
+"""The timers of a member: heartbeat, session and poll interval. Pure: the time is an argument.
 
 Three clocks run: heartbeats go out at their interval, a session ends when the coordinator did not answer for
-`session.timeout.ms`, and a member that did not poll for `max.poll.interval.ms` is taken for stuck.
+`session.timeout.ms`, and a member that did not poll for `max.poll.interval.ms` leaves the group.
 """
 
 

@@ -1,4 +1,4 @@
-"""What an application may hang into a consumer: a rebalance listener, interceptors.
+"""The hooks of a consumer: rebalance listener and interceptors.
 
 Methods may be plain or `async` under `AsyncConsumer`; under `Consumer` they are plain, and called in the thread that
 called the consumer.

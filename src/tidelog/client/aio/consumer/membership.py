@@ -1,4 +1,4 @@
-"""One member's side of the group protocol: what it is, what it asks, and what each answer makes of it.
+"""One member's side of the group protocol: its state, its requests, and the effects of responses.
 
 Pure: requests come out, replies go in. `GroupCoordinator` sends and waits. How an error code is taken stands in a table
 per request; what is not in it is final and raised as ApiError.
@@ -44,7 +44,7 @@ class MemberState(Enum):
 
 
 class Generation(NamedTuple):
-    """Which generation of the group this member belongs to, and as whom."""
+    """The generation of the group that this member belongs to, and its member id."""
 
     generation_id: int = NO_GENERATION_ID
     member_id: str = ""
@@ -158,7 +158,7 @@ class Membership:
     # JoinGroup.
 
     def join_request(self, protocols: Sequence[tuple[str, bytes]]) -> JoinGroupRequest:
-        """Begin to join with `protocols`: the name of each assignor and what it wants to tell the leader."""
+        """Begin to join with `protocols`: the name of each assignor and its metadata for the leader."""
         self.state = MemberState.PREPARING_REBALANCE
         return JoinGroupRequest(
             group_id=self.group_id,
@@ -190,7 +190,7 @@ class Membership:
     # SyncGroup.
 
     def sync_request(self, assignments: Mapping[str, bytes]) -> SyncGroupRequest:
-        """Ask for this member's part; the leader hands in everybody's."""
+        """SyncGroup: request this member's assignment; the leader sends all assignments."""
         generation = self.generation
         return SyncGroupRequest(
             group_id=self.group_id,

@@ -1,4 +1,4 @@
-"""Asks leaders about offsets: by time, for resets, and whether a position still fits the log (KIP-320).
+"""Requests offsets from leaders: by time, for resets, and to validate positions (KIP-320).
 
 Resets and validations are started from `poll` and run beside it; when they are done the partition can be fetched from.
 Lookups for the application (`beginning_offsets`, `offsets_for_times`, …) are waited for.
@@ -190,7 +190,7 @@ class OffsetLookup:
         self._notify()
 
     def start_finding_end(self, state: PartitionState) -> None:
-        """Learn where a partition ends. A fetch tells, too, but not again what its session has told before."""
+        """Find the end of a partition. A fetch response has it too, but a session does not repeat it."""
         if not state.is_end_asked:
             state.is_end_asked = True
             self._client.spawn(self._find_end(state))

@@ -1,4 +1,4 @@
-"""One assigned partition: where it is read, whether it may be, and what its leader last said.
+"""The state of one assigned partition: its position, whether it can be fetched, and its offsets at the leader.
 
 `SubscriptionState` owns these. The state says what has to happen before the next fetch:
 

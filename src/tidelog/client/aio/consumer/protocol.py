@@ -1,4 +1,4 @@
-"""The bytes that consumers of a group hand each other through the coordinator, which looks into none of them.
+"""The bytes that consumers of a group exchange through the coordinator, which does not read them.
 
 A member's subscription goes to the leader with JoinGroup, its assignment comes back with SyncGroup. Both open with
 their version and, from a newer client, may carry more than we know: they are read as the newest version we do know.

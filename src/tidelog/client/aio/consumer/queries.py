@@ -1,4 +1,4 @@
-"""Questions that a consumer answers beside reading: offsets of partitions, partitions of topics, lag."""
+"""Queries of a consumer: offsets of partitions, partitions of topics, lag."""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -38,7 +38,7 @@ class RecordMetadata(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a broker tells a producer's batches apart by, and puts them in order by."""
+    """The fields by which a broker identifies and orders the batches of a producer."""
 
     producer_id: int = -1
     producer_epoch: int = -1

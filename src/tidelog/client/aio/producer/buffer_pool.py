@@ -1,4 +1,4 @@
-"""The memory of a producer: how much records may take before `send` waits, and buffers that are used again.
+"""The memory of a producer: the limit after which `send` waits, and reusable buffers.
 
 Each batch reserves what it may grow to when it is begun and gives it back when it is done. Batches are encoded into
 buffers of `batch.size`; those are kept and lent again, so a steady stream of batches allocates nothing large.

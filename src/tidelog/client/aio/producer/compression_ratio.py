@@ -1,4 +1,4 @@
-"""How well records compress, learned from batches: it decides how many records an open batch takes.
+"""Estimates the compression ratio from sent batches, to decide how many records an open batch takes.
 
 A batch is compressed when it is full, so how full it may get is a guess. The guess follows improvements slowly and
 worse news at once, as a batch that is too large costs a refusal and a second attempt.

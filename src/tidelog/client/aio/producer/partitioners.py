@@ -1,4 +1,4 @@
-"""Choosing partitions: what is built in, and the interface for those who choose by themselves.
+"""The built-in partitioners, and the interface for custom ones.
 
 Built in, as in Kafka's Java client: keys by murmur2; records without key stick to one partition for about a batch and
 then move on, more often to partitions whose brokers keep up (KIP-794). An own partitioner is anything with

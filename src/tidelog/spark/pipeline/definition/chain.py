@@ -77,7 +77,7 @@ def _set_aside(applied: Applied, materialize: Materialize, keep: Sequence[str] |
 
 
 def needs_setting_aside(steps: Sequence[Step]) -> bool:
-    """Whether a function of DataFrames comes after a step that can fail, as far as the steps tell."""
+    """Whether a function of DataFrames comes after a step that can fail, as far as the steps show."""
     seen = False
     for step in steps:
         if seen and not _passes_failed(step):

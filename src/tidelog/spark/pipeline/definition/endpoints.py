@@ -106,7 +106,7 @@ def each_batch(function: "Callable[[DataFrame, int], object]") -> EachBatch:
 
 
 def with_room(sink: Topic, record_bytes: int) -> Topic:
-    """`sink` with a producer that takes records of `record_bytes`, unless it is told how large they may be."""
+    """`sink` with a producer that allows records of `record_bytes`, unless max.request.size is set."""
     given = {name.lower() for name in sink.options}
     if _REQUEST_BYTES in given:
         return sink

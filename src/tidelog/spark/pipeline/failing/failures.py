@@ -1,4 +1,4 @@
-"""Why a query failed, in a sentence: Spark's message without the two hundred lines around it. Pure."""
+"""Extracts the message of a failed query from Spark's error text. Pure."""
 
 import re
 from typing import Final

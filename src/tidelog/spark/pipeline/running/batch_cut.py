@@ -1,4 +1,4 @@
-"""A batch that took longer than its transaction may stay open is planned again at the next start, and smaller.
+"""Plans a batch that exceeded the transaction timeout again, and smaller, at the next start.
 
 Spark writes the offsets of a batch to the checkpoint before it runs the batch, and repeats it unchanged after a
 failure. A batch that exceeded the transaction timeout would fail every time. Nothing of it was committed, so its

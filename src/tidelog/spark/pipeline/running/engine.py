@@ -1,4 +1,4 @@
-"""One micro-batch of a pipeline with a policy: evaluate, decide what becomes of each row, write it all at once.
+"""One micro-batch of a pipeline with a failure policy: evaluate, decide about each row, write all at once.
 
 `running` hands `BatchEngine.process` to Spark's `foreachBatch`. Pipelines whose steps need nothing set aside do without
 (`running` builds one plan of expressions for them); this is for the others: functions of DataFrames after steps that
@@ -49,7 +49,7 @@ def short_errors() -> Iterator[None]:
 
 
 class BatchEngine:
-    """What is done with each micro-batch. `write` puts rows of the sink's columns into their topics, all or none."""
+    """Processes each micro-batch. `write` writes rows of the sink's columns to their topics, all or none."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Opening what a pipeline reads: its source as a stream, its tables as they are now."""
+"""Opens the source of a pipeline as a stream, and its tables."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ def open_tables(spark: "SparkSession", pipeline: Pipeline, servers: str) -> Mapp
 
 
 class _Tables(Mapping[str, "DataFrame"]):
-    """Tables that are opened whenever they are asked for, and so anew for each batch.
+    """Tables that are opened at each access, and so again for each batch.
 
     A DataFrame over a Python source is planned once and stays with the offsets it found then, however often it is used.
     """

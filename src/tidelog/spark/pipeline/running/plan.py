@@ -23,7 +23,7 @@ _LOOK_EVERY_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
-    """One partition: where reading would begin and where it ends now. `start` is None if only a run can tell."""
+    """One partition: where reading would begin and where it ends now. `start` is None if only a run can find it."""
 
     topic: str
     partition: int
@@ -163,7 +163,7 @@ def policy_text(pipeline: Pipeline) -> str:
 
 
 def drained(pipeline: Pipeline, servers: str, finds_nothing: Callable[[], bool]) -> Callable[[], bool]:
-    """A function that tells whether every query has done all there is. `finds_nothing` asks the queries themselves.
+    """A function that returns whether every query has processed everything. `finds_nothing` checks the queries.
 
     Their checkpoints must be on this machine.
     """

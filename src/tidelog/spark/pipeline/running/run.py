@@ -47,7 +47,8 @@ class Running:
     queries: "list[StreamingQuery]"
 
     def wait(self, asked_to_stop: Event, on_tick: Any = None) -> bool:
-        """Until all queries have ended, or somebody asked to stop: then they end between two batches. Whether asked.
+        """Wait until all queries have ended, or a stop is requested: then they end between two batches. Returns whether
+        a stop was requested.
 
         Raises what a query failed with.
         """
@@ -259,7 +260,7 @@ def _evaluated(
 ) -> "tuple[DataFrame, bool]":
     """The whole stream after all steps, and whether failed rows must be set aside on the way, batch by batch.
 
-    Mistakes that only Spark can tell show here, before the query starts.
+    Mistakes that only Spark can find are raised here, before the query starts.
     """
     from tidelog.spark.pipeline.checks.stateless import refuse_state
     from tidelog.spark.pipeline.definition.chain import run_steps

@@ -1,4 +1,4 @@
-"""Opening what a pipeline writes: one streaming query for each sink, or a function for each batch."""
+"""Opens the sinks of a pipeline: one streaming query for each, or a function for each batch."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ def routed_stream(rows: "DataFrame", sink: Topic, servers: str, checkpoint: str)
 
 
 def routed_batches(sink: Topic, servers: str) -> "Callable[[DataFrame, int], None]":
-    """What writes one batch of rows that name their topic, oldest first where a column tells their age."""
+    """A function that writes one batch of rows with a column `topic`, oldest first if a column has their age."""
     write = write_each_batch(**{**sink.options, "kafka.bootstrap.servers": servers})
 
     def write_routed(rows: "DataFrame", batch_id: int) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class StagedEngine:
-    """What is done with each micro-batch of a pipeline that writes to more than a topic."""
+    """Processes each micro-batch of a pipeline with several sinks."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
 """Sticky assignment where members subscribed to different topics: a semi-matching made optimal by shortest paths.
 
-Everybody keeps what it had. Each free partition goes to the least loaded member that wants it. Then, while some member
-has at least two partitions more than another, and a chain of hand-overs leads from the one to the other, the shortest
-such chain is carried out: each member on it hands one partition to the next. When no such chain is left, the sum of the
-squares of the loads is the least possible (Harvey, Ladner, Lovász and Tamir, "Semi-matchings for bipartite graphs and
-load balancing", 2006). `sticky` is the caller.
+Every member keeps its partitions. Each free partition goes to the least loaded member that wants it. Then, while some
+member has at least two partitions more than another, and a chain of hand-overs leads from the one to the other, the
+shortest such chain is carried out: each member on it hands one partition to the next. When no such chain is left, the
+sum of the squares of the loads is the least possible (Harvey, Ladner, Lovász and Tamir, "Semi-matchings for bipartite
+graphs and load balancing", 2006). `sticky` is the caller.
 """
 
 from collections import deque
@@ -74,8 +74,8 @@ class _Balance:
     def _even_out(self) -> None:
         """Carry out chains, fullest member first, until none is left.
 
-        A member from which no chain leads down is settled for good: everybody reachable from it has at most one less,
-        so no chain of a member that is emptier, as all that come later are, can lead through any of those.
+        A member from which no chain leads down is settled for good: every member reachable from it has at most one
+        less, so no chain of a member that is emptier, as all that come later are, can lead through any of those.
         """
         unsettled = set(self._members)
         while unsettled:
@@ -87,7 +87,7 @@ class _Balance:
                 self._hand_over(fullest, chain)
 
     def _chain_from(self, start: str) -> list[tuple[str, str]] | None:
-        """The shortest chain of (topic, next member) to somebody with at least two partitions less than `start`."""
+        """The shortest chain of (topic, next member) to a member with at least two partitions less than `start`."""
         goal = self._loads[start] - 2
         came: dict[str, tuple[str, str] | None] = {start: None}
         seen_topics: set[str] = set()

@@ -2,7 +2,7 @@
 
 Topics with equally many partitions are divided alike, so partition 3 of one is read by who reads partition 3 of the
 other: what joins need. Where racks are known, members are first offered partitions that have a replica in their rack,
-without anybody getting more or less by it (KIP-881).
+without changing the number of partitions per member (KIP-881).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -26,7 +26,7 @@ _GENERATION = Struct(">i")
 
 
 class StickyAssignor:
-    """Eager: everybody gives up everything first, and mostly gets it back."""
+    """Eager: every member gives up all partitions first, and gets most of them back."""
 
     __slots__ = ("_generation_id", "_partitions")
 
@@ -77,7 +77,7 @@ class CooperativeStickyAssignor:
         """Even and sticky, without what its last owner has to give up first."""
         claims = {member: (each.owned, _generation(each)) for member, each in subscriptions.items()}
         plan = assign_sticky(topics, subscriptions, claims)
-        # Whoever claims a partition may be reading it, whether its claim was the better one or not.
+        # A member that claims a partition may be reading it, even if another claim is newer.
         claimed = {partition: member for member, (owned, _) in claims.items() for partition in owned}
         disputed = _claimed_twice(claims)
         return {
