@@ -45,6 +45,12 @@ def _serving(cluster: Simulation, chance: random.Random) -> BrokerProcess | None
     return chance.choice(brokers) if brokers else None
 
 
+def _expendable(cluster: Simulation, chance: random.Random) -> BrokerProcess | None:
+    """A broker that serves and may be taken down."""
+    broker = _serving(cluster, chance)
+    return broker if cluster.may_take_down() else None
+
+
 def _restart_later(cluster: Simulation, broker: BrokerProcess, seconds: float) -> None:
     def restart() -> None:
         if not broker.is_alive:
@@ -54,7 +60,7 @@ def _restart_later(cluster: Simulation, broker: BrokerProcess, seconds: float) -
 
 
 def _kill(cluster: Simulation, chance: random.Random, seconds: float) -> bool:
-    broker = _serving(cluster, chance)
+    broker = _expendable(cluster, chance)
     if broker is None:
         return False
     broker.kill()
@@ -63,7 +69,7 @@ def _kill(cluster: Simulation, chance: random.Random, seconds: float) -> bool:
 
 
 def _stop(cluster: Simulation, chance: random.Random, seconds: float) -> bool:
-    broker = _serving(cluster, chance)
+    broker = _expendable(cluster, chance)
     if broker is None:
         return False
     broker.stop()
@@ -90,7 +96,7 @@ def _lose_power(cluster: Simulation, chance: random.Random, seconds: float) -> b
     broker = _serving(cluster, chance)
     if broker is None or not cluster.can_lose(broker):
         return False
-    broker.lose_power()
+    cluster.lose_power(broker)
     _restart_later(cluster, broker, seconds)
     return True
 
@@ -211,7 +217,7 @@ def _jump_clock(cluster: Simulation, chance: random.Random, _seconds: float) -> 
 
 
 def _fill_disk(cluster: Simulation, chance: random.Random, seconds: float) -> bool:
-    broker = _serving(cluster, chance)
+    broker = _expendable(cluster, chance)
     if broker is None or broker.disk is None:
         return False
     disk = broker.disk
@@ -228,7 +234,7 @@ def _fill_disk(cluster: Simulation, chance: random.Random, seconds: float) -> bo
 
 
 def _break_disk(cluster: Simulation, chance: random.Random, seconds: float) -> bool:
-    broker = _serving(cluster, chance)
+    broker = _expendable(cluster, chance)
     if broker is None or broker.disk is None:
         return False
     disk = broker.disk

@@ -51,6 +51,10 @@ class Disk:
         self._world = world
         self._synced: dict[int, int] = {}
 
+    @property
+    def is_troubled(self) -> bool:
+        return self.is_full or self.is_failing
+
     def check_write(self) -> None:
         if self.is_failing:
             raise OSError(errno.EIO, "the simulated disk fails")

@@ -65,6 +65,7 @@ class Simulation:
         self._settings = {**_SETTINGS, **(settings or {})}
         self.watch_seconds_max = 0.005
         """How late a watch may come."""
+        self._powerless: BrokerProcess | None = None
         self._last_delivery: dict[MemoryStore, float] = {}
         self._undo = ExitStack()
 
@@ -155,6 +156,8 @@ class Simulation:
 
     def can_lose(self, broker: BrokerProcess) -> bool:
         """Whether every partition that `broker` has is in sync on another broker that is well."""
+        if self._powerless is not None or any(each.disk is not None and each.disk.is_troubled for each in self.brokers):
+            return False
         others = [each for each in self.brokers if each is not broker]
         well = {each.broker_id for each in others if each.is_serving and not each.is_paused}
         if len(well) < len(others) or not well:
@@ -165,6 +168,24 @@ class Simulation:
             for partition in topic.partitions
             if broker.broker_id in partition.replicas
         )
+
+    def lose_power(self, broker: BrokerProcess) -> None:
+        """One host loses power. Until it has caught up, no other broker may be taken down: see `may_take_down`."""
+        self._powerless = broker
+        broker.lose_power()
+
+    def may_take_down(self) -> bool:
+        """Whether another broker may go: not while one that lost power has yet to fetch what its disk did not keep.
+
+        Records that only such a disk and a stopped broker had are lost in Kafka, too, if the former starts first.
+        """
+        broker = self._powerless
+        if broker is None:
+            return True
+        if broker.is_serving and self.is_healthy():
+            self._powerless = None
+            return True
+        return False
 
     def defects(self) -> list[str]:
         """Exceptions that no code has handled."""
