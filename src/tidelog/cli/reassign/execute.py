@@ -10,7 +10,7 @@ from tidelog.cli._options import BootstrapServer, CommandConfig
 from tidelog.cli.output import print_json
 from tidelog.cli.reassign._plans import PlanFile, current_plan, plan_document, read_plan, set_throttle
 
-EXAMPLE: Final = "tidelog reassign execute plan.json --throttle 50000000 > before.json"
+EXAMPLE: Final = "tidelog reassign execute plan.json > before.json"
 
 
 def execute(
