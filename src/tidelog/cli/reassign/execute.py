@@ -18,7 +18,7 @@ def execute(
     throttle: Annotated[
         int | None,
         typer.Option(
-            "--throttle", help="Bytes per second that a broker may use for the reassignment.", min=1, show_default=False
+            "--throttle", help="Bytes a second for each broker; Apache Kafka brokers only.", min=1, show_default=False
         ),
     ] = None,
     bootstrap_server: BootstrapServer = None,
