@@ -66,16 +66,16 @@ def test_one_refusal_is_raised_and_several_are_told_apart(servers: str) -> None:
 def test_settings_are_described_and_changed(servers: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, make_topic(servers))
     with Admin(bootstrap_servers=servers) as admin:
-        before = admin.describe_configs([resource], names=["retention.ms"])[resource]["retention.ms"]
+        before = admin.describe_configs([resource], names=["segment.ms"])[resource]["segment.ms"]
         assert before.is_default
-        admin.incremental_alter_configs({resource: [ConfigChange("retention.ms", "5000")]})
-        after = admin.describe_configs([resource], include_synonyms=True)[resource]["retention.ms"]
+        admin.incremental_alter_configs({resource: [ConfigChange("segment.ms", "5000")]})
+        after = admin.describe_configs([resource], include_synonyms=True)[resource]["segment.ms"]
         assert (after.value, after.source) == ("5000", ConfigSource.DYNAMIC_TOPIC)
         assert after.synonyms[0].value == "5000"
-        admin.incremental_alter_configs({resource: [ConfigChange("retention.ms", None, AlterOperation.DELETE)]})
-        assert admin.describe_configs([resource])[resource]["retention.ms"].value == before.value
+        admin.incremental_alter_configs({resource: [ConfigChange("segment.ms", None, AlterOperation.DELETE)]})
+        assert admin.describe_configs([resource])[resource]["segment.ms"].value == before.value
         with pytest.raises(ApiError) as refused:
-            admin.incremental_alter_configs({resource: [ConfigChange("retention.ms", "soon")]})
+            admin.incremental_alter_configs({resource: [ConfigChange("segment.ms", "soon")]})
     assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 

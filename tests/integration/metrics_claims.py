@@ -72,7 +72,7 @@ def test_figures_of_every_client_are_json(servers: str) -> None:
     written = [json.loads(json.dumps(each.as_dict())) for each in found]
     assert written[0]["partitions"][f"{topic}-0"]["records_stored"] == 1
     assert written[2]["client_id"] == "watcher"
-    assert all(each["age_s"] > 0 and each["brokers"] for each in written)
+    assert all(each["age_s"] >= 0 and each["brokers"] for each in written)  # the loop's clock has milliseconds
 
 
 def test_a_callback_gets_the_figures_again_and_again(servers: str) -> None:

@@ -107,7 +107,7 @@ def test_a_setting_without_effect_is_named_once(tmp_path):
         ("listeners=nonsense", ["listeners", "nonsense"]),
         ("listeners=SASL_SSL://127.0.0.1:0", ["listeners", "SASL_SSL", "not supported"]),
         ("authorizer.class.name=AclAuthorizer", ["authorizer.class.name", "AclAuthorizer", "not supported"]),
-        ("zookeeper.connect=localhost:2181", ["zookeeper.connect", "localhost:2181", "not supported"]),
+        ("zookeeper.ssl.crl.enable=true", ["zookeeper.ssl.crl.enable"]),
     ],
 )
 def test_a_wrong_setting_is_exit_code_2_and_names_setting_and_value(setting, complaints, tmp_path):

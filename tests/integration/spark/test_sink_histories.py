@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.integration.spark.sink_checks import read_messages
 from tests.integration.spark.sink_world import Query, rows_of
 from tidelog.client.cluster import Cluster
-from tidelog.spark.sink import clients, memory
+from tidelog.spark.sink import clients, committed_batches
 from tidelog.spark.sink.errors import SinkError
 from tidelog.testing import Broker
 
@@ -70,7 +70,7 @@ class History:
 
     def take(self, step: Step) -> None:
         if step.is_new_process:
-            memory._KNOWN.clear()
+            committed_batches._KNOWN.clear()
         rows = self._rows(step.tasks)
         query, batch_id = self._query, self.batch_id
         planned = query.plan()

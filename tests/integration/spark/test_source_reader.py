@@ -83,7 +83,7 @@ def test_a_deleted_topic_stops_a_stream_or_is_passed_over(reading, broker, caplo
     fatal, lenient = reading(broker, topic), reading(broker, topic, failOnDataLoss="false")
     ends = [_next(reader, reader.initialOffset())[0] for reader in (fatal, lenient)]
     _delete(broker, topic)
-    with pytest.raises(DataLossError, match=f"what {topic}-0 are lost: the topic or the partition was"):
+    with pytest.raises(DataLossError, match=f"records of {topic}-0 are lost: the topic or the partition was"):
         _next(fatal, ends[0])
     with caplog.at_level(logging.WARNING):
         assert _next(lenient, ends[1]) == ({}, [])
