@@ -154,7 +154,8 @@ class Partition:
         follower.record_fetch(fetch_offset, log_start_offset, log.log_end_offset, now_ms)
         proposal = replica_set.propose_expansion(replica_id, self.leader_epoch, log.high_watermark)
         has_moved = start_before != log_start_offset
-        if end_before != fetch_offset and self.advance_high_watermark(now_ms):
+        # A replica that held the high watermark back may be gone since: a fetch that brings nothing new asks again.
+        if (end_before != fetch_offset or log.high_watermark < fetch_offset) and self.advance_high_watermark(now_ms):
             has_moved = True
         return FetchProgress(has_moved, proposal)
 

@@ -325,3 +325,19 @@ def test_a_new_leader_is_settled_once_its_high_watermark_has_caught_up(three: Th
     three.three.follow(three.two)
     three.three.follow(three.two)
     assert three.two.partition.is_settled
+
+
+def test_a_replica_that_is_gone_does_not_hold_the_high_watermark_back(three: Three) -> None:
+    """It was caught up when it left the ISR. No record came after that, so nothing moved the high watermark again."""
+    three.one.lead(1, (1, 2), ALL, partition_epoch=1)
+    three.two.follow_in(1, 1, ALL)
+    three.three.follow_in(1, 1, ALL)
+    three.three.follow(three.one)  # caught up with an empty log, and then it stops
+    three.one.partition.on_refused(three.one.proposals.pop(), ErrorCode.INELIGIBLE_REPLICA)
+    three.one.produce(b"a", b"b")
+    three.two.follow(three.one)
+    three.two.follow(three.one)
+    assert three.one.marks == (0, 2), "3 may join the ISR at any moment"
+    three.alive.remove(3)
+    three.two.follow(three.one)
+    assert three.one.marks == (2, 2)
