@@ -31,7 +31,8 @@ test: setup ## every test but the long ones, the quick ones first
 
 test-long: setup ## the long variants: crash matrices, fuzzing, other projects' tools
 	$(BIN)/python -m pytest tests/property -m "not long" --hypothesis-profile=thorough -n 2 --dist worksteal -q
-	$(BIN)/python -m pytest tests -m long -n 2 --dist loadfile --no-loadscope-reorder -q
+	$(BIN)/python -m pytest tests/unit tests/property -m long -n 2 --dist worksteal -q
+	$(BIN)/python -m pytest tests/integration tests/compat -m long -n 2 --dist loadfile --no-loadscope-reorder -q
 
 unit: setup ## the tests that need no socket and no process (under a minute)
 	$(BIN)/python -m pytest tests/unit tests/property -m "not long" -n 2 --dist worksteal -q
