@@ -169,13 +169,17 @@ class Hand:
 
     async def tell(self, *broker_ids: int, controller_epoch: int = 1) -> None:
         """Send the metadata to brokers, then who leads what."""
-        for broker_id in broker_ids or sorted(self.servers):
-            await self._channels.send(broker_id, self._update_metadata(controller_epoch), purpose="control")
+        await self.inform(*broker_ids, controller_epoch=controller_epoch)
         for broker_id in broker_ids or sorted(self.servers):
             response = await self.lead_and_follow(broker_id, controller_epoch=controller_epoch)
             errors = [each.error_code for topic in response.topics for each in topic.partition_errors]
             assert response.error_code == ErrorCode.NONE
             assert set(errors) <= {ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH}, errors
+
+    async def inform(self, *broker_ids: int, controller_epoch: int = 1) -> None:
+        """Send the metadata to brokers."""
+        for broker_id in broker_ids or sorted(self.servers):
+            await self._channels.send(broker_id, self._update_metadata(controller_epoch), purpose="control")
 
     async def lead_and_follow(
         self, broker_id: int, *, controller_epoch: int = 1, broker_epoch: int = -1

@@ -178,6 +178,7 @@ def test_a_failed_log_directory_is_reported_to_the_controller(tmp_path: Path) ->
             response = await hand.lead_and_follow(1)
             assert [each.error_code for each in response.topics[0].partition_errors] == [ErrorCode.KAFKA_STORAGE_ERROR]
             hand.decide(2, 1, (2, 3))
+            await hand.inform(1)  # clients ask any broker who leads
             await hand.tell(2, 3)
             await produce(hand, "b")
             assert content(hand, 2) == content(hand, 3) == ["a", "b"]
