@@ -121,3 +121,27 @@ def test_a_leader_that_loses_power_and_comes_back_loses_nothing_that_was_acknowl
 async def create_replicated(servers: str) -> None:
     async with AsyncAdmin(bootstrap_servers=servers) as admin:
         await admin.create_topics([NewTopic("events", 1, 3, configs={"min.insync.replicas": "2"})])
+
+
+async def send_orders(servers: str) -> None:
+    async with AsyncProducer(bootstrap_servers=servers, acks="all") as producer:
+        for number in range(100):
+            await producer.send_and_wait("orders", b"order %d" % number)
+
+
+def test_orders_survive_a_killed_broker() -> None:
+    """The example of docs/testing.md: topics of a cluster have replicas unless something else is asked for."""
+    with Simulation(seed=7, brokers=3) as cluster:
+        client = cluster.client()
+        sending = client.run(send_orders(cluster.bootstrap_servers))
+        cluster.world.run_for(0.05)
+        cluster.brokers[1].kill()
+        cluster.run(sending)
+
+
+def test_the_story_in_the_documentation_is_the_one_that_is_told() -> None:
+    with Simulation(seed=7, brokers=3) as cluster:
+        cluster.brokers[1].kill()
+        cluster.brokers[1].start()
+        with pytest.raises(SimulationFailed, match=r"seed 7: not within 1 s(.|\n)*broker-1 +is killed\n.*starts"):
+            cluster.wait_until(lambda: cluster.brokers[1].is_serving, "the broker serves again", 1)

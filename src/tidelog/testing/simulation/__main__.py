@@ -54,7 +54,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run (default: 100)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
     parser.add_argument("--minutes", type=float, default=None, help="run seeds for this long instead of a number")
-    parser.add_argument("--brokers", type=int, default=1, help="how many brokers a cluster has (default: 1)")
+    parser.add_argument("--brokers", type=int, default=3, help="how many brokers a cluster has (default: 3)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many seeds run at a time")
     parser.add_argument("--show", type=int, default=3, help="how many failing seeds to explain (default: 3)")
     parser.add_argument("--no-shorten", dest="shorten", action="store_false", help="explain without shortening")

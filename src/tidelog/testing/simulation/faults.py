@@ -216,38 +216,30 @@ def _jump_clock(cluster: Simulation, chance: random.Random, _seconds: float) -> 
     return True
 
 
-def _fill_disk(cluster: Simulation, chance: random.Random, seconds: float) -> bool:
+def _trouble_disk(cluster: Simulation, chance: random.Random, seconds: float, *, is_full: bool) -> bool:
+    """A disk that takes no more writes, or fails at each of them, until it is repaired and its broker restarted."""
     broker = _expendable(cluster, chance)
     if broker is None or broker.disk is None:
         return False
     disk = broker.disk
-    disk.is_full = True
-    cluster.world.tell(broker.name, "has a full disk")
-
-    def free() -> None:
-        disk.is_full = False
-        cluster.world.tell(broker.name, "has room on its disk again")
-        _restart_later(cluster, broker, 0.5)
-
-    cluster.world.after(seconds, free)
-    return True
-
-
-def _break_disk(cluster: Simulation, chance: random.Random, seconds: float) -> bool:
-    broker = _expendable(cluster, chance)
-    if broker is None or broker.disk is None:
-        return False
-    disk = broker.disk
-    disk.is_failing = True
-    cluster.world.tell(broker.name, "has a failing disk")
+    disk.is_full, disk.is_failing = is_full, not is_full
+    cluster.world.tell(broker.name, "has a full disk" if is_full else "has a failing disk")
 
     def repair() -> None:
-        disk.is_failing = False
+        disk.is_full = disk.is_failing = False
         cluster.world.tell(broker.name, "has its disk repaired")
         _restart_later(cluster, broker, 0.5)
 
     cluster.world.after(seconds, repair)
     return True
+
+
+def _fill_disk(cluster: Simulation, chance: random.Random, seconds: float) -> bool:
+    return _trouble_disk(cluster, chance, seconds, is_full=True)
+
+
+def _break_disk(cluster: Simulation, chance: random.Random, seconds: float) -> bool:
+    return _trouble_disk(cluster, chance, seconds, is_full=False)
 
 
 FAULTS: Final[dict[str, Begin]] = {

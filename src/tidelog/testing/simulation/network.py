@@ -256,6 +256,7 @@ class ClientTransport(asyncio.Transport):
         self._unsent = bytearray()
         self._is_closing = False
         self._is_lost = False
+        self._is_reading = True
         end.on_arrival = self._schedule
         self._is_scheduled = False
 
@@ -291,7 +292,7 @@ class ClientTransport(asyncio.Transport):
     def _on_arrival(self) -> None:
         self._is_scheduled = False
         end, protocol = self._end, self._protocol
-        while end.received and not self._is_closing and not end.is_reset:
+        while end.received and self._is_reading and not self._is_closing and not end.is_reset:
             if isinstance(protocol, asyncio.BufferedProtocol):
                 room = protocol.get_buffer(-1)
                 count = end.recv_into(room)  # type: ignore[arg-type]
@@ -303,7 +304,7 @@ class ClientTransport(asyncio.Transport):
                 protocol.data_received(data)
         if end.is_reset:
             self._lose(ConnectionResetError("reset by peer"))
-        elif end.has_ended and not self._is_closing:
+        elif end.has_ended and not end.received and not self._is_closing:
             self._is_closing = True
             end.close()
             self._lose(None)
@@ -341,9 +342,11 @@ class ClientTransport(asyncio.Transport):
         """What is not sent yet is held without a limit."""
 
     def pause_reading(self) -> None:
-        raise NotImplementedError("clients of a simulation read what comes")
+        self._is_reading = False
 
-    resume_reading = pause_reading
+    def resume_reading(self) -> None:
+        self._is_reading = True
+        self._schedule()
 
 
 class Network:

@@ -48,7 +48,7 @@ class Report:
         return bool(self.anomalies)
 
 
-def run_seed(seed: int, brokers: int = 1, schedule: Sequence[Fault] | None = None) -> Report:
+def run_seed(seed: int, brokers: int = 3, schedule: Sequence[Fault] | None = None) -> Report:
     """Run one seed. A schedule of one's own is for trying a failing seed with fewer faults."""
     if schedule is None:
         schedule = draw_schedule(seed, FAULT_SECONDS, FAULTS_PER_SEED)
@@ -110,7 +110,7 @@ async def _create_topics(servers: str, replicas: int) -> None:
         )
 
 
-def shorten(report: Report, brokers: int = 1) -> Report:
+def shorten(report: Report, brokers: int = 3) -> Report:
     """The same seed with as few faults as it takes to fail."""
     shortest = report
     for fault in list(report.schedule):

@@ -62,7 +62,8 @@ class Simulation:
         self.clients: list[Process] = []
         self.invariants = Invariants(self.brokers)
         self._broker_count = brokers
-        self._settings = {**_SETTINGS, **(settings or {})}
+        replicas = {"default.replication.factor": str(min(3, brokers))}
+        self._settings = {**_SETTINGS, **replicas, **(settings or {})}
         self.watch_seconds_max = 0.005
         """How late a watch may come."""
         self._powerless: BrokerProcess | None = None
