@@ -44,10 +44,10 @@ def create(servers: str, *topics: NewTopic) -> None:
 
 def produce(servers: str, topic: str, count: int, **settings: Any) -> None:
     failures: list[object] = []
-    producer = Producer({"bootstrap.servers": servers, "acks": "all", "message.timeout.ms": 80_000, **settings})
+    producer = Producer({"bootstrap.servers": servers, "acks": "all", "message.timeout.ms": 30_000, **settings})
     for value in range(count):
         producer.produce(topic, str(value), on_delivery=lambda error, _: failures.append(error))
-    assert producer.flush(90) == 0
+    assert producer.flush(40) == 0
     assert not any(failures)
 
 
