@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.channels import BrokerChannels, BrokerUnreachable
-from tidelog.replication.fetcher import Fetcher, FetcherSettings, PlantedBugs
+from tidelog.replication.fetcher import Fetcher, FetcherSettings
 from tidelog.replication.fetchers import FetcherKey, FetcherManager
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ class ReplicaFetchers:
         *,
         count: int = 1,
         request_timeout_ms: int = 30_000,
-        bugs: PlantedBugs | None = None,
     ) -> None:
         """`request_timeout_ms` is `replica.socket.timeout.ms`, `count` is `num.replica.fetchers`."""
         self._channels = channels
@@ -62,7 +61,6 @@ class ReplicaFetchers:
                 replica_manager,
                 clock.wall_ms,
                 broker_epoch=broker_epoch,
-                bugs=bugs,
             )
 
         self._manager = FetcherManager(new_fetcher, self._wake, count)

@@ -72,13 +72,6 @@ class FetcherSettings(NamedTuple):
     backoff_ms: int = 1000
 
 
-class PlantedBugs(NamedTuple):
-    """Mistakes that tests make a follower commit, to show that they are found. No setting reaches them."""
-
-    truncates_to_high_watermark: bool = False
-    """Cut the log at the high watermark when a leader epoch begins, as Kafka did before 0.11, and compare no epochs."""
-
-
 class FollowerOwner(Protocol):
     """What a fetcher reports: the replica manager."""
 
@@ -127,7 +120,6 @@ class Fetcher:
         *,
         broker_epoch: Callable[[], int] = lambda: -1,
         uses_diverging_epochs: bool = True,
-        bugs: PlantedBugs | None = None,
     ) -> None:
         self.leader_id = leader_id
         self.settings = settings
@@ -136,7 +128,6 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         self._owner = owner
         self._wall_ms = wall_ms
-        self._bugs = bugs or PlantedBugs()
         self._followed: dict[PartitionKey, _Followed] = {}
         self._session = FetchSessionClient()
         self._asked: dict[PartitionKey, FetchEntry] = {}
@@ -162,7 +153,7 @@ class Fetcher:
         self._followed[partition.key] = followed
         log = partition.log
         has_no_epochs = followed.last_fetched_epoch == NO_EPOCH
-        if self._bugs.truncates_to_high_watermark or (has_no_epochs and log.log_end_offset > log.log_start_offset):
+        if has_no_epochs and log.log_end_offset > log.log_start_offset:
             self._truncate(followed, log.high_watermark)
         elif has_no_epochs or self.uses_diverging_epochs:
             followed.fetch_on()
@@ -209,14 +200,13 @@ class Fetcher:
         )
 
     def _entry(self, followed: _Followed) -> FetchEntry:
-        compares_epochs = self.uses_diverging_epochs and not self._bugs.truncates_to_high_watermark
         return FetchEntry(
             followed.partition.topic_id,
             followed.fetch_offset,
             followed.partition.log.log_start_offset,
             self.settings.partition_bytes_max,
             followed.leader_epoch,
-            followed.last_fetched_epoch if compares_epochs else NO_EPOCH,
+            followed.last_fetched_epoch if self.uses_diverging_epochs else NO_EPOCH,
         )
 
     def on_fetch(self, response: FetchResponse, now_ms: int) -> Generator[None, None, None]:

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.replication.replicas import LAG_MS_MAX, Replica
-from tidelog.replication.fetcher import PlantedBugs
 from tidelog.replication.replica_set import AlteredPartition, IsrProposal
+from tidelog.testing.simulation.planted import truncate_to_high_watermark
 from tidelog.timing import ManualClock
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages import FetchResponse
@@ -31,11 +31,11 @@ Step = tuple[str, int]
 class World:
     """The cluster, and what clients were told."""
 
-    def __init__(self, directory: Path, bugs: PlantedBugs | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         self.clock = ManualClock()
         self.alive = set(BROKERS)
         self.replicas = {
-            broker: Replica(broker, directory, self.clock, alive=self.alive, bugs=bugs, min_insync_replicas=2)
+            broker: Replica(broker, directory, self.clock, alive=self.alive, min_insync_replicas=2)
             for broker in BROKERS
         }
         self.isr: tuple[int, ...] = BROKERS
@@ -220,9 +220,9 @@ def is_subsequence(part: Sequence[bytes], whole: Sequence[bytes | None]) -> bool
     return all(any(value == found for found in remaining) for value in part)
 
 
-def play(schedule: Sequence[Step], bugs: PlantedBugs | None = None) -> None:
+def play(schedule: Sequence[Step]) -> None:
     directory = Path(tempfile.mkdtemp())
-    world = World(directory, bugs)
+    world = World(directory)
     try:
         for step in schedule:
             world.do(step)
@@ -251,10 +251,10 @@ def test_nothing_is_lost_in_hundreds_of_random_schedules() -> None:
 
 def test_truncation_to_the_high_watermark_is_found() -> None:
     """The property must be able to fail: with the planted mistake it does, within 200 schedules."""
-    bugs = PlantedBugs(truncates_to_high_watermark=True)
     for seed in range(200):
         try:
-            play(random_schedule(seed), bugs)
+            with truncate_to_high_watermark():
+                play(random_schedule(seed))
         except AssertionError:
             play(random_schedule(seed))  # which shows nothing without the mistake
             return

@@ -14,7 +14,7 @@ from tests.unit.storage.logs import batch, read_values, reopen
 from tidelog.config import LogConfig
 from tidelog.replication.fetch import FetchParameters
 from tidelog.replication.fetch_session import FetchSessionCache
-from tidelog.replication.fetcher import Fetcher, FetcherSettings, PlantedBugs
+from tidelog.replication.fetcher import Fetcher, FetcherSettings
 from tidelog.replication.partition import ACKS_ALL, Partition
 from tidelog.replication.produce import Errors, PendingProduce
 from tidelog.replication.replica_manager import ReplicaManager
@@ -41,7 +41,6 @@ class Replica:
         clock: ManualClock,
         *,
         alive: set[int] | None = None,
-        bugs: PlantedBugs | None = None,
         **config: Any,
     ) -> None:
         self.broker_id = broker_id
@@ -49,7 +48,6 @@ class Replica:
         self.alive = {1, 2, 3, 4} if alive is None else alive
         self.directory = directory / f"broker-{broker_id}"
         self.directory.mkdir()
-        self.bugs = bugs
         self.config = LogConfig(**config)
         self.proposals: list[IsrProposal] = []
         self.acknowledged: list[int] = []
@@ -106,7 +104,6 @@ class Replica:
             self.manager,
             self.clock.wall_ms,
             uses_diverging_epochs=uses_diverging_epochs,
-            bugs=self.bugs,
         )
         self.fetcher.add(self.partition)
         return self.fetcher

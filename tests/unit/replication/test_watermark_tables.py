@@ -13,11 +13,10 @@ from typing import NamedTuple
 import pytest
 
 from tests.unit.replication.replicas import Replica
-from tidelog.replication.fetcher import PlantedBugs
+from tidelog.testing.simulation.planted import truncate_to_high_watermark
 from tidelog.timing import ManualClock
 
 LEADER, FOLLOWER = 1, 2
-OLD_WAY = PlantedBugs(truncates_to_high_watermark=True)
 
 
 class Row(NamedTuple):
@@ -33,10 +32,10 @@ class Row(NamedTuple):
 class Pair:
     """Broker 1, which leads, and broker 2, which follows."""
 
-    def __init__(self, directory: Path, bugs: PlantedBugs | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         self.clock = ManualClock()
-        self.a = Replica(LEADER, directory, self.clock, bugs=bugs)
-        self.b = Replica(FOLLOWER, directory, self.clock, bugs=bugs)
+        self.a = Replica(LEADER, directory, self.clock)
+        self.b = Replica(FOLLOWER, directory, self.clock)
 
     def begin(self) -> None:
         self.a.lead(0, (1, 2))
@@ -141,8 +140,9 @@ def lose_a_record(pair: Pair) -> None:
 
 
 def test_an_acknowledged_record_is_lost_by_truncation_to_the_high_watermark(tmp_path: Path) -> None:
-    pair = Pair(tmp_path, OLD_WAY)
-    lose_a_record(pair)
+    pair = Pair(tmp_path)
+    with truncate_to_high_watermark():
+        lose_a_record(pair)
     assert pair.a.values == pair.b.values == [b"m1"], "the record that was acknowledged is gone"
     pair.close()
 
@@ -174,8 +174,9 @@ def part_the_logs(pair: Pair) -> None:
 
 
 def test_logs_part_for_good_by_truncation_to_the_high_watermark(tmp_path: Path) -> None:
-    pair = Pair(tmp_path, OLD_WAY)
-    part_the_logs(pair)
+    pair = Pair(tmp_path)
+    with truncate_to_high_watermark():
+        part_the_logs(pair)
     assert pair.a.values == [b"m1", b"m2"]
     assert pair.b.values == [b"m1", b"m3"]
     assert pair.a.marks == pair.b.marks == (2, 2), "and nothing shows it"

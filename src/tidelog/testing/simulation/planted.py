@@ -14,9 +14,11 @@ from tidelog.controller import tree as controller_tree
 from tidelog.coordination.decision import Decision
 from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.metadata.store import Check, Operation, Outcome, Store
-from tidelog.replication import fetcher
+from tidelog.replication.fetch_session_client import FetchEntry
+from tidelog.replication.fetcher import Fetcher
 from tidelog.replication.partition import Partition
 from tidelog.replication.replica_set import IsrProposal, ReplicaSet
+from tidelog.storage.types import NO_EPOCH
 from tidelog.transactions.shard import TransactionShard
 from tidelog.wire.errors import ErrorCode
 
@@ -31,15 +33,23 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
         setattr(owner, name, before)
 
 
-def truncate_to_high_watermark() -> Any:
+@contextmanager
+def truncate_to_high_watermark() -> Iterator[None]:
     """A follower cuts its log at the high watermark when a leader epoch begins, as Kafka did before 0.11."""
-    init = fetcher.Fetcher.__init__
+    add, entry = Fetcher.add, Fetcher._entry
 
-    def planted(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        self._bugs = fetcher.PlantedBugs(truncates_to_high_watermark=True)
+    def planted_add(self: Fetcher, partition: Partition) -> None:
+        before = self._followed.get(partition.key)
+        add(self, partition)
+        followed = self._followed[partition.key]
+        if followed is not before:
+            self._truncate(followed, partition.log.high_watermark)
 
-    return _replaced(fetcher.Fetcher, "__init__", planted)
+    def planted_entry(self: Fetcher, followed: Any) -> FetchEntry:
+        return entry(self, followed)._replace(last_fetched_epoch=NO_EPOCH)
+
+    with _replaced(Fetcher, "add", planted_add), _replaced(Fetcher, "_entry", planted_entry):
+        yield
 
 
 def fetch_without_epoch_check() -> Any:
