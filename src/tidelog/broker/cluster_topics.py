@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.controller_client import ControllerUnavailable
-from tidelog.broker.metadata_errors import metadata_errors_told
+from tidelog.broker.metadata_errors import metadata_errors_translated
 from tidelog.broker.metadata_waiters import MetadataWaiters
 from tidelog.broker.settings import warn_of_idle_settings
 from tidelog.config import topic_settings_without_effect
@@ -106,7 +106,7 @@ class ClusterTopics:
             plan = plan_topic()
         if not validate_only:
             warn_of_idle_settings(topic_settings_without_effect(overrides), f"topic {name}")
-            with metadata_errors_told():
+            with metadata_errors_translated():
                 await node.metadata.run(topic_plans.write_new_assignment, plan)
         return plan.image()
 
@@ -119,7 +119,7 @@ class ClusterTopics:
         if node.image.topic(name) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         racks = {broker.broker_id: broker.rack for broker in node.image.brokers()}
-        with metadata_errors_told():
+        with metadata_errors_translated():
             plan = await node.metadata.run(
                 topic_plans.plan_partitions, sorted(racks), name, count, assignments, racks=racks
             )
@@ -132,7 +132,7 @@ class ClusterTopics:
         topic = self._node.image.topic(name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        with metadata_errors_told():
+        with metadata_errors_translated():
             await self._node.metadata.run(topic_plans.mark_for_deletion, name)
         return topic.topic_id
 

@@ -1,6 +1,6 @@
-"""What a client is told when the metadata cannot be written, because its disk is full or fails.
+"""Translates errors of the metadata store, such as a full or failing disk, into errors of the protocol.
 
-Decorates whatever changes the tree for a client. Nothing was changed then, and the broker goes on with what it knows.
+For requests that change the tree. When the store fails, nothing was changed, and the broker keeps its current metadata.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def metadata_errors_told() -> Iterator[None]:
-    """Turn what the store raises when it cannot be used into an error that may be retried."""
+def metadata_errors_translated() -> Iterator[None]:
+    """Raise an unavailable store as KAFKA_STORAGE_ERROR, which clients retry."""
     try:
         yield
     except StoreUnavailableError as error:
@@ -25,6 +25,6 @@ def metadata_errors_told() -> Iterator[None]:
 
 
 def storage_error(cause: StoreUnavailableError) -> ApiError:
-    """The error for a request that the store could not carry out."""
+    """The error of a request whose change the store could not write."""
     logger.error("the metadata cannot be changed: %s", cause)
     return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata cannot be changed: {cause}")

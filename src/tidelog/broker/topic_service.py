@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from tidelog.broker.metadata_errors import metadata_errors_told
+from tidelog.broker.metadata_errors import metadata_errors_translated
 from tidelog.broker.settings import warn_of_idle_settings
 from tidelog.config import ConfigError, LogConfig, topic_config, topic_settings_without_effect
 from tidelog.metadata import topics as topic_plans
@@ -176,7 +176,7 @@ class TopicService:
         if validate_only:
             return topic, config
         warn_of_idle_settings(topic_settings_without_effect(overrides), f"topic {name}")
-        with metadata_errors_told():
+        with metadata_errors_translated():
             await node.metadata.run(topic_plans.write_topic, plan)
         node.image.set_topic(topic)
         node.image.set_overrides(name, overrides)
@@ -230,7 +230,7 @@ class TopicService:
         if node.image.topic(name) is None:
             # Asked here, as the tree would take a name with a slash in it for the way to another node.
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        with metadata_errors_told():
+        with metadata_errors_translated():
             plan = await node.metadata.run(
                 topic_plans.plan_partitions,
                 node.image.broker_ids(),
@@ -267,7 +267,7 @@ class TopicService:
         topic = node.image.topic(name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        with metadata_errors_told():
+        with metadata_errors_translated():
             async with self._lock:
                 await node.metadata.run(topic_plans.mark_for_deletion, name)
             await node.slices.run(self._removing(topic))

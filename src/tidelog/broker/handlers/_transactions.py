@@ -9,8 +9,8 @@ from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.partitions import PartitionKey
 
 
-def told(code: ErrorCode, version: int, fenced_since: int) -> ErrorCode:
-    """What a client of `version` is told: older ones know a fenced producer only by its invalid epoch."""
+def error_for_version(code: ErrorCode, version: int, fenced_since: int) -> ErrorCode:
+    """The code in a response of `version`: before `fenced_since`, PRODUCER_FENCED is INVALID_PRODUCER_EPOCH."""
     if code is ErrorCode.PRODUCER_FENCED and version < fenced_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

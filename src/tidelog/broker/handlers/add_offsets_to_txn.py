@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.group_coordinator import OFFSETS_TOPIC
-from tidelog.broker.handlers._transactions import code_of, told
+from tidelog.broker.handlers._transactions import code_of, error_for_version
 from tidelog.coordination import ProducerEpoch
 from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -25,5 +25,7 @@ def handle(request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsToTxn
         "partitions",
         name,
         lambda shard, now_ms: shard.add_partitions(name, producer, (partition,), now_ms),
-        lambda outcome: AddOffsetsToTxnResponse(error_code=told(code_of(outcome), context.api_version, _FENCED_SINCE)),
+        lambda outcome: AddOffsetsToTxnResponse(
+            error_code=error_for_version(code_of(outcome), context.api_version, _FENCED_SINCE)
+        ),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.broker.coordinators import Reply
 from tidelog.broker.handlers._parts import are_few
-from tidelog.broker.handlers._transactions import code_of, partitions_by_topic, partitions_of, told
+from tidelog.broker.handlers._transactions import code_of, error_for_version, partitions_by_topic, partitions_of
 from tidelog.coordination import ProducerEpoch
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.add_partitions_to_txn import (
@@ -91,7 +91,9 @@ def _add(transaction: AddPartitionsToTxnTransaction, context: Context, shape: Ca
         "partitions",
         name,
         lambda shard, now_ms: shard.add_partitions(name, producer, partitions, now_ms),
-        lambda outcome: shape(dict.fromkeys(partitions, told(code_of(outcome), context.api_version, _FENCED_SINCE))),
+        lambda outcome: shape(
+            dict.fromkeys(partitions, error_for_version(code_of(outcome), context.api_version, _FENCED_SINCE))
+        ),
     )
 
 

@@ -19,7 +19,7 @@ from tidelog.broker.handlers._config_resources import (
     topic_entity,
 )
 from tidelog.broker.handlers._loggers import change_logger, check_logger_change
-from tidelog.broker.metadata_errors import metadata_errors_told
+from tidelog.broker.metadata_errors import metadata_errors_translated
 from tidelog.config.errors import ConfigError, InvalidValueError, UnknownSettingError
 from tidelog.config.updates import broker_list_default, checked_topic, topic_list_default, updated_layers
 from tidelog.metadata.configs import (
@@ -138,7 +138,7 @@ def _check_names(resource: _Resource, null_names: Sequence[str]) -> None:
 async def _replace(node: Node, resource: replacing.AlterConfigsResource, validate_only: bool) -> None:
     target = _target(node, resource.resource_type, resource.resource_name)
     overrides = {each.name: each.value for each in resource.configs if each.value is not None}
-    with metadata_errors_told():
+    with metadata_errors_translated():
         await node.metadata.run(
             replace_overrides, target.entity, overrides, target.validate, validate_only=validate_only
         )
@@ -150,7 +150,7 @@ async def _alter(node: Node, resource: incremental.AlterConfigsResource, validat
         _alter_loggers(node, resource.resource_name, alterations, validate_only)
         return
     target = _target(node, resource.resource_type, resource.resource_name)
-    with metadata_errors_told():
+    with metadata_errors_translated():
         await node.metadata.run(
             alter_overrides,
             target.entity,

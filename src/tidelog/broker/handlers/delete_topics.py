@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 _STATES_FROM = 6
-_DISABLED_IS_TOLD_FROM = 3
+_TOPIC_DELETION_DISABLED_SINCE = 3
 
 
 async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
@@ -47,8 +47,8 @@ async def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicRe
     node = context.node
     try:
         if not node.config.delete_topic_enable:
-            is_told = context.api_version >= _DISABLED_IS_TOLD_FROM
-            code = ErrorCode.TOPIC_DELETION_DISABLED if is_told else ErrorCode.INVALID_REQUEST
+            knows_the_code = context.api_version >= _TOPIC_DELETION_DISABLED_SINCE
+            code = ErrorCode.TOPIC_DELETION_DISABLED if knows_the_code else ErrorCode.INVALID_REQUEST
             raise ApiError(code, "delete.topic.enable is false")
         if asked.name is not None and asked.topic_id != NO_UUID:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id, not by both")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers._transactions import code_of, told
+from tidelog.broker.handlers._transactions import code_of, error_for_version
 from tidelog.coordination import ProducerEpoch
 from tidelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -22,5 +22,7 @@ def handle(request: EndTxnRequest, context: Context) -> EndTxnResponse:
         "end",
         name,
         lambda shard, now_ms: shard.end(name, producer, request.committed, now_ms),
-        lambda outcome: EndTxnResponse(error_code=told(code_of(outcome), context.api_version, _FENCED_SINCE)),
+        lambda outcome: EndTxnResponse(
+            error_code=error_for_version(code_of(outcome), context.api_version, _FENCED_SINCE)
+        ),
     )

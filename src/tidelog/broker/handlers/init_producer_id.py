@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers._transactions import told
-from tidelog.broker.metadata_errors import metadata_errors_told
+from tidelog.broker.handlers._transactions import error_for_version
+from tidelog.broker.metadata_errors import metadata_errors_translated
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -24,7 +24,7 @@ async def handle(request: InitProducerIdRequest, context: Context) -> InitProduc
     """
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return _refusal(ErrorCode.INVALID_REQUEST)
-    with metadata_errors_told():
+    with metadata_errors_translated():
         await context.node.producer_ids.ready()
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=context.node.producer_ids.next_id(), producer_epoch=0)
@@ -41,7 +41,7 @@ def _initialize(request: InitProducerIdRequest, transactional_id: str, context: 
 
     def shape(outcome: ProducerEpoch | ApiError) -> InitProducerIdResponse:
         if isinstance(outcome, ApiError):
-            return _refusal(told(outcome.code, context.api_version, _FENCED_SINCE))
+            return _refusal(error_for_version(outcome.code, context.api_version, _FENCED_SINCE))
         return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
 
     return context.node.transactions.call(

@@ -97,8 +97,8 @@ async def _fetch_many(request: OffsetFetchRequest, context: Context) -> OffsetFe
         topic = OffsetFetchResponseTopic(name=name)
         response.topics.append(topic)
         for entry in entries:
-            told = entry if version else _as_version_0(entry)
-            topic.partitions.append(_fill(OffsetFetchResponsePartition(), told))
+            partition = entry if version else _as_version_0(entry)
+            topic.partitions.append(_fill(OffsetFetchResponsePartition(), partition))
             await context.pause()
     return response
 

@@ -117,7 +117,7 @@ def _shaper(
 ) -> Callable[[CommitCodes | ApiError], TxnOffsetCommitResponse]:
     def shape(outcome: CommitCodes | ApiError) -> TxnOffsetCommitResponse:
         if isinstance(outcome, ApiError):
-            code = _told(outcome.code, context.api_version)
+            code = _error_for_version(outcome.code, context.api_version)
             outcome = [
                 (topic.name, [(each.partition_index, code) for each in topic.partitions]) for topic in request.topics
             ]
@@ -137,8 +137,8 @@ def _shaper(
     return shape
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """What a client of `version` is told. Old ones fail when they hear of loading, so they hear of absence instead."""
+def _error_for_version(code: ErrorCode, version: int) -> ErrorCode:
+    """The code in a response of `version`. Old clients fail on COORDINATOR_LOAD_IN_PROGRESS: they get NOT_AVAILABLE."""
     if code is ErrorCode.NOT_ENOUGH_REPLICAS or (
         code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_SINCE
     ):

@@ -137,8 +137,8 @@ class LiveView:
         return f"{elapsed_s // 60}:{elapsed_s % 60:02d}  Ctrl-C stops between two batches"
 
     def _lines(self) -> "RenderableType":
-        told = [f"[bold]{name}[/bold]  {line_of(progress)}" for name, progress in self._latest.items()]
-        return "\n".join([self._title, *(told or ["waiting for the first batch"]), f"[dim]{self._caption()}[/dim]"])
+        lines = [f"[bold]{name}[/bold]  {line_of(progress)}" for name, progress in self._latest.items()]
+        return "\n".join([self._title, *(lines or ["waiting for the first batch"]), f"[dim]{self._caption()}[/dim]"])
 
     def _table(self) -> "RenderableType":
         from rich.table import Table

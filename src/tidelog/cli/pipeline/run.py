@@ -245,14 +245,14 @@ class _Shown:
     def __init__(self, view: View) -> None:
         self.waiting: deque[QueryProgress] = deque()
         self._view = view
-        self._told: set[tuple[str, int]] = set()
+        self._shown: set[tuple[str, int]] = set()
 
     def tick_until(self, is_over: Callable[[], bool] | None) -> Callable[[], bool]:
         """A function to call periodically: it shows new batches and returns whether to stop."""
 
         def tick() -> bool:
             while self.waiting:
-                self._tell(self.waiting.popleft())
+                self._show(self.waiting.popleft())
             self._view.tick()
             return is_over is not None and is_over()
 
@@ -264,12 +264,12 @@ class _Shown:
 
         for query in queries:
             for progress in query.recentProgress:
-                self._tell(read_progress(json.loads(progress.json)))
+                self._show(read_progress(json.loads(progress.json)))
 
-    def _tell(self, progress: "QueryProgress") -> None:
+    def _show(self, progress: "QueryProgress") -> None:
         batch = (progress.name, progress.batch_id)
-        if batch not in self._told:
-            self._told.add(batch)
+        if batch not in self._shown:
+            self._shown.add(batch)
             self._view.progress(progress)
 
 

@@ -85,7 +85,7 @@ class CoordinatorLookup:
         request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
         reply = await self._client.send_to_any(request, FindCoordinatorResponse, at_most=_VERSION_MAX)
         # Up to version 3 the reply is about the one key; from 4 on it has a list.
-        told = reply.coordinators[0] if reply.coordinators else reply
-        if told.error_code != ErrorCode.NONE:
-            raise ApiError(error_code_of(told.error_code), told.error_message)
-        return BrokerNode(told.node_id, told.host, told.port)
+        coordinator = reply.coordinators[0] if reply.coordinators else reply
+        if coordinator.error_code != ErrorCode.NONE:
+            raise ApiError(error_code_of(coordinator.error_code), coordinator.error_message)
+        return BrokerNode(coordinator.node_id, coordinator.host, coordinator.port)

@@ -182,34 +182,34 @@ def _is_transient(topic: TopicMetadata) -> bool:
     return any(partition.leader_id == NO_NODE or partition.error_code in _TRANSIENT for partition in topic.partitions)
 
 
-def topic_from(told: MetadataResponseTopic) -> TopicMetadata:
+def topic_from(response: MetadataResponseTopic) -> TopicMetadata:
     """A topic as a broker described it."""
-    return _newer(None, told, told.name or "")
+    return _newer(None, response, response.name or "")
 
 
-def _newer(known: TopicMetadata | None, told: MetadataResponseTopic, name: str) -> TopicMetadata:
+def _newer(known: TopicMetadata | None, response: MetadataResponseTopic, name: str) -> TopicMetadata:
     """The topic of the response, except partitions with a newer known leader epoch."""
-    if told.error_code != ErrorCode.NONE:
-        return TopicMetadata(name, told.topic_id, told.is_internal, told.error_code)
-    same_topic = known is not None and known.topic_id == told.topic_id
+    if response.error_code != ErrorCode.NONE:
+        return TopicMetadata(name, response.topic_id, response.is_internal, response.error_code)
+    same_topic = known is not None and known.topic_id == response.topic_id
     before = known.partitions if known is not None and same_topic else ()
     partitions = []
-    for index, each in enumerate(sorted(told.partitions, key=lambda part: part.partition_index)):
+    for index, each in enumerate(sorted(response.partitions, key=lambda part: part.partition_index)):
         if index < len(before) and NO_EPOCH < each.leader_epoch < before[index].leader_epoch:
             partitions.append(before[index])
         else:
             partitions.append(_partition(name, each))
-    return TopicMetadata(name, told.topic_id, told.is_internal, 0, tuple(partitions))
+    return TopicMetadata(name, response.topic_id, response.is_internal, 0, tuple(partitions))
 
 
-def _partition(topic: str, told: MetadataResponsePartition) -> PartitionMetadata:
+def _partition(topic: str, partition: MetadataResponsePartition) -> PartitionMetadata:
     return PartitionMetadata(
         topic,
-        told.partition_index,
-        told.leader_id,
-        told.leader_epoch,
-        tuple(told.replica_nodes),
-        tuple(told.isr_nodes),
-        tuple(told.offline_replicas),
-        told.error_code,
+        partition.partition_index,
+        partition.leader_id,
+        partition.leader_epoch,
+        tuple(partition.replica_nodes),
+        tuple(partition.isr_nodes),
+        tuple(partition.offline_replicas),
+        partition.error_code,
     )

@@ -168,7 +168,7 @@ class _LogLoader:
         had_segments = bool(self.segments)
         next_offset = self._recover() if had_segments else -1
         if next_offset < self._log_start_offset:
-            next_offset = self._start_anew(next_offset)
+            next_offset = self._start_with_an_empty_segment(next_offset)
             had_segments = False
         elif next_offset < self.recovery_point:
             self._problems.append(f"it had been flushed up to offset {self.recovery_point}")
@@ -346,7 +346,7 @@ class _LogLoader:
             return None
         return next_offset if end == segment.size_bytes else None
 
-    def _start_anew(self, next_offset: int) -> int:
+    def _start_with_an_empty_segment(self, next_offset: int) -> int:
         """Begin with an empty segment: there is none, or all end before the log start offset."""
         start_offset = self._log_start_offset
         if self.segments:

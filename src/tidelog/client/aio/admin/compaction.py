@@ -49,8 +49,8 @@ async def compact_topic(
                 ),
                 f"{topic.name}-{each.partition_index}",
             )
-            for told in reply.topics
-            for each in told.partitions
+            for topic in reply.topics
+            for each in topic.partitions
         }
 
     return list((await driver.run(replicas, to_broker, ask)).values())

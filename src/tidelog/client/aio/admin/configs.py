@@ -48,7 +48,7 @@ async def describe_configs(
         answers: Answers[ConfigResource, dict[str, ConfigEntry]] = {}
         for each in reply.results:
             resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
-            entries = {told.name: _entry(told) for told in sorted(each.configs, key=lambda config: config.name)}
+            entries = {config.name: _entry(config) for config in sorted(each.configs, key=lambda config: config.name)}
             answers[resource] = answer_of(each.error_code, each.error_message, entries, _words(resource))
         return answers
 
@@ -132,13 +132,13 @@ def _words(resource: ConfigResource) -> str:
     return f"{resource.type.name.lower()} {resource.name or 'defaults'}"
 
 
-def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
+def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
-        told.name,
-        told.value,
-        told.config_source,
-        told.read_only,
-        told.is_sensitive,
-        tuple(ConfigSynonym(each.name, each.value, each.source) for each in told.synonyms),
-        told.documentation,
+        config.name,
+        config.value,
+        config.config_source,
+        config.read_only,
+        config.is_sensitive,
+        tuple(ConfigSynonym(each.name, each.value, each.source) for each in config.synonyms),
+        config.documentation,
     )

@@ -33,8 +33,8 @@ class PartlyRefused(ClientError, Generic[Item, Result]):  # noqa: N818 - it says
     """Some of several items failed: `errors` has their errors, `results` the others."""
 
     def __init__(self, errors: dict[Item, ApiError], results: dict[Item, Result]) -> None:
-        told = "; ".join(f"{item}: {error}" for item, error in list(errors.items())[:5])
-        super().__init__(f"{len(errors)} of {len(errors) + len(results)} failed: {told}")
+        failures = "; ".join(f"{item}: {error}" for item, error in list(errors.items())[:5])
+        super().__init__(f"{len(errors)} of {len(errors) + len(results)} failed: {failures}")
         self.errors = errors
         self.results = results
 

@@ -70,7 +70,7 @@ def _node(driver: Driver, node_id: int) -> BrokerNode:
     return driver.client.metadata.nodes.get(node_id) or BrokerNode(node_id, "", -1)
 
 
-def _newer_group(told: consumer_group_describe.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+def _newer_group(group: consumer_group_describe.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
     members = tuple(
         MemberDescription(
             each.member_id,
@@ -86,33 +86,33 @@ def _newer_group(told: consumer_group_describe.DescribedGroup, coordinator: Brok
             ),
             tuple(each.subscribed_topic_names),
         )
-        for each in told.members
+        for each in group.members
     )
     return GroupDescription(
-        told.group_id, told.group_state, CONSUMER_PROTOCOL, told.assignor_name, members, coordinator
+        group.group_id, group.group_state, CONSUMER_PROTOCOL, group.assignor_name, members, coordinator
     )
 
 
-def _group(told: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
-    is_consumers = told.protocol_type == CONSUMER_PROTOCOL
-    members = tuple(_member(each, is_consumers) for each in told.members)
+def _group(group: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+    is_consumers = group.protocol_type == CONSUMER_PROTOCOL
+    members = tuple(_member(each, is_consumers) for each in group.members)
     return GroupDescription(
-        told.group_id, told.group_state, told.protocol_type, told.protocol_data, members, coordinator
+        group.group_id, group.group_state, group.protocol_type, group.protocol_data, members, coordinator
     )
 
 
-def _member(told: DescribedGroupMember, is_consumer: bool) -> MemberDescription:
+def _member(member: DescribedGroupMember, is_consumer: bool) -> MemberDescription:
     """A member; what is no consumer's bytes, or malformed, is left out rather than an error."""
     assignment: tuple[TopicPartition, ...] = ()
     subscription: tuple[str, ...] = ()
     if is_consumer:
         try:
-            if told.member_assignment:
-                assignment = tuple(sorted(decode_assignment(told.member_assignment).partitions))
-            if told.member_metadata:
-                subscription = tuple(decode_subscription(told.member_metadata).topics)
+            if member.member_assignment:
+                assignment = tuple(sorted(decode_assignment(member.member_assignment).partitions))
+            if member.member_metadata:
+                subscription = tuple(decode_subscription(member.member_metadata).topics)
         except WireError:
             pass
     return MemberDescription(
-        told.member_id, told.group_instance_id, told.client_id, told.client_host, assignment, subscription
+        member.member_id, member.group_instance_id, member.client_id, member.client_host, assignment, subscription
     )

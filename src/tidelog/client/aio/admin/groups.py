@@ -89,9 +89,9 @@ async def list_offsets(
             require_stable=require_stable,
         )
         reply = await driver.client.send(node_id, request, OffsetFetchResponse)
-        told = reply.groups[0] if reply.groups else reply
+        group = reply.groups[0] if reply.groups else reply
         found: dict[TopicPartition, OffsetAndMetadata] = {}
-        for topic in told.topics:
+        for topic in group.topics:
             for each in topic.partitions:
                 if each.error_code != ErrorCode.NONE:
                     raise ApiError(error_code_of(each.error_code), f"{topic.name}-{each.partition_index}")
@@ -100,7 +100,7 @@ async def list_offsets(
                     found[where] = OffsetAndMetadata(
                         each.committed_offset, each.metadata or "", each.committed_leader_epoch
                     )
-        return {items[0]: answer_of(told.error_code, None, found, f"group {group_id!r}")}
+        return {items[0]: answer_of(group.error_code, None, found, f"group {group_id!r}")}
 
     return (await driver.run([group_id], driver.to_group_coordinator, ask))[group_id]
 

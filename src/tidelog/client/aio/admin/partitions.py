@@ -122,8 +122,8 @@ async def describe_producers(
         reply = await driver.client.send(node_id, request, DescribeProducersResponse)
         answers: Answers[TopicPartition, list[ActiveProducer]] = {}
         for topic in reply.topics:
-            for told in topic.partitions:
-                where = TopicPartition(topic.name, told.partition_index)
+            for partition in topic.partitions:
+                where = TopicPartition(topic.name, partition.partition_index)
                 active = [
                     ActiveProducer(
                         each.producer_id,
@@ -133,9 +133,9 @@ async def describe_producers(
                         each.coordinator_epoch,
                         each.current_txn_start_offset,
                     )
-                    for each in told.active_producers
+                    for each in partition.active_producers
                 ]
-                answers[where] = answer_of(told.error_code, told.error_message, active, where)
+                answers[where] = answer_of(partition.error_code, partition.error_message, active, where)
         return answers
 
     return await driver.run(list(partitions), driver.to_leader, ask)
@@ -203,9 +203,9 @@ async def alter_partition_reassignments(driver: Driver, targets: Mapping[TopicPa
         if reply.error_code != ErrorCode.NONE:
             raise ApiError(error_code_of(reply.error_code), reply.error_message)
         answers: Answers[TopicPartition, None] = {}
-        for told in reply.responses:
-            for each in told.partitions:
-                where = TopicPartition(told.name, each.partition_index)
+        for topic in reply.responses:
+            for each in topic.partitions:
+                where = TopicPartition(topic.name, each.partition_index)
                 answers[where] = answer_of(each.error_code, each.error_message, None, where)
         return answers
 
@@ -242,12 +242,14 @@ def _listed(replicas: Sequence[int] | None) -> list[int] | None:
     return None if replicas is None else list(replicas)
 
 
-def _log_directory(told: DescribeLogDirsResult) -> LogDirectory:
+def _log_directory(directory: DescribeLogDirsResult) -> LogDirectory:
     replicas = {
         TopicPartition(topic.name, each.partition_index): ReplicaOnDisk(
             each.partition_size, each.offset_lag, each.is_future_key
         )
-        for topic in told.topics
+        for topic in directory.topics
         for each in topic.partitions
     }
-    return LogDirectory(told.log_dir, told.error_code, told.total_bytes, told.usable_bytes, replicas)
+    return LogDirectory(
+        directory.log_dir, directory.error_code, directory.total_bytes, directory.usable_bytes, replicas
+    )

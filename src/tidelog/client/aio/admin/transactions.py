@@ -108,14 +108,14 @@ async def fence_producers(driver: Driver, transactional_ids: Iterable[str]) -> d
     return await driver.run(list(transactional_ids), driver.to_transaction_coordinator, ask)
 
 
-def _description(told: TransactionState, coordinator: BrokerNode) -> TransactionDescription:
+def _description(state: TransactionState, coordinator: BrokerNode) -> TransactionDescription:
     return TransactionDescription(
-        told.transactional_id,
-        told.transaction_state,
-        told.producer_id,
-        told.producer_epoch,
-        told.transaction_timeout_ms,
-        told.transaction_start_time_ms,
-        tuple(TopicPartition(topic.topic, index) for topic in told.topics for index in topic.partitions),
+        state.transactional_id,
+        state.transaction_state,
+        state.producer_id,
+        state.producer_epoch,
+        state.transaction_timeout_ms,
+        state.transaction_start_time_ms,
+        tuple(TopicPartition(topic.topic, index) for topic in state.topics for index in topic.partitions),
         coordinator,
     )

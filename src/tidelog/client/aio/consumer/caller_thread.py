@@ -35,16 +35,16 @@ class CallerThread:
         try:
             self._background.check_alive()
             self._background.call_soon(call.start)
-            while not isinstance(told := inbox.get(), asyncio.Task):
-                told()
+            while not isinstance(received := inbox.get(), asyncio.Task):
+                received()
         except BaseException:
             call.abandon()
             raise
         finally:
             self._inbox = outer
-        if told.cancelled():
+        if received.cancelled():
             raise ClientClosed("the client was closed during the call")
-        result: Result = told.result()
+        result: Result = received.result()
         return result
 
     def call(self, function: Callable[..., Result], *arguments: Any) -> Result:

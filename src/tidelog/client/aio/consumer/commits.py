@@ -170,11 +170,11 @@ class OffsetCommits:
     async def _fetch_once(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         reply = await self._link.ask(self._fetch_request(partitions), OffsetFetchResponse)
         # Up to version 7 the reply is about the one group; from 8 on it has a list.
-        told = reply.groups[0] if reply.groups else reply
-        self._check(told.error_code, "committed offsets")
+        group = reply.groups[0] if reply.groups else reply
+        self._check(group.error_code, "committed offsets")
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         unanswered = set(partitions)
-        for topic in told.topics:
+        for topic in group.topics:
             for each in topic.partitions:
                 self._check(each.error_code, f"{topic.name}-{each.partition_index}")
                 partition = TopicPartition(topic.name, each.partition_index)

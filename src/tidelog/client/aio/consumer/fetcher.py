@@ -30,10 +30,10 @@ from tidelog.wire.messages.fetch import PartitionData
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
 # Apart from the default channel, where metadata and offsets are asked for: those must not wait behind a fetch either.
-_FIRST_LANE: Final = 2
-_SECOND_LANE: Final = 3
+_FIRST_CHANNEL: Final = 2
+_SECOND_CHANNEL: Final = 3
 
-Lane = tuple[int, int]
+FetchChannel = tuple[int, int]
 """A broker and a channel to it."""
 
 
@@ -62,8 +62,8 @@ class Fetcher:
         self._buffer = buffer
         self._decoding = decoding
         self._notify = notify
-        self._sessions: dict[Lane, FetchSession] = {}
-        self._under_way: dict[Lane, _UnderWay] = {}
+        self._sessions: dict[FetchChannel, FetchSession] = {}
+        self._under_way: dict[FetchChannel, _UnderWay] = {}
         self._is_closed = False
 
     def send(self) -> None:
@@ -93,16 +93,16 @@ class Fetcher:
         self._is_closed = True
 
     def _send_to(self, node_id: int, sent: _UnderWay) -> None:
-        lane = (node_id, _FIRST_LANE)
-        if lane in self._under_way:
-            lane = (node_id, _SECOND_LANE)
-            if lane in self._under_way:
+        channel = (node_id, _FIRST_CHANNEL)
+        if channel in self._under_way:
+            channel = (node_id, _SECOND_CHANNEL)
+            if channel in self._under_way:
                 return
-        connection = self._client.ready_connection(node_id, self.send, lane[1])
+        connection = self._client.ready_connection(node_id, self.send, channel[1])
         if connection is None:
             return
         settings = self._settings
-        session = self._sessions.setdefault(lane, FetchSession())
+        session = self._sessions.setdefault(channel, FetchSession())
         request = FetchRequest(
             max_wait_ms=settings.fetch_max_wait_ms,
             min_bytes=settings.fetch_min_bytes,
@@ -116,24 +116,24 @@ class Fetcher:
         except ClientError:
             session.fail()
             raise
-        self._under_way[lane] = sent
-        reply.add_done_callback(lambda done: self._answered(lane, session, sent.wanted, done))
+        self._under_way[channel] = sent
+        reply.add_done_callback(lambda done: self._answered(channel, session, sent.wanted, done))
 
     def _answered(
         self,
-        lane: Lane,
+        channel: FetchChannel,
         session: FetchSession,
         wanted: Mapping[TopicPartition, FetchTarget],
         done: "asyncio.Future[FetchResponse]",
     ) -> None:
-        del self._under_way[lane]
+        del self._under_way[channel]
         error = None if done.cancelled() else done.exception()
         if self._is_closed:
             return
         if done.cancelled() or error is not None:
-            _LOG.info("fetch from broker %d failed: %s", lane[0], error)
+            _LOG.info("fetch from broker %d failed: %s", channel[0], error)
             session.fail()
-            self._prefer_nobody(wanted)
+            self._forget_preferred_replicas(wanted)
             self._client.request_refresh()
         else:
             self._accept(session, wanted, done.result())
@@ -220,14 +220,16 @@ class Fetcher:
 
     def _learn_leader(self, state: PartitionState, data: PartitionData, reply: FetchResponse) -> bool:
         """Follow the leader that the reply names, if it names one we did not know (KIP-951)."""
-        told = data.current_leader
+        leader = data.current_leader
         nodes = [BrokerNode(each.node_id, each.host, each.port, each.rack) for each in reply.node_endpoints]
-        is_news = self._client.metadata.update_leader(state.topic_partition, told.leader_id, told.leader_epoch, nodes)
-        if is_news:
+        is_newer = self._client.metadata.update_leader(
+            state.topic_partition, leader.leader_id, leader.leader_epoch, nodes
+        )
+        if is_newer:
             self._subscription.follow_leaders(self._client.metadata)
-        return is_news
+        return is_newer
 
-    def _prefer_nobody(self, wanted: Mapping[TopicPartition, FetchTarget]) -> None:
+    def _forget_preferred_replicas(self, wanted: Mapping[TopicPartition, FetchTarget]) -> None:
         for partition in wanted:
             state = self._subscription.partitions.get(partition)
             if state is not None:

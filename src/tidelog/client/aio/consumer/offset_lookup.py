@@ -143,9 +143,9 @@ class OffsetLookup:
         )
         reply = await self._client.send(node_id, request, ListOffsetsResponse)
         found: dict[TopicPartition, FoundOffset] = {}
-        for told in reply.topics:
-            for each in told.partitions:
-                partition_found = TopicPartition(told.name, each.partition_index)
+        for topic_response in reply.topics:
+            for each in topic_response.partitions:
+                partition_found = TopicPartition(topic_response.name, each.partition_index)
                 if each.error_code == ErrorCode.NONE:
                     offset = each.old_style_offsets[0] if each.old_style_offsets else each.offset
                     found[partition_found] = FoundOffset(offset, each.timestamp, each.leader_epoch)

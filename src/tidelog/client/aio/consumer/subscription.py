@@ -189,9 +189,9 @@ class SubscriptionState:
     def follow_leaders(self, metadata: "MetadataCache") -> None:
         """Take over leaders from new metadata."""
         for (topic, partition), state in self.partitions.items():
-            told = metadata.partition(topic, partition)
-            if told is not None:
-                state.follow_leader(Leader(told.leader_id, told.leader_epoch))
+            leadership = metadata.partition(topic, partition)
+            if leadership is not None:
+                state.follow_leader(Leader(leadership.leader_id, leadership.leader_epoch))
 
     def seek_committed(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Begin where the group left off, where there is no position yet."""

@@ -136,9 +136,9 @@ class Accumulator:
         for index in range(len(topic_queue.queues), len(topic.partitions)):
             sequences = None if self._sequence_tracker is None else self._sequence_tracker.partition()
             topic_queue.queues.append(PartitionQueue(topic.name, index, sequences))
-        for queue, told in zip(topic_queue.queues, topic.partitions, strict=False):
-            queue.leader_id = told.leader_id if told.leader_id in metadata.nodes else -1
-            queue.leader_epoch = told.leader_epoch
+        for queue, partition in zip(topic_queue.queues, topic.partitions, strict=False):
+            queue.leader_id = partition.leader_id if partition.leader_id in metadata.nodes else -1
+            queue.leader_epoch = partition.leader_epoch
         topic_queue.partition_count = len(topic.partitions)
         topic_queue.available = [
             queue for queue in topic_queue.queues[: topic_queue.partition_count] if queue.leader_id >= 0

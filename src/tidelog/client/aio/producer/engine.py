@@ -281,8 +281,8 @@ class ProducerEngine:
             if known is not None and known.error_code and not reaction_to(known.error_code).is_retriable:
                 code = error_code_of(known.error_code)
                 raise ApiError(code, f"topic {topic!r}: {code.text}")
-            told = f" ({error_code_of(known.error_code).name})" if known is not None and known.error_code else ""
-            await self._refresh(f"no metadata for topic {topic!r}{told}", deadline_ms, is_repeated=known is not None)
+            reason = f" ({error_code_of(known.error_code).name})" if known is not None and known.error_code else ""
+            await self._refresh(f"no metadata for topic {topic!r}{reason}", deadline_ms, is_repeated=known is not None)
             known = self._client.metadata.topic(topic)
 
     def _topic_queue(self, topic: str) -> TopicQueue | None:

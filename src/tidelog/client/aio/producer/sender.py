@@ -4,7 +4,7 @@ One turn: raise the epoch if a sequence gap needs it, expire batches, find due b
 that can take one. New records, responses and a timer start a turn; between turns nothing runs. All decisions are in the
 accumulator, the sequence tracker and `judge`; this module has the loop, the timer and the order of steps.
 
-Results are reported (`_tell`) after the lock is released, because callbacks may send records.
+Results are reported (`_report_outcomes`) after the lock is released, because callbacks may send records.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class Sender:
         self._is_stopped = False
         self._identifying: asyncio.Task[None] | None = None
         self._in_flight: dict[ProducerBatch, None] = {}
-        self._told: list[Callable[[], None]] = []
+        self._outcomes: list[Callable[[], None]] = []
 
     def wake(self) -> None:
         """Have a turn soon. Only from the loop's thread."""
@@ -107,7 +107,7 @@ class Sender:
                 self._in_flight.clear()
                 for batch in list(self._accumulator.incomplete):
                     self._give_up(batch, error, ErrorCode.UNKNOWN_SERVER_ERROR, buffer_is_free=False)
-        self._tell()
+        self._report_outcomes()
 
     # A turn.
 
@@ -124,7 +124,7 @@ class Sender:
             self.fatal = error
             self.fail_all(error)
             return
-        self._tell()
+        self._report_outcomes()
         self._sleep(next_ms)
 
     def _send_due(self, now_ms: int) -> int:
@@ -242,7 +242,7 @@ class Sender:
                 self._client.request_refresh()
             else:
                 self._settle_all(batches, future.result(), now_ms)
-        self._tell()
+        self._report_outcomes()
         self.wake()
 
     def _settle_all(self, batches: Sequence[ProducerBatch], reply: ProduceResponse, now_ms: int) -> None:
@@ -250,46 +250,51 @@ class Sender:
         if len(batches) == 1:
             self._settle(batches[0], reply.responses[0].partition_responses[0], nodes, now_ms)
             return
-        told = {(topic.name, each.index): each for topic in reply.responses for each in topic.partition_responses}
+        responses = {(topic.name, each.index): each for topic in reply.responses for each in topic.partition_responses}
         for batch in batches:
-            self._settle(batch, told[batch.topic, batch.partition], nodes, now_ms)
+            self._settle(batch, responses[batch.topic, batch.partition], nodes, now_ms)
 
     # Answers.
 
     def _settle(
-        self, batch: ProducerBatch, told: PartitionProduceResponse, nodes: Sequence[BrokerNode], now_ms: int
+        self, batch: ProducerBatch, response: PartitionProduceResponse, nodes: Sequence[BrokerNode], now_ms: int
     ) -> None:
         self._accumulator.unmute(batch)
         if batch not in self._in_flight:
             return  # it was given up while it was on its way
         del self._in_flight[batch]
-        if not told.error_code:
-            self._stored(batch, told.base_offset, told.log_append_time_ms)
+        if not response.error_code:
+            self._stored(batch, response.base_offset, response.log_append_time_ms)
             return
-        if reaction_to(told.error_code) is Reaction.REFRESH_METADATA:
-            self._learn_leader(batch, told, nodes)
+        if reaction_to(response.error_code) is Reaction.REFRESH_METADATA:
+            self._learn_leader(batch, response, nodes)
         verdict = judge(
             batch,
-            told.error_code,
-            told.log_start_offset,
+            response.error_code,
+            response.log_start_offset,
             settings=self._settings,
             now_ms=now_ms,
             sequence_tracker=self._sequence_tracker,
             sequences=self._accumulator.queue_of(batch).sequences,
         )
         if verdict is Verdict.STORED:
-            self._stored(batch, told.base_offset, told.log_append_time_ms)
+            self._stored(batch, response.base_offset, response.log_append_time_ms)
         elif verdict is Verdict.DIVIDE:
             self._accumulator.divide(batch)
         elif verdict is Verdict.RETRY and self.fatal is None:
             self._accumulator.requeue(batch, now_ms)
         else:
             self._give_up(
-                batch, _error_of(batch, told), told.error_code, may_be_stored=told.error_code in _MAYBE_STORED
+                batch,
+                _error_of(batch, response),
+                response.error_code,
+                may_be_stored=response.error_code in _MAYBE_STORED,
             )
 
-    def _learn_leader(self, batch: ProducerBatch, told: PartitionProduceResponse, nodes: Sequence[BrokerNode]) -> None:
-        leader = told.current_leader
+    def _learn_leader(
+        self, batch: ProducerBatch, response: PartitionProduceResponse, nodes: Sequence[BrokerNode]
+    ) -> None:
+        leader = response.current_leader
         where = TopicPartition(batch.topic, batch.partition)
         if self._client.metadata.update_leader(where, leader.leader_id, leader.leader_epoch, nodes):
             known = self._client.metadata.topic(batch.topic)
@@ -309,7 +314,7 @@ class Sender:
             assert queue.sequences is not None
             self._sequence_tracker.completed(queue.sequences, batch, base_offset)
         self._accumulator.finish(batch, buffer_is_free=buffer_is_free)
-        self._told.append(lambda: batch.complete(base_offset, log_append_time_ms))
+        self._outcomes.append(lambda: batch.complete(base_offset, log_append_time_ms))
 
     def _give_up(
         self,
@@ -331,18 +336,18 @@ class Sender:
         self._accumulator.finish(batch, buffer_is_free=buffer_is_free)
         if self.transactions is not None:
             self.transactions.fail(error)
-        self._told.append(lambda: batch.fail(error))
+        self._outcomes.append(lambda: batch.fail(error))
 
     def _give_up_late(self, batch: ProducerBatch, why: str, *, buffer_is_free: bool) -> None:
         error = DeadlinePassed(f"{batch.count} records for {batch.topic}-{batch.partition} {why}")
         self._give_up(batch, error, ErrorCode.REQUEST_TIMED_OUT, may_be_stored=True, buffer_is_free=buffer_is_free)
 
-    def _tell(self) -> None:
+    def _report_outcomes(self) -> None:
         """Report results, in the order in which they became known."""
-        told, self._told = self._told, []
-        if told:
-            for tell in told:
-                tell()
+        outcomes, self._outcomes = self._outcomes, []
+        if outcomes:
+            for report in outcomes:
+                report()
             self._on_memory()
 
     # Identity.
@@ -377,11 +382,11 @@ class Sender:
             sequence_tracker.take_identity(ProducerIdentity(reply.producer_id, reply.producer_epoch))
 
 
-def _error_of(batch: ProducerBatch, told: PartitionProduceResponse) -> ApiError:
-    code = error_code_of(told.error_code)
-    error = ApiError(code, f"{batch.topic}-{batch.partition}: {told.error_message or code.text}")
-    if told.record_errors:
+def _error_of(batch: ProducerBatch, response: PartitionProduceResponse) -> ApiError:
+    code = error_code_of(response.error_code)
+    error = ApiError(code, f"{batch.topic}-{batch.partition}: {response.error_message or code.text}")
+    if response.record_errors:
         return RecordsRefusedError(
-            error, {each.batch_index: each.batch_index_error_message for each in told.record_errors}
+            error, {each.batch_index: each.batch_index_error_message for each in response.record_errors}
         )
     return error

@@ -156,8 +156,10 @@ def _with_verdicts(rows: "DataFrame", settled: dict[tuple[str, int, int], Settle
     alone = F.when(F.col(ERROR).isNull(), Verdict.EMIT.value).otherwise(Verdict.RETRY.value)
     if not settled:
         return rows.withColumns({VERDICT: alone, SEQUENCE: F.lit(None).cast("long")})
-    told = [(*place, each.verdict.value, each.sequence) for place, each in settled.items()]
-    columns = [pa.array(values, field.type) for values, field in zip(zip(*told, strict=True), _VERDICTS, strict=True)]
+    verdict_rows = [(*place, each.verdict.value, each.sequence) for place, each in settled.items()]
+    columns = [
+        pa.array(values, field.type) for values, field in zip(zip(*verdict_rows, strict=True), _VERDICTS, strict=True)
+    ]
     verdicts = rows.sparkSession.createDataFrame(pa.Table.from_arrays(columns, schema=_VERDICTS))
     placed = rows.withColumns({name: F.col(f"{RECORD}.{name}") for name in PLACE})
     joined = placed.join(F.broadcast(verdicts), list(PLACE), "left")
