@@ -127,6 +127,7 @@ class ClusterMember:
             lambda: self.broker_epoch,
             count=config.num_replica_fetchers,
             request_timeout_ms=config.replica_socket_timeout_ms,
+            quota=node.replication_quotas.follower,
         )
         self.transactions = RemoteTransactions(self.channels, node.socket_server.wake)
         self.roles = RoleChanges(

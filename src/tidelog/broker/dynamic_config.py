@@ -10,7 +10,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.settings import load_dynamic_layers, network_limits, registration_of, warn_of_idle_settings
+from tidelog.broker.settings import (
+    limit_replication,
+    load_dynamic_layers,
+    network_limits,
+    registration_of,
+    warn_of_idle_settings,
+)
 from tidelog.config import settings_without_effect, topic_config, topic_settings_without_effect
 from tidelog.controller.partition_states import UNCLEAN_ELECTION
 from tidelog.metadata.config_changes import ConfigChangeListener
@@ -85,6 +91,7 @@ class DynamicConfig:
         warn_of_idle_settings([each for each in settings_without_effect(node.config.originals) if each not in known])
         node.socket_server.update_limits(network_limits(node.config, node.surroundings.socket_descriptors_max()))
         node.cleaning.update_config(node.config)
+        limit_replication(node.replication_quotas, layers)
         if node.member is not None:
             node.member.update_config(node.config)
         if before.parsed_advertised_listeners != node.config.parsed_advertised_listeners:

@@ -12,6 +12,7 @@ from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.handlers import cluster_handlers, handlers
 from tidelog.broker.routes import Route
+from tidelog.broker.settings import limit_replication, replication_quotas
 from tidelog.broker.slices import TimeSlices
 from tidelog.broker.surroundings import Surroundings
 from tidelog.broker.timer_driver import TimerDriver
@@ -59,6 +60,7 @@ class Node:
         "preparation",
         "producer_ids",
         "replica_manager",
+        "replication_quotas",
         "routes",
         "scheduler",
         "slices",
@@ -105,6 +107,8 @@ class Node:
         is_clustered = base.surroundings.is_clustered
         self.routes: Mapping[int, Route] = {**handlers(), **cluster_handlers()} if is_clustered else handlers()
         self.socket_server = new_socket_server(self)
+        self.replication_quotas = replication_quotas(broker_id, config)
+        limit_replication(self.replication_quotas, config_layers)
         self.replica_manager = ReplicaManager(
             broker_id,
             self.clock,
@@ -119,6 +123,7 @@ class Node:
             ),
             _view_of_cluster(self) if is_clustered else None,
             replica_selector(config.replica_selector_class) if is_clustered else None,
+            self.replication_quotas.leader,
         )
         self.topics = TopicService(self)
         self.groups = GroupCoordinator(self, base.timer)

@@ -17,6 +17,7 @@ from tidelog.replication.fetchers import FetcherKey, FetcherManager
 
 if TYPE_CHECKING:
     from tidelog.broker.slices import TimeSlices
+    from tidelog.quotas import ReplicationQuota
     from tidelog.replication.partition import Partition
     from tidelog.replication.replica_manager import ReplicaManager
     from tidelog.timing import Clock
@@ -44,6 +45,7 @@ class ReplicaFetchers:
         *,
         count: int = 1,
         request_timeout_ms: int = 30_000,
+        quota: ReplicationQuota | None = None,
     ) -> None:
         """`request_timeout_ms` is `replica.socket.timeout.ms`, `count` is `num.replica.fetchers`."""
         self._channels = channels
@@ -61,6 +63,7 @@ class ReplicaFetchers:
                 replica_manager,
                 clock.wall_ms,
                 broker_epoch=broker_epoch,
+                quota=quota,
             )
 
         self._manager = FetcherManager(new_fetcher, self._wake, count)

@@ -15,6 +15,7 @@ from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.store import Store
 from tidelog.metadata.tree import BrokerRegistration, Endpoint
 from tidelog.network.limits import NetworkLimits
+from tidelog.quotas import RateWindows, ReplicationQuota, ReplicationQuotas
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,9 @@ def load_dynamic_layers(store: Store, broker_id: int, static: Mapping[str, str])
     own = read_overrides(store, ConfigEntity("brokers", str(broker_id)))
     while True:
         try:
-            return ConfigLayers(static, cluster=cluster, broker=own)
+            layers = ConfigLayers(static, cluster=cluster, broker=own)
+            layers.dynamic_only()  # for its errors
+            return layers
         except ConfigError as error:
             if error.setting not in cluster.keys() | own.keys():
                 logger.error("all dynamic settings of broker %d are ignored: %s", broker_id, error)
@@ -38,6 +41,28 @@ def load_dynamic_layers(store: Store, broker_id: int, static: Mapping[str, str])
             logger.error("the dynamic setting %s is ignored: %s", error.setting, error)
             cluster.pop(error.setting, None)
             own.pop(error.setting, None)
+
+
+def replication_quotas(broker_id: int, config: BrokerConfig) -> ReplicationQuotas:
+    """The quotas of a broker, without limits yet."""
+    windows = RateWindows(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000)
+    moves = RateWindows(
+        config.alter_log_dirs_replication_quota_window_num,
+        config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
+    )
+    return ReplicationQuotas(
+        ReplicationQuota(broker_id, windows), ReplicationQuota(broker_id, windows), ReplicationQuota(broker_id, moves)
+    )
+
+
+def limit_replication(quotas: ReplicationQuotas, layers: ConfigLayers) -> None:
+    """Set the limits of replication, which are dynamic settings alone."""
+    settings = layers.dynamic_only()
+    quotas.set_rates(
+        leader=settings.leader_replication_throttled_rate,
+        follower=settings.follower_replication_throttled_rate,
+        alter_log_dirs=settings.replica_alter_log_dirs_io_max_bytes_per_second,
+    )
 
 
 def warn_of_idle_settings(names: Collection[str], owner: str = "the broker") -> None:

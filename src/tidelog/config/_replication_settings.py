@@ -61,13 +61,14 @@ class ReplicationSettings(Settings, area="Replication"):
         doc="How often the controller looks for imbalance.")
 
 
-class QuotaSettings(Settings, area="Quotas", effect=False):
+class QuotaSettings(Settings, area="Quotas"):
     """The windows over which quotas are measured."""
 
     quota_window_num: int = setting(
-        "quota.window.num", 11, importance="low", at_least=1, doc="Samples kept for client quotas.")
+        "quota.window.num", 11, importance="low", at_least=1, effect=False, doc="Samples kept for client quotas.")
     quota_window_size_seconds: int = setting(
-        "quota.window.size.seconds", 1, importance="low", at_least=1, doc="Length of a sample for client quotas.")
+        "quota.window.size.seconds", 1, importance="low", at_least=1, effect=False,
+        doc="Length of a sample for client quotas.")
     replication_quota_window_num: int = setting(
         "replication.quota.window.num", 11, importance="low", at_least=1, doc="Samples kept for replication quotas.")
     replication_quota_window_size_seconds: int = setting(
@@ -80,10 +81,10 @@ class QuotaSettings(Settings, area="Quotas", effect=False):
         "alter.log.dirs.replication.quota.window.size.seconds", 1, importance="low", at_least=1,
         doc="Length of a sample for the quota on moves between data directories.")
     controller_quota_window_num: int = setting(
-        "controller.quota.window.num", 11, importance="low", at_least=1,
+        "controller.quota.window.num", 11, importance="low", at_least=1, effect=False,
         doc="Samples kept for the quota on topic and partition changes.")
     controller_quota_window_size_seconds: int = setting(
-        "controller.quota.window.size.seconds", 1, importance="low", at_least=1,
+        "controller.quota.window.size.seconds", 1, importance="low", at_least=1, effect=False,
         doc="Length of a sample for the quota on topic and partition changes.")
     client_quota_callback_class: str | None = setting(
         "client.quota.callback.class", None, type=CLASS, importance="low",

@@ -7,7 +7,7 @@ from tidelog.config.kinds import LONG
 
 
 # fmt: off
-class DynamicOnlySettings(Settings, scope="cluster-wide", effect=False):
+class DynamicOnlySettings(Settings, scope="cluster-wide"):
     """Set with AlterConfigs, never in server.properties, and described only when set."""
 
     leader_replication_throttled_rate: int = setting(

@@ -56,13 +56,12 @@ class LogConfig(Settings, scope="topic"):
         doc="Call fsync when the oldest unflushed record is this old.")
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         "follower.replication.throttled.replicas", (), type=LIST, validator=checks.THROTTLED_REPLICAS,
-        effect=False, doc="Replicas whose fetching is throttled, as `partition:broker` pairs, or `*` for all.")
+        doc="Replicas whose fetching is throttled, as `partition:broker` pairs, or `*` for all.")
     index_interval_bytes: int = setting(
         "index.interval.bytes", 4096, at_least=0, synonyms=("log.index.interval.bytes",),
         doc="Bytes of records between two entries of the offset and time index.")
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
         "leader.replication.throttled.replicas", (), type=LIST, validator=checks.THROTTLED_REPLICAS,
-        effect=False,
         doc="Replicas to which the leader's sending is throttled, as `partition:broker` pairs, or `*` for all.")
     local_retention_bytes: int = setting(
         "local.retention.bytes", -2, type=LONG, at_least=-2, synonyms=("log.local.retention.bytes",),

@@ -63,6 +63,16 @@ class PartitionSource(Protocol):
         """The follower that a consumer had better read from, -1 for the leader."""
         ...
 
+    def is_throttled(self, partition: Partition, replica_id: int) -> bool:
+        """Whether a follower gets no records of a partition for now."""
+        ...
+
+    def count_sent(
+        self, parameters: FetchParameters, wanted: Sequence[Wanted], replies: Sequence[PartitionReply]
+    ) -> None:
+        """These replies are sent."""
+        ...
+
 
 def read_partitions(
     source: PartitionSource,
@@ -100,6 +110,8 @@ def read_partitions(
                     has_error = True
                     continue
             reply = _read(partition, fetch, parameters, min(fetch[2], bytes_left), is_first)
+            if replica_id >= 0 and reply.records is not None and source.is_throttled(partition, replica_id):
+                reply = reply._replace(records=None)
         except ApiError as error:
             reply = PartitionReply(fetch.partition_index, error.code)
             has_error = True
@@ -265,6 +277,8 @@ class DelayedFetch(DelayedOperation):
             return None
         if offset >= end_offset:
             return 0
+        if parameters.replica_id >= 0 and self._source.is_throttled(partition, parameters.replica_id):
+            return 0
         if parameters.min_bytes <= 1:
             return 1
         available = log.bytes_between(offset, end_offset)
@@ -272,6 +286,7 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         replies, _, _ = read_partitions(self._source, self._parameters, self._wanted, has_waited=True)
+        self._source.count_sent(self._parameters, self._wanted, replies)
         self._respond(replies)
 
     def on_failure(self, error: Exception) -> None:

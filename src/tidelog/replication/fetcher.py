@@ -14,7 +14,8 @@ A partition that is followed is in one of these states:
     FAILED        nothing, until the next LeaderAndIsr                -
 
 Leaders that serve Fetch 12 name diverging epochs, so their partitions begin with FETCHING. A partition whose request
-failed rests for `replica.fetch.backoff.ms`.
+failed rests for `replica.fetch.backoff.ms`. A throttled one that is not caught up is not asked for while the quota is
+used up.
 
 `Fetcher` sends nothing and never waits: its owner sends what `build_…` return and hands the responses to `on_…`. It
 writes to the logs of its partitions. `on_fetch` is a generator that goes from one partition to the next.
@@ -27,6 +28,7 @@ from collections.abc import Callable, Generator, Iterable
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
+from tidelog.quotas import ReplicationQuota
 from tidelog.replication.fetch_session_client import FetchEntry, FetchSessionClient, PartitionKey
 from tidelog.replication.partition import Partition
 from tidelog.storage.errors import AppendOffsetError, LogDirFailure
@@ -85,7 +87,15 @@ class FollowerOwner(Protocol):
 class _Followed:
     """One partition that is followed."""
 
-    __slots__ = ("delayed_until_ms", "fetch_offset", "last_fetched_epoch", "leader_epoch", "partition", "state")
+    __slots__ = (
+        "delayed_until_ms",
+        "fetch_offset",
+        "is_caught_up",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "partition",
+        "state",
+    )
 
     def __init__(self, partition: Partition, state: FetchState) -> None:
         self.partition = partition
@@ -94,6 +104,8 @@ class _Followed:
         self.fetch_offset = partition.log.log_end_offset
         self.last_fetched_epoch = partition.log.leader_epochs.latest_epoch
         self.delayed_until_ms = 0
+        self.is_caught_up = False
+        """Whether the log reached the leader's high watermark with the last response."""
 
     def fetch_on(self) -> None:
         """Go on at the end of the log, as it is now."""
@@ -120,7 +132,9 @@ class Fetcher:
         *,
         broker_epoch: Callable[[], int] = lambda: -1,
         uses_diverging_epochs: bool = True,
+        quota: ReplicationQuota | None = None,
     ) -> None:
+        """`quota` limits what is fetched for throttled replicas."""
         self.leader_id = leader_id
         self.settings = settings
         self.uses_diverging_epochs = uses_diverging_epochs
@@ -128,6 +142,7 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         self._owner = owner
         self._wall_ms = wall_ms
+        self._quota = quota or ReplicationQuota(broker_id)
         self._followed: dict[PartitionKey, _Followed] = {}
         self._session = FetchSessionClient()
         self._asked: dict[PartitionKey, FetchEntry] = {}
@@ -165,9 +180,14 @@ class Fetcher:
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When something is due, `now_ms` or later; None if nothing is."""
+        throttle_ms = self._throttle_ms(now_ms)
+        throttled_until_ms = now_ms + min(throttle_ms, self.settings.backoff_ms)
         return min(
             (
-                max(followed.delayed_until_ms, now_ms)
+                max(
+                    followed.delayed_until_ms,
+                    throttled_until_ms if throttle_ms and self._is_covered(followed) else now_ms,
+                )
                 for followed in self._followed.values()
                 if followed.state is not FetchState.FAILED
             ),
@@ -181,7 +201,10 @@ class Fetcher:
 
     def build_fetch(self, now_ms: int) -> FetchRequest | None:
         """The next Fetch; None if no partition is ready."""
-        wanted = {each.partition.key: self._entry(each) for each in self._due(FetchState.FETCHING, now_ms)}
+        due = self._due(FetchState.FETCHING, now_ms)
+        if self._throttle_ms(now_ms):
+            due = [each for each in due if not self._is_covered(each)]
+        wanted = {each.partition.key: self._entry(each) for each in due}
         if not wanted:
             return None
         session = self._session.build(wanted)
@@ -197,6 +220,19 @@ class Fetcher:
             session_epoch=session.session_epoch,
             topics=session.topics,
             forgotten_topics_data=session.forgotten,
+        )
+
+    def _throttle_ms(self, now_ms: int) -> int:
+        """How long throttled replicas that are not caught up have to wait."""
+        return self._quota.throttle_ms(now_ms) if self._quota.is_limited else 0
+
+    def _is_covered(self, followed: _Followed) -> bool:
+        """Whether a replica has to wait while the quota is used up."""
+        partition = followed.partition
+        return (
+            followed.state is FetchState.FETCHING
+            and not followed.is_caught_up
+            and self._quota.covers(*partition.key, partition.log.config.follower_replication_throttled_replicas)
         )
 
     def _entry(self, followed: _Followed) -> FetchEntry:
@@ -240,7 +276,7 @@ class Fetcher:
                 if data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
                     self._cut_at(followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
                 else:
-                    self._append(followed, data)
+                    self._append(followed, data, now_ms)
             else:
                 self._on_error(followed, error, now_ms)
         except LogDirFailure as failure:
@@ -254,15 +290,23 @@ class Fetcher:
             logger.error("%s is not followed any more: %s", followed.name, problem)
             followed.state = FetchState.FAILED
 
-    def _append(self, followed: _Followed, data: PartitionData) -> None:
+    def _append(self, followed: _Followed, data: PartitionData, now_ms: int) -> None:
         partition = followed.partition
         log = partition.log
         assert followed.fetch_offset == log.log_end_offset, f"{followed.name} was changed while it was fetched"
         if data.records:
             partition.append_fetched(data.records, self._wall_ms())
             followed.fetch_on()
+            if self._quota.is_limited:
+                self._count(partition, len(data.records), now_ms)
+        followed.is_caught_up = data.high_watermark <= followed.fetch_offset
         has_moved = partition.follow_leader(data.high_watermark, data.log_start_offset)
         self._owner.on_followed(partition, has_watermark_moved=has_moved)
+
+    def _count(self, partition: Partition, size_bytes: int, now_ms: int) -> None:
+        """All that is fetched for throttled replicas counts, also for those that need not wait."""
+        if self._quota.covers(*partition.key, partition.log.config.follower_replication_throttled_replicas):
+            self._quota.record(size_bytes, now_ms)
 
     def _on_error(self, followed: _Followed, error: ErrorCode, now_ms: int) -> None:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from tidelog.quotas import ReplicationQuota
 from tidelog.replication.alter_partition import AlterOutcome
 from tidelog.replication.delete_records import DelayedDeleteRecords, DeletedUpTo, DeleteResult
 from tidelog.replication.fetch import DelayedFetch, FetchParameters, Wanted, read_partitions
@@ -94,11 +95,14 @@ class ReplicaManager:
         purge_intervals: PurgeIntervals | None = None,
         cluster: ClusterView | None = None,
         replica_selector: RackAwareReplicaSelector | None = None,
+        leader_quota: ReplicationQuota | None = None,
     ) -> None:
         intervals = purge_intervals or PurgeIntervals()
         self.local_id = local_id
         self.replica_selector = replica_selector
         """Chooses a follower for consumers near it; None where every consumer reads from the leader."""
+        self.leader_quota = leader_quota or ReplicationQuota(local_id)
+        """What leaders send to throttled followers."""
         self._cluster = cluster or OnlyBroker()
         self.produce_purgatory: Purgatory[DelayedProduce] = Purgatory("Produce", timer, intervals.producer)
         self.fetch_purgatory: Purgatory[DelayedFetch] = Purgatory("Fetch", timer, intervals.fetch)
@@ -338,6 +342,8 @@ class ReplicaManager:
         """What `fetch` responds now; None if there is not enough to read yet, and the fetch has time to wait."""
         replies, bytes_read, has_error = read_partitions(self, parameters, wanted)
         if bytes_read >= parameters.min_bytes or has_error or not wanted or parameters.max_wait_ms <= 0:
+            if parameters.replica_id >= 0:
+                self.count_sent(parameters, wanted, replies)
             return replies
         return None
 
@@ -365,6 +371,36 @@ class ReplicaManager:
             self.watermark_moved(partition)
         if progress.proposal is not None:
             self._cluster.propose(partition, progress.proposal)
+
+    def is_throttled(self, partition: Partition, replica_id: int) -> bool:
+        """Whether a follower gets no records for now: it is not in sync, and its leader has sent what it may."""
+        quota = self.leader_quota
+        return (
+            quota.is_limited
+            and replica_id not in partition.replica_set.isr
+            and quota.covers(*partition.key, partition.log.config.leader_replication_throttled_replicas)
+            and quota.is_exceeded(self._clock.monotonic_ms())
+        )
+
+    def count_sent(
+        self, parameters: FetchParameters, wanted: Sequence[Wanted], replies: Sequence[PartitionReply]
+    ) -> None:
+        """Count the records that followers of throttled replicas are sent, those in sync among them."""
+        quota = self.leader_quota
+        if not quota.is_limited or not parameters.is_from_follower:
+            return
+        size = 0
+        for entry, reply in zip(wanted, replies, strict=True):
+            records = reply.records
+            if records is None or entry.topic is None:
+                continue
+            partition = self._partitions.get((entry.topic, reply.partition_index))
+            if partition is not None and quota.covers(
+                *partition.key, partition.log.config.leader_replication_throttled_replicas
+            ):
+                size += len(records) if isinstance(records, bytes) else records.length
+        if size:
+            quota.record(size, self._clock.monotonic_ms())
 
     def watermark_moved(self, partition: Partition) -> None:
         """A high or low watermark moved outside of a write: whoever waits for it is answered at the turn's end."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.unit.storage.logs import batch, read_values, reopen
 from tidelog.config import LogConfig
+from tidelog.quotas import ReplicationQuota
 from tidelog.replication.fetch import FetchParameters
 from tidelog.replication.fetch_session import FetchSessionCache
 from tidelog.replication.fetcher import Fetcher, FetcherSettings
@@ -91,6 +92,8 @@ class Replica:
         *,
         partition_epoch: int | None = None,
         uses_diverging_epochs: bool = True,
+        quota: ReplicationQuota | None = None,
+        settings: FetcherSettings | None = None,
     ) -> Fetcher:
         state = LeaderAndIsr(
             leader_id, epoch, (), tuple(replicas), epoch if partition_epoch is None else partition_epoch
@@ -100,10 +103,11 @@ class Replica:
         self.fetcher = Fetcher(
             self.broker_id,
             leader_id,
-            FetcherSettings(wait_ms_max=0, backoff_ms=0),
+            settings or FetcherSettings(wait_ms_max=0, backoff_ms=0),
             self.manager,
             self.clock.wall_ms,
             uses_diverging_epochs=uses_diverging_epochs,
+            quota=quota,
         )
         self.fetcher.add(self.partition)
         return self.fetcher

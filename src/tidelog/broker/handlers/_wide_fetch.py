@@ -30,7 +30,7 @@ def serve(
 class _WideRequest:
     """One request from its first read to its answer."""
 
-    __slots__ = ("_context", "_correlation_id", "_fetch", "_node", "_slot", "_version")
+    __slots__ = ("_context", "_correlation_id", "_fetch", "_node", "_parameters", "_slot", "_version")
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class _WideRequest:
         self._node = node
         self._slot = slot
         self._context = context
+        self._parameters = parameters
         self._version = version
         self._correlation_id = correlation_id
         deadline_ms = node.clock.monotonic_ms() + max(parameters.max_wait_ms, 0)
@@ -95,6 +96,7 @@ class _WideRequest:
 
     async def _answer(self, replies: list[PartitionReply]) -> None:
         node, version, wanted = self._node, self._version, self._context.wanted
+        node.replica_manager.count_sent(self._parameters, wanted, replies)
         if version < ZSTD_FROM:
             for position, entry in enumerate(wanted):
                 replies[position] = without_zstd(node, entry, replies[position])

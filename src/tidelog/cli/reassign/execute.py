@@ -18,7 +18,10 @@ def execute(
     throttle: Annotated[
         int | None,
         typer.Option(
-            "--throttle", help="Bytes a second for each broker; Apache Kafka brokers only.", min=1, show_default=False
+            "--throttle",
+            help="Bytes a second that each broker sends and fetches for this plan. Execute it again to change that.",
+            min=1,
+            show_default="no limit",
         ),
     ] = None,
     bootstrap_server: BootstrapServer = None,
