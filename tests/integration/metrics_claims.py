@@ -2,6 +2,8 @@
 
 import json
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 from tests.integration.client_support import SECONDS, make_topic, run, unique
@@ -72,7 +74,28 @@ def test_figures_of_every_client_are_json(servers: str) -> None:
     written = [json.loads(json.dumps(each.as_dict())) for each in found]
     assert written[0]["partitions"][f"{topic}-0"]["records_stored"] == 1
     assert written[2]["client_id"] == "watcher"
-    assert all(each["age_s"] >= 0 and each["brokers"] for each in written)  # the loop's clock has milliseconds
+    assert all(isinstance(each["age_s"], float) and each["brokers"] for each in written)
+
+
+def test_the_age_of_every_client_counts_from_when_it_was_made(servers: str) -> None:
+    for kind in (Producer, Consumer, Admin):
+        before = time.monotonic()
+        with kind(bootstrap_servers=servers) as client:  # type: ignore[operator]
+            age_s = _age_above(0.0, client.metrics)
+            later_s = _age_above(age_s, client.metrics)
+            assert age_s < later_s <= time.monotonic() - before + _TICK_S
+
+
+_TICK_S = 0.002
+"""The loop's clock has milliseconds: one is lost when a client is made, and one when its age is asked for."""
+
+
+def _age_above(bound_s: float, metrics: Callable[[], Any]) -> float:
+    """The age of a client once it is above a bound, which is a tick of the loop's clock later at most."""
+    deadline = time.monotonic() + SECONDS
+    while (age_s := metrics().age_s) <= bound_s:
+        assert time.monotonic() < deadline, f"the client's age stays {age_s} s"
+    return float(age_s)
 
 
 def test_a_callback_gets_the_figures_again_and_again(servers: str) -> None:
