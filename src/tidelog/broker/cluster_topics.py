@@ -10,16 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.controller_client import ControllerUnavailable
-from tidelog.broker.metadata_errors import metadata_errors_translated
 from tidelog.broker.metadata_waiters import MetadataWaiters
-from tidelog.broker.settings import warn_of_idle_settings
-from tidelog.config import topic_settings_without_effect
+from tidelog.broker.topic_planning import (
+    check_automatic,
+    existing_topic,
+    mark_for_deletion,
+    plan_more_partitions,
+    plan_new_topic,
+    write_more_partitions,
+    write_new_topic,
+)
 from tidelog.metadata import topics as topic_plans
-from tidelog.metadata.image import INTERNAL_TOPICS, TopicImage
+from tidelog.metadata.image import TopicImage
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
@@ -34,9 +39,6 @@ if TYPE_CHECKING:
     from tidelog.broker.node import Node
 
 logger = logging.getLogger(__name__)
-
-_PLANNED_AT_ONCE: Final = 500
-"""Partitions whose placement takes a millisecond or two."""
 
 
 class ClusterTopics:
@@ -82,58 +84,25 @@ class ClusterTopics:
     ) -> TopicImage:
         """Write a new topic, or only say what would be written. `wait_created` waits for its leaders."""
         self._check_controller()
-        node = self._node
-        chance = node.surroundings.random
-        broker_count = max(len(node.image.broker_ids()), 1)
-        plan_topic = partial(
-            topic_plans.plan_topic,
-            name,
-            partition_count,
-            replication_factor,
-            assignments,
-            overrides,
-            node.image,
-            default_partition_count=node.config.num_partitions,
-            default_replication_factor=node.config.default_replication_factor,
-            start_index=chance.randrange(broker_count),
-            follower_shift=chance.randrange(broker_count),
-            random_bytes=chance.randbytes,
-        )
-        node.topics.check_config(overrides)
-        if max(partition_count, node.config.num_partitions) > _PLANNED_AT_ONCE:
-            plan = await node.background.run_alone(plan_topic)
-        else:
-            plan = plan_topic()
+        topic = await plan_new_topic(self._node, name, partition_count, replication_factor, assignments, overrides)
         if not validate_only:
-            warn_of_idle_settings(topic_settings_without_effect(overrides), f"topic {name}")
-            with metadata_errors_translated():
-                await node.metadata.run(topic_plans.write_new_assignment, plan)
-        return plan.image()
+            await write_new_topic(self._node, topic, topic_plans.write_new_assignment)
+        return topic.image
 
     async def add_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
     ) -> None:
         """Let a topic grow to `count` partitions. `wait_created` waits for their leaders."""
         self._check_controller()
-        node = self._node
-        if node.image.topic(name) is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        racks = {broker.broker_id: broker.rack for broker in node.image.brokers()}
-        with metadata_errors_translated():
-            plan = await node.metadata.run(
-                topic_plans.plan_partitions, sorted(racks), name, count, assignments, racks=racks
-            )
-            if not validate_only:
-                await node.metadata.run(topic_plans.write_grown_assignment, plan)
+        new = await plan_more_partitions(self._node, name, count, assignments)
+        if not validate_only:
+            await write_more_partitions(self._node, new, topic_plans.write_grown_assignment)
 
     async def delete(self, name: str) -> bytes:
         """Have a topic deleted and return the id it had. `wait_deleted` waits until no client sees it any more."""
         self._check_controller()
-        topic = self._node.image.topic(name)
-        if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        with metadata_errors_translated():
-            await self._node.metadata.run(topic_plans.mark_for_deletion, name)
+        topic = existing_topic(self._node, name)
+        await mark_for_deletion(self._node, topic)
         return topic.topic_id
 
     async def wait_created(self, counts: Mapping[str, int], timeout_ms: int, /) -> Collection[str]:
@@ -161,9 +130,7 @@ class ClusterTopics:
 
     async def create_automatically(self, name: str) -> TopicImage:
         """Ask the controller for a topic that a client named. The client asks again for it."""
-        topic_plans.check_topic_name(name)
-        if name in INTERNAL_TOPICS:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
+        check_automatic(name)
         found = self._node.image.topic(name)
         if found is not None:
             return found

@@ -10,16 +10,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 from tidelog.broker.metadata_errors import metadata_errors_translated
-from tidelog.broker.settings import warn_of_idle_settings
-from tidelog.config import ConfigError, LogConfig, topic_config, topic_settings_without_effect
+from tidelog.broker.topic_planning import (
+    check_automatic,
+    existing_topic,
+    mark_for_deletion,
+    plan_more_partitions,
+    plan_new_topic,
+    planned,
+    write_more_partitions,
+    write_new_topic,
+)
+from tidelog.config import ConfigError, LogConfig, topic_config
 from tidelog.metadata import topics as topic_plans
 from tidelog.metadata.elections import begin_new_epochs
-from tidelog.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
+from tidelog.metadata.image import PartitionImage, TopicImage
 from tidelog.replication.partition import Partition
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
@@ -30,11 +38,6 @@ if TYPE_CHECKING:
     from tidelog.metadata.store import Store
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-_PLANNED_AT_ONCE: Final = 500
-"""Partitions whose placement takes a millisecond or two."""
 
 
 class LeadershipListener(Protocol):
@@ -135,52 +138,19 @@ class TopicService:
         *,
         validate_only: bool = False,
     ) -> TopicImage:
-        async with self._lock:
-            topic, config = await self._write_new(
-                name, partition_count, replication_factor, assignments, overrides, validate_only
-            )
-        if not validate_only:
-            await self._open_new(topic, topic.partitions, config)
-            logger.info("created topic %s with %d partitions", name, len(topic.partitions))
-        return topic
-
-    async def _write_new(
-        self,
-        name: str,
-        partition_count: int,
-        replication_factor: int,
-        assignments: Mapping[int, Sequence[int]] | None,
-        overrides: Mapping[str, str],
-        validate_only: bool,
-    ) -> tuple[TopicImage, LogConfig]:
         node = self._node
-        broker_count = max(len(node.image.broker_ids()), 1)
-        plan_topic = partial(
-            topic_plans.plan_topic,
-            name,
-            partition_count,
-            replication_factor,
-            assignments,
-            overrides,
-            node.image,
-            default_partition_count=node.config.num_partitions,
-            default_replication_factor=node.config.default_replication_factor,
-            start_index=node.surroundings.random.randrange(broker_count),
-            follower_shift=node.surroundings.random.randrange(broker_count),
-            controller_epoch=node.image.controller_epoch,
-        )
-        plan = await self._planned(plan_topic, max(partition_count, node.config.num_partitions))
-        config = self.check_config(overrides)
-        topic = await self._planned(plan.image, len(plan.replicas))
-        self._refuse_orphans(topic)
-        if validate_only:
-            return topic, config
-        warn_of_idle_settings(topic_settings_without_effect(overrides), f"topic {name}")
-        with metadata_errors_translated():
-            await node.metadata.run(topic_plans.write_topic, plan)
-        node.image.set_topic(topic)
-        node.image.set_overrides(name, overrides)
-        return topic, config
+        async with self._lock:
+            new = await plan_new_topic(node, name, partition_count, replication_factor, assignments, overrides)
+            topic = new.image
+            self._refuse_orphans(topic)
+            if validate_only:
+                return topic
+            await write_new_topic(node, new, topic_plans.write_topic)
+            node.image.set_topic(topic)
+            node.image.set_overrides(name, overrides)
+        await self._open_new(topic, topic.partitions, new.config)
+        logger.info("created topic %s with %d partitions", name, len(topic.partitions))
+        return topic
 
     def _refuse_orphans(self, topic: TopicImage) -> None:
         """A log that no topic accounts for belongs to an earlier topic of that name, and would not be overwritten."""
@@ -195,10 +165,8 @@ class TopicService:
 
     async def create_automatically(self, name: str) -> TopicImage:
         """Make a topic that a client named and that does not exist. Raises ApiError, for internal topics too."""
-        topic_plans.check_topic_name(name)
+        check_automatic(name)
         config = self._node.config
-        if name in INTERNAL_TOPICS:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
         async with self._lock_of(name):
             found = self._node.image.topic(name)  # another client may have asked for it in the same moment
             return found or await self._create(name, config.num_partitions, config.default_replication_factor, None, {})
@@ -227,24 +195,13 @@ class TopicService:
     ) -> tuple[TopicImage, Sequence[PartitionImage]] | None:
         """The topic as it is then, and the partitions that were added."""
         node = self._node
-        if node.image.topic(name) is None:
-            # Asked here, as the tree would take a name with a slash in it for the way to another node.
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        with metadata_errors_translated():
-            plan = await node.metadata.run(
-                topic_plans.plan_partitions,
-                node.image.broker_ids(),
-                name,
-                count,
-                assignments,
-                controller_epoch=self._node.image.controller_epoch,
-            )
-            if validate_only:
-                return None
-            await node.metadata.run(topic_plans.write_partitions, plan)
+        plan = await plan_more_partitions(node, name, count, assignments)
+        if validate_only:
+            return None
+        await write_more_partitions(node, plan, topic_plans.write_partitions)
         before = node.image.topic(name)
         assert before is not None, f"{name} is in the tree and must be in the image"
-        added = await self._planned(plan.images, len(plan.states))
+        added = await planned(node, plan.images, len(plan.states))
         topic = TopicImage(name, before.topic_id, [*before.partitions, *added])
         node.image.set_topic(topic)
         return topic, added
@@ -264,12 +221,10 @@ class TopicService:
 
     async def _delete(self, name: str) -> bytes:
         node = self._node
-        topic = node.image.topic(name)
-        if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        topic = existing_topic(node, name)
+        async with self._lock:
+            await mark_for_deletion(node, topic)
         with metadata_errors_translated():
-            async with self._lock:
-                await node.metadata.run(topic_plans.mark_for_deletion, name)
             await node.slices.run(self._removing(topic))
             await self.forget_deleted(name)
             async with self._lock:
@@ -278,12 +233,6 @@ class TopicService:
             listener((name,))
         logger.info("deleted topic %s", name)
         return topic.topic_id
-
-    async def _planned(self, plan: Callable[[], T], partition_count: int) -> T:
-        """What `plan` returns. For many partitions it runs on a thread; it only reads, and the tree is locked."""
-        if partition_count <= _PLANNED_AT_ONCE:
-            return plan()
-        return await self._node.background.run_alone(plan)
 
     def _lock_of(self, name: str) -> asyncio.Lock:
         """Taken before the lock of the tree, never after it."""
@@ -351,13 +300,6 @@ class TopicService:
                     hosted.log.update_config(config)
                 await node.slices.pause()
             applied = config
-
-    def check_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """The settings of a topic with these overrides; raises ApiError for those that cannot be used."""
-        try:
-            return topic_config(overrides, self._node.config)
-        except ConfigError as error:
-            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     # --- logs ---
 
