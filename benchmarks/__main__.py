@@ -1,5 +1,6 @@
 """`python -m benchmarks`: run the cases and write RESULTS.md. Progress goes to stderr, the page to stdout as well.
 
+`python -m benchmarks cluster` measures three brokers beside three of Apache Kafka,
 `python -m benchmarks spark` runs those of the Spark connector, which have a part of the page to themselves;
 `python -m benchmarks hostile` sends hostile requests and writes HOSTILE.md.
 """
@@ -9,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import resource
 import signal
 import sys
 import tempfile
@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks import apache_kafka, tidelog_broker
 from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
 from benchmarks.cases import Case
+from benchmarks.limits import raise_descriptor_limit
 from benchmarks.method import FULL, QUICK, BrokerFactory, Laboratory, Plan, calibrate
 from benchmarks.processes import BrokerProcess
 from benchmarks.report import OURS, THEIRS, Report
@@ -41,6 +42,10 @@ def main() -> int:
         from benchmarks.hostile import command
 
         return command.main(sys.argv[2:])
+    if sys.argv[1:2] == ["cluster"]:
+        from benchmarks import cluster
+
+        return cluster.main(sys.argv[2:])
     if sys.argv[1:2] == ["clients"]:
         from benchmarks import clients
 
@@ -167,12 +172,6 @@ def conclude(options: argparse.Namespace, cases: list[Case], report: Report) -> 
         print(f"written: {page}", file=sys.stderr)
     if options.profile:
         print(f"profile: {options.profile_output}", file=sys.stderr)
-
-
-def raise_descriptor_limit() -> None:
-    """Thousands of partitions and connections need descriptors, here and in the brokers, which inherit the limit."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 if __name__ == "__main__":

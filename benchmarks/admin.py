@@ -28,6 +28,8 @@ class TopicDescription:
     error_code: int
     topic_id: bytes
     leaders: tuple[int, ...]
+    in_sync: tuple[int, ...] = ()
+    """How many replicas of each partition are in sync."""
 
     @property
     def is_led(self) -> bool:
@@ -76,15 +78,20 @@ class Admin:
         self._sock.sendall(frame)
         return Reader(read_frame(self._sock))
 
-    def serves(self) -> bool:
-        """Whether a broker is registered and a controller elected."""
+    def serves(self, brokers: int = 1) -> bool:
+        """Whether that many brokers are registered and a controller elected."""
+        registered, controller = self.registered()
+        return registered >= brokers and controller >= 0
+
+    def registered(self) -> tuple[int, int]:
+        """How many brokers are registered, and which is the controller; -1 if none is."""
         reader = self.call(frames.metadata([]))
         reader.take("i")
         brokers = reader.count()
         for _ in range(brokers):
             _skip_broker(reader)
         reader.text()
-        return brokers > 0 and reader.take("i")[0] >= 0
+        return brokers, reader.take("i")[0]
 
     def describe(self, topic: str, auto_create: bool = False) -> TopicDescription:
         reader = self.call(frames.metadata([topic], auto_create))
@@ -96,9 +103,11 @@ class Admin:
         assert reader.count() == 1, "one topic was asked for"
         return _read_topic(reader)
 
-    def create(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> bytes:
+    def create(
+        self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None, replicas: int = 1
+    ) -> bytes:
         """Create a topic, wait until every partition is led, and return its id."""
-        reader = self.call(frames.create_topic(topic, partitions, configs or {}))
+        reader = self.call(frames.create_topic(topic, partitions, configs or {}, replicas))
         reader.take("i")
         reader.count()
         reader.text()
@@ -185,11 +194,15 @@ def _read_topic(reader: Reader) -> TopicDescription:
     reader.text()
     topic_id = reader.raw(16)
     reader.take("b")
-    leaders = []
+    leaders: dict[int, int] = {}
+    in_sync: dict[int, int] = {}
     for _ in range(reader.count()):
-        partition_error, _, leader, _ = reader.take("hiii")
-        leaders.append(-1 if partition_error else leader)
-        for _ in range(3):
-            reader.numbers()
+        partition_error, index, leader, _ = reader.take("hiii")
+        leaders[index] = -1 if partition_error else leader
+        _, isr, _ = reader.numbers(), reader.numbers(), reader.numbers()
+        in_sync[index] = len(isr)
         reader.skip_tags()
-    return TopicDescription(error_code, topic_id, tuple(leaders))
+    by_index = sorted(leaders)
+    return TopicDescription(
+        error_code, topic_id, tuple(leaders[index] for index in by_index), tuple(in_sync[index] for index in by_index)
+    )

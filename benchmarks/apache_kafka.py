@@ -75,9 +75,10 @@ def dump_log_segments(files: Sequence[Path], *options: str) -> str:
 class ZooKeeper:
     """One ZooKeeper server from Kafka's own jars."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self.directory = directory
         self.port = free_port()
+        self._settings = dict(settings or {})
         self._child: Child | None = None
 
     @property
@@ -96,6 +97,7 @@ class ZooKeeper:
                 "clientPortAddress": HOST,
                 "maxClientCnxns": "0",
                 "admin.enableServer": "false",
+                **self._settings,
             },
         )
         self._child = Child(

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.report import machine
-from benchmarks.sections import CLIENTS_HEADING, SPARK_HEADING, page_without, section_of
+from benchmarks.sections import CLIENTS_HEADING, put_section
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = (
@@ -35,13 +35,6 @@ def main(arguments: list[str]) -> int:
         outcome = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         lines += ["", f"## {title}", outcome.stdout.rstrip()]
     print("\n".join(lines))
-    write(options.output, "\n".join(lines))
+    put_section(options.output, CLIENTS_HEADING, "\n".join(lines))
+    print(f"written: {options.output}", file=sys.stderr)
     return 0
-
-
-def write(page: Path, part: str) -> None:
-    """Put the part before that of Spark, and in the place of an older one."""
-    spark = section_of(page, SPARK_HEADING)
-    before = page_without(page, CLIENTS_HEADING).removesuffix(spark).rstrip()
-    page.write_text("\n\n".join(each for each in (before, part, spark.rstrip()) if each) + "\n")
-    print(f"written: {page}", file=sys.stderr)

@@ -161,10 +161,10 @@ def metadata(topics: Sequence[str], auto_create: bool = False) -> bytes:
     return request(METADATA, array(names) + bytes([auto_create, False]) + NO_TAGS)
 
 
-def create_topic(topic: str, partitions: int, configs: Mapping[str, str]) -> bytes:
-    """Create one topic with one replica."""
+def create_topic(topic: str, partitions: int, configs: Mapping[str, str], replicas: int = 1) -> bytes:
+    """Create one topic."""
     settings = [text(name) + text(value) + NO_TAGS for name, value in configs.items()]
-    creatable = text(topic) + struct.pack(">ih", partitions, 1) + array([]) + array(settings) + NO_TAGS
+    creatable = text(topic) + struct.pack(">ih", partitions, replicas) + array([]) + array(settings) + NO_TAGS
     return request(CREATE_TOPICS, array([creatable]) + struct.pack(">ib", 60_000, 0) + NO_TAGS)
 
 

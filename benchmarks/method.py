@@ -20,6 +20,7 @@ from benchmarks.cases import SMALL_RECORD, Case, Figures
 from benchmarks.lab import Bench
 from benchmarks.processes import BrokerProcess
 from benchmarks.profiling import watched
+from benchmarks.progress import Progress
 from benchmarks.sink import Sink
 
 BrokerFactory = Callable[[Path], BrokerProcess]
@@ -72,30 +73,36 @@ class Laboratory:
     profile: Path | None = None
     failures: list[str] = field(default_factory=list)
     _brokers: dict[str, BrokerProcess] = field(default_factory=dict)
+    _progress: Progress = field(default_factory=lambda: Progress(0))
 
     def run(self, cases: Sequence[Case]) -> list[Measurement]:
         """Every case on every broker, round after round."""
+        due = [(case, number) for number in range(self.plan.rounds) for case in cases if number < case.rounds_max]
+        self._progress = Progress(sum(len(self._names(case)) for case, _ in due))
         measurements = []
-        for number in range(self.plan.rounds):
-            for case in cases:
-                if number < case.rounds_max:
-                    measurements += self._run_round(case, number)
+        for case, number in due:
+            measurements += self._run_round(case, number)
         return measurements
+
+    def _names(self, case: Case) -> list[str]:
+        """The brokers that a case is measured on."""
+        return [name for name in self.factories if name == "Tidelog" or not case.is_tidelog_only]
 
     def close(self) -> None:
         for broker in self._brokers.values():
             broker.kill()
 
     def _run_round(self, case: Case, number: int) -> list[Measurement]:
-        names = [name for name in self.factories if name == "Tidelog" or not case.is_tidelog_only]
+        names = self._names(case)
         if number % 2:
             names.reverse()
         done = []
         for name in names:
             measurement = self._measure(case, name, number)
+            outcome = "FAILED: " + self.failures[-1] if measurement is None else _figures_text(measurement)
             if measurement is not None:
                 done.append(measurement)
-                _say(f"round {number + 1}  {case.name:32} {name:13} {_figures_text(measurement)}")
+            self._progress.show(f"round {number + 1}  {case.name:32} {name:13} {outcome}")
         return done
 
     def _measure(self, case: Case, name: str, number: int) -> Measurement | None:
@@ -114,7 +121,6 @@ class Laboratory:
             figures = self._profiled(case, name, bench)
         except (RuntimeError, OSError, subprocess.SubprocessError) as error:
             self.failures.append(f"{case.name} on {name}, round {number + 1}: {error}")
-            _say(f"round {number + 1}  {case.name:32} {name:13} FAILED: {error}")
             self._discard(name)
             return None
         effort = bench.effort

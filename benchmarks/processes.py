@@ -120,6 +120,11 @@ class BrokerProcess(ABC):
         return f"{HOST}:{self.port}"
 
     @property
+    def is_spawned(self) -> bool:
+        """Whether it was started, and neither stopped nor killed since."""
+        return self._child is not None
+
+    @property
     def child(self) -> Child:
         assert self._child is not None, f"{self.name} was not spawned"
         return self._child

@@ -9,12 +9,13 @@ import platform
 import statistics
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks.cases import Aim, AimKind, Better, Case, Figure
 from benchmarks.method import Ceiling, Measurement, Plan
-from benchmarks.sections import CLIENTS_HEADING, SPARK_HEADING, raw_of, section_of
+from benchmarks.sections import PARTS, raw_of, section_of
 
 OURS, THEIRS = "Tidelog", "Apache Kafka"
 
@@ -34,14 +35,15 @@ class Report:
 
     def merged_into(self, page: Path, all_cases: Sequence[Case]) -> Report:
         """The report that the page was written from, with the cases of this one in place of its own."""
-        raw = raw_of(page)
+        raw = self.raw_before(page)
         measured = {case.name for case in self.cases}
         kept = [Measurement(**entry) for entry in raw.get("measurements", ()) if entry["case"] not in measured]
         measurements = [*kept, *self.measurements]
         found = {measurement.case for measurement in measurements}
         own = f"measured by itself, {machine()[0]}, {self.plan.rounds} rounds of {self.plan.seconds:g} s"
         notes = [note for note in raw.get("notes", ()) if not measured.issuperset(_named_in(note))]
-        return Report(
+        return replace(
+            self,
             cases=[case for case in all_cases if case.name in found],
             measurements=measurements,
             ceilings=[Ceiling(**entry) for entry in raw.get("load_alone", ())],
@@ -53,17 +55,24 @@ class Report:
 
     def write(self, page: Path) -> None:
         """The page, and the single measurements as JSON beside it. What others have said there stays."""
-        others = [section_of(page, heading) for heading in (CLIENTS_HEADING, SPARK_HEADING)]
+        others = [section_of(page, heading) for heading in PARTS]
         page.write_text(self.text() + "".join(others))
-        raw = {
-            **{name: part for name, part in raw_of(page).items() if name == "spark"},
+        kept = {name: part for name, part in raw_of(page).items() if name in ("cluster", "spark")}
+        page.with_suffix(".json").write_text(json.dumps({**kept, **self.raw()}, indent=1) + "\n")
+
+    def raw_before(self, page: Path) -> dict[str, Any]:
+        """What the page was written from."""
+        return raw_of(page)
+
+    def raw(self) -> dict[str, Any]:
+        """The single measurements, and what they were made with."""
+        return {
             "machine": list(self.facts) or machine(),
             "notes": list(self.notes),
             "plan": asdict(self.plan),
             "measurements": [asdict(measurement) for measurement in self.measurements],
             "load_alone": [asdict(ceiling) for ceiling in self.ceilings],
         }
-        page.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
 
     def text(self) -> str:
         return "\n".join(
@@ -72,29 +81,33 @@ class Report:
                 "",
                 "Written by `python -m benchmarks`; see `benchmarks/README.md` for how it measures.",
                 "",
-                *(f"- {fact}" for fact in self.facts or machine()),
-                f"- {self.plan.rounds} rounds of {self.plan.seconds:g} s a case, brokers in turn within each round",
-                *(f"- {note}" for note in self.notes),
+                *self.circumstances(),
                 "",
                 "Figures are medians of the rounds. The ratio says how many times better Tidelog was than Apache Kafka",
                 "in the same round (above 1 is better, for latencies too): median [lowest–highest].",
                 "",
-                *self._figures(),
+                *self.figures(),
                 "",
                 "## What the load costs",
                 "",
                 "Load and broker share the two cores, so the load must be the cheaper of the two. Processor time per",
                 "request on both sides, medians; and what the same load reaches against a server that only answers.",
                 "",
-                *self._efforts(),
+                *self.efforts(),
                 "",
                 *self._ceilings(),
-                *self._failures(),
+                *self.what_failed(),
                 "",
             ]
         )
 
-    def _figures(self) -> Iterable[str]:
+    def circumstances(self) -> Iterable[str]:
+        """The machine, the plan and what else a reader must know."""
+        yield from (f"- {fact}" for fact in self.facts or machine())
+        yield f"- {self.plan.rounds} rounds of {self.plan.seconds:g} s a case, brokers in turn within each round"
+        yield from (f"- {note}" for note in self.notes)
+
+    def figures(self) -> Iterable[str]:
         yield "| case | unit | Tidelog | Apache Kafka | ratio | aim | met |"
         yield "|---|---|---:|---:|---:|---|---|"
         for case in self.cases:
@@ -112,7 +125,7 @@ class Report:
                 ]
                 yield f"| {' | '.join(cells)} |"
 
-    def _efforts(self) -> Iterable[str]:
+    def efforts(self) -> Iterable[str]:
         yield "| case | broker | broker, µs a request | load, µs a request | load's share |"
         yield "|---|---|---:|---:|---:|"
         for case in self.cases:
@@ -132,7 +145,7 @@ class Report:
                 rate, cost = ceiling.requests_per_second, ceiling.load_cpu_us_per_request
                 yield f"| {ceiling.loop} | {rate:,.0f} | {cost:,.1f} |"
 
-    def _failures(self) -> Iterable[str]:
+    def what_failed(self) -> Iterable[str]:
         if self.failures:
             yield from ("", "## What failed", "")
             yield from (f"- {failure}" for failure in self.failures)

@@ -1,4 +1,4 @@
-"""RESULTS.md has parts that different programs write: taking one out of the page, or keeping it."""
+"""RESULTS.md has parts that different programs write: one is read, replaced or kept by its heading."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import Any
 
 CLIENTS_HEADING = "# Clients: ours beside those for Python"
+CLUSTER_HEADING = "# Cluster: three brokers beside three of Apache Kafka"
 SPARK_HEADING = "# Spark: our connector beside Spark's own"
+PARTS = (CLIENTS_HEADING, CLUSTER_HEADING, SPARK_HEADING)
 
 
 def section_of(page: Path, heading: str) -> str:
     """The part under `heading`, heading included, up to the next heading of its rank; empty if there is none."""
-    return _split(page, heading)[1]
+    return _parts_of(page).get(heading, "")
 
 
-def page_without(page: Path, heading: str) -> str:
-    """The page but for that part."""
-    return _split(page, heading)[0]
+def put_section(page: Path, heading: str, part: str) -> None:
+    """Write a part into the page, in the place of an older one; the parts stay in the order of `PARTS`."""
+    parts = {**_parts_of(page), heading: part}
+    found = [parts.get(each, "").strip() for each in ("", *PARTS)]
+    page.write_text("\n\n".join(each for each in found if each) + "\n")
 
 
 def raw_of(page: Path) -> dict[str, Any]:
@@ -27,12 +31,12 @@ def raw_of(page: Path) -> dict[str, Any]:
     return raw
 
 
-def _split(page: Path, heading: str) -> tuple[str, str]:
-    rest: list[str] = []
-    part: list[str] = []
-    is_inside = False
+def _parts_of(page: Path) -> dict[str, str]:
+    """The parts by their headings; what belongs to none of them is under the empty one."""
+    parts: dict[str, str] = {}
+    heading = ""
     for line in page.read_text().splitlines(keepends=True) if page.exists() else []:
         if line.startswith("# "):
-            is_inside = line.rstrip() == heading
-        (part if is_inside else rest).append(line)
-    return "".join(rest), "".join(part)
+            heading = line.rstrip() if line.rstrip() in PARTS else ""
+        parts[heading] = parts.get(heading, "") + line
+    return parts

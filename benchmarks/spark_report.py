@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.cases import Figure
 from benchmarks.report import machine, ratio_text, ratios_of, spread, verdict
-from benchmarks.sections import SPARK_HEADING, page_without, raw_of
+from benchmarks.sections import SPARK_HEADING, put_section, raw_of
 from benchmarks.spark_cases import COMPARISONS, Comparison
 
 
@@ -40,8 +40,7 @@ class SparkReport:
 
     def write(self, page: Path) -> None:
         """Put this part into the page, and the single measurements into the JSON beside it."""
-        rest = page_without(page, SPARK_HEADING)
-        page.write_text("\n".join([*([rest.rstrip(), ""] if rest.strip() else []), *self.lines(), ""]))
+        put_section(page, SPARK_HEADING, "\n".join(self.lines()))
         raw: dict[str, Any] = raw_of(page)
         raw["spark"] = {
             "machine": machine(),
