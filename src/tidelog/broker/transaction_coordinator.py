@@ -87,7 +87,6 @@ class TransactionCoordinator:
 
         config = self._node.config
         settings = TransactionSettings(
-            max_timeout_ms=config.transaction_max_timeout_ms,
             id_expiration_ms=config.transactional_id_expiration_ms,
             abort_timed_out_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
             remove_expired_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,

@@ -40,7 +40,6 @@ class ElectionType(IntEnum):
 class ElectionTrigger(Enum):
     TREE = "a node of the tree"
     ADMIN = "an admin client"
-    AUTOMATIC = "automatic balancing"
 
 
 class Reply(Generic[T_contra]):

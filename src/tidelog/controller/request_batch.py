@@ -5,7 +5,7 @@ leaders and followers first, then the metadata for clients, then the replicas th
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from tidelog.controller.context import ControllerContext, LiveBroker
@@ -35,13 +35,6 @@ from tidelog.wire.messages.update_metadata import (
 from tidelog.wire.partitions import TopicPartition
 from tidelog.wire.primitives import NO_UUID
 from tidelog.wire.schema import Message
-
-VERSIONS: Final[Mapping[type[Message], int]] = {
-    LeaderAndIsrRequest: 7,
-    UpdateMetadataRequest: 8,
-    StopReplicaRequest: 4,
-}
-"""The versions that `inter.broker.protocol.version` 3.9 uses."""
 
 _PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 

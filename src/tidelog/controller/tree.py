@@ -154,10 +154,6 @@ class ControllerTree:
     async def set_topic_assignment(self, name: str, assignment: TopicAssignment) -> None:
         await self._write_all([Set(paths.topic(name), encode_topic(assignment))])
 
-    async def partition_names(self, topic: str) -> list[str]:
-        """The partitions of a topic that have a node of their own."""
-        return await self._runner.run(_children_or_none, paths.partitions(topic), None)
-
     async def topic_overrides(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         return await self._runner.run(_topic_overrides, sorted(names))
 

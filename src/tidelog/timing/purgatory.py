@@ -105,18 +105,6 @@ class Purgatory(Generic[Operation]):
         except Exception as failure:
             self._timer.report(operation, failure)
 
-    def cancel_for_key(self, key: Hashable) -> list[Operation]:
-        """Remove the operations under `key` from the purgatory, other keys and deadline included, and return them.
-
-        The operations are not completed: the caller owns them now and may `force_complete` them.
-        """
-        cancelled = [operation for operation in self._watchers.get(key, ()) if operation._purgatory is self]
-        for operation in cancelled:
-            operation.cancel()
-            self.release(operation)
-        self._drop_stale(key)
-        return cancelled
-
     def purge(self) -> int:
         """Sweep all watch lists of operations that no longer wait; return how many entries were dropped."""
         return sum(self._drop_stale(key) for key in list(self._watchers))

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 class TransactionSettings:
     """Defaults are Kafka's."""
 
-    max_timeout_ms: int = 15 * 60 * 1000
-    """The longest timeout that a producer may ask for."""
     id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
     """A transactional id that has not been used for so long is removed."""
     abort_timed_out_interval_ms: int = 10_000

@@ -483,19 +483,6 @@ def test_old_brokers_name_one_coordinator_at_a_time() -> None:
     run(work())
 
 
-def test_the_controller_is_asked_and_its_absence_told() -> None:
-    async def test(broker: FakeBroker, client: NetworkClient) -> None:
-        broker.answers[ApiKey.INIT_PRODUCER_ID] = lambda _: InitProducerIdResponse(producer_id=5)
-        assert (await client.send_to_controller(ASK, InitProducerIdResponse)).producer_id == 5
-        broker.answers[ApiKey.METADATA] = lambda _: MetadataResponse(controller_id=-1)
-        await client.refresh()
-        with pytest.raises(ApiError) as refused:
-            await client.send_to_controller(ASK, InitProducerIdResponse)
-        assert refused.value.code is ErrorCode.NOT_CONTROLLER
-
-    with_client(test)
-
-
 def test_a_malformed_reply_ends_the_connection() -> None:
     async def test(broker: FakeBroker, client: NetworkClient) -> None:
         class Nonsense:

@@ -12,8 +12,7 @@ watch = st.tuples(st.just("watch"), keys, st.integers(0, 3), st.integers(0, 60))
 event = st.tuples(st.just("event"), st.sampled_from(KEYS), st.integers(0, 5), st.just(0))
 elapse = st.tuples(st.just("elapse"), st.integers(0, 50), st.just(0), st.just(0))
 force = st.tuples(st.just("force"), st.integers(0, 99), st.just(0), st.just(0))
-cancel = st.tuples(st.just("cancel"), st.sampled_from(KEYS), st.just(0), st.just(0))
-steps = st.lists(st.one_of(watch, watch, event, event, elapse, force, cancel), max_size=80)
+steps = st.lists(st.one_of(watch, watch, event, event, elapse, force), max_size=80)
 
 
 class Counter(DelayedOperation):
@@ -70,10 +69,6 @@ def test_each_operation_completes_once_at_the_first_event_that_suffices_or_at_it
         elif step == "force" and waiting:
             completed = [waiting[what % len(waiting)]]
             assert completed[0].force_complete()
-        elif step == "cancel":
-            cancelled = [each for each in waiting if what in each.keys]
-            assert purgatory.cancel_for_key(what) == cancelled
-            waiting = [each for each in waiting if each not in cancelled]
         assert all(each.completions == 1 for each in completed)
         assert all(each.expirations == 1 for each in expired)
         waiting = [each for each in waiting if each not in completed]

@@ -178,21 +178,6 @@ def test_completing_may_add_an_operation_under_the_same_key() -> None:
     assert waiting.check_and_complete("a") == 1
 
 
-def test_cancelled_operations_are_handed_back_uncompleted() -> None:
-    waiting, timer = purgatory()
-    operation, other = Wait(), Wait()
-    waiting.try_complete_else_watch(operation, ["a", "b"])
-    waiting.try_complete_else_watch(other, ["b"])
-    assert waiting.cancel_for_key("a") == [operation]
-    assert waiting.cancel_for_key("a") == []
-    operation.ready = other.ready = True
-    assert waiting.check_and_complete("b") == 1, "only the other one still waits there"
-    timer.advance(1000)
-    assert operation.calls == []
-    assert operation.force_complete()
-    assert (waiting.watched, waiting.delayed) == (0, 0)
-
-
 def test_a_failing_operation_does_not_keep_the_others_waiting() -> None:
     failed: list[tuple[object, Exception]] = []
     timer = Timer(on_error=lambda task, error: failed.append((task, error)))

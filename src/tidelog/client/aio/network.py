@@ -4,7 +4,7 @@ Producers, consumers, admins and followers each own one `NetworkClient` and buil
 
     await client.start()                                   bootstrap: the first metadata
     await client.send(node_id, request, Response)          waits for connection and a place in flight
-    await client.send_to_any / send_to_controller / send_to_coordinator
+    await client.send_to_any / find_coordinator
     client.ready_connection(node_id)                       never waits: for those who batch (producers)
     await client.metadata_for([topics]) / refresh()        the cache is `client.metadata`
 
@@ -28,10 +28,9 @@ from tidelog.client.aio.reachability import Reachability
 from tidelog.client.aio.refresher import MetadataRefresher
 from tidelog.client.aio.settings import CommonSettings
 from tidelog.client.aio.transport import Connector, PlainConnector
-from tidelog.client.errors import ApiError, BrokerUnavailable, ClientClosed, ClientError
+from tidelog.client.errors import BrokerUnavailable, ClientClosed, ClientError
 from tidelog.client.metrics import AnyMetrics, BrokerMetrics
 from tidelog.client.types import BrokerNode
-from tidelog.wire.errors import ErrorCode
 from tidelog.wire.schema import Message
 
 _LOG: Final = logging.getLogger("tidelog.client")
@@ -139,17 +138,6 @@ class NetworkClient:
                 failures[error.address] = error.reason
         tried = ", ".join(f"{address} ({reason})" for address, reason in failures.items())
         raise BrokerUnavailable(tried, "none of these answers", "check bootstrap.servers")
-
-    async def send_to_controller(
-        self, request: Message, response: type[Response], *, timeout_ms: int | None = None, at_most: int | None = None
-    ) -> Response:
-        """Ask the controller; ApiError NOT_CONTROLLER while there is none."""
-        if self.metadata.controller is None:
-            await self.refresh()
-        controller = self.metadata.controller
-        if controller is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller")
-        return await self.send(controller.node_id, request, response, timeout_ms=timeout_ms, at_most=at_most)
 
     async def find_coordinator(self, kind: CoordinatorType, key: str, timeout_ms: int | None = None) -> BrokerNode:
         """The broker that coordinates a group or transactional id: remembered, or asked for until there is one."""

@@ -134,4 +134,3 @@ class TestReplies:
             request = send(session, {T0: at(T0)})
             assert request.session_epoch == 0
             assert session.accept(reply(T0, session_id=0)) is not None
-        assert not session.is_established

@@ -61,10 +61,6 @@ class FetchBuffer:
         """How many fetches of a partition are waiting."""
         return len(self._by_partition.get(partition, ()))
 
-    def has_any_for(self, state: PartitionState) -> bool:
-        """Whether something of this partition is waiting."""
-        return bool(self._by_partition.get(state.topic_partition))
-
     def drop(self, partition: TopicPartition) -> None:
         """Forget what was fetched of a partition."""
         for fetch in self._by_partition.pop(partition, ()):
@@ -122,13 +118,6 @@ class FetchBuffer:
             taken.append(batches)
             self._move(state, fetch, {})
         return taken
-
-    def has_usable(self) -> bool:
-        """Whether `take` would do anything."""
-        return any(
-            (state := self._subscription.partitions.get(fetch.topic_partition)) is not None and state.is_fetchable
-            for fetch in self._queue
-        )
 
     def _usable(self, fetch: CompletedFetch) -> PartitionState | None:
         """The state of the partition, if its records may be returned: stale ones are dropped, paused ones wait."""

@@ -45,11 +45,6 @@ class FetchSession:
         """The highest version the next reply can be read in: without topic ids, the last one with names."""
         return None if self._uses_ids else LAST_VERSION_WITH_NAMES
 
-    @property
-    def is_established(self) -> bool:
-        """Whether the broker keeps a session."""
-        return self._session_id != NO_SESSION
-
     def fill(self, request: FetchRequest, wanted: Mapping[TopicPartition, FetchTarget]) -> None:
         """Fill `request` with the changes of the session, so that the broker sends exactly the `wanted` partitions."""
         uses_ids = all(target.topic_id != NO_UUID for target in wanted.values())

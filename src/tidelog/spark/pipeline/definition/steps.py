@@ -136,9 +136,6 @@ class PackJson:
         return pack(rows, self.columns, self.key)
 
 
-FallibleStep = RowStep | BatchStep | FailWhen | ParseJson
-
-
 def row_step(
     schema: str, *, columns: Sequence[str] | None = None
 ) -> Callable[[Callable[[dict[str, Any]], Any]], RowStep]:
