@@ -88,6 +88,46 @@ def test_a_topic_is_created_used_grown_and_deleted(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.glob("broker-*/orders-*") if not path.name.endswith("-delete")]
 
 
+def test_brokers_and_their_controller_use_the_listener_that_is_theirs(tmp_path: Path) -> None:
+    """`control.plane.listener.name`. What the controller sends, and AlterPartition, comes by no other listener."""
+
+    def listeners(servers: Servers) -> dict[int, set[str]]:
+        """By broker: the listeners that a controller is connected to."""
+        found: dict[int, set[str]] = {}
+        for broker_id, server in servers.running.items():
+            sessions = [each.session for each in server.node.socket_server.connections.values()]
+            found[broker_id] = {
+                session.listener for session in sessions if (session.client_id or "").startswith("controller-")
+            }
+        return found
+
+    async def play(servers: Servers) -> None:
+        addresses = servers.addresses()
+        await asyncio.to_thread(create, addresses, NewTopic("orders", 1, 3))
+        await until(lambda: servers.is_led("orders", {1, 2, 3}))
+        await asyncio.to_thread(produce, addresses, "orders", 10, **{"enable.idempotence": True})
+        active = servers.controller.active_id
+        others = {1, 2, 3} - {active}
+        assert listeners(servers) == {active: set(), **{other: {"CONTROL"} for other in others}}
+        last = max(others)
+        await servers.stop(last)
+        await until(lambda: servers.is_led("orders", {1, 2, 3} - {last}))
+        await servers.start(last)
+        await until(lambda: servers.is_led("orders", {1, 2, 3}))
+        to_controller = servers.running[active].node.socket_server.connections.values()
+        assert "CONTROL" in {each.session.listener for each in to_controller}, "the ISR was changed by AlterPartition"
+
+    run(
+        tmp_path,
+        play,
+        **{
+            "listeners": "PLAINTEXT://127.0.0.1:0,CONTROL://127.0.0.1:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+            "control.plane.listener.name": "CONTROL",
+        },
+    )
+
+
 def test_topics_that_clients_name_are_made_by_the_controller(tmp_path: Path) -> None:
     async def play(servers: Servers) -> None:
         await asyncio.to_thread(produce, servers.addresses(), "named", 10)

@@ -102,8 +102,15 @@ class ClusterMember:
             request_timeout_ms=config.request_timeout_ms,
             setup_timeout_ms=config.socket_connection_setup_timeout_ms,
         )
+        self._to_controller = BrokerChannels(
+            self._endpoint_of_controller,
+            connector,
+            client_id=f"broker-{node.broker_id}",
+            request_timeout_ms=config.request_timeout_ms,
+            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+        )
         self.controller_client = ControllerClient(
-            node.broker_id, lambda: node.image.controller_id, self.channels, node.surroundings.random
+            node.broker_id, lambda: node.image.controller_id, self._to_controller, node.surroundings.random
         )
         self.isr_changes = IsrChanges(
             node.broker_id,
@@ -144,7 +151,7 @@ class ClusterMember:
         )
         self._control_channels = ControlChannels(
             node.broker_id,
-            config.inter_broker_name,
+            (config.control_plane_name, config.inter_broker_name),
             self._control_connections,
             self.carry_out,
             timeout_ms=config.controller_socket_timeout_ms,
@@ -250,6 +257,7 @@ class ClusterMember:
         await self.isr_changes.close()
         await self.transactions.close()
         await self.channels.close()
+        await self._to_controller.close()
         await self._control_connections.close()
 
     def _endpoint_of(self, broker_id: int) -> Endpoint | None:
@@ -257,6 +265,12 @@ class ClusterMember:
         broker = self._node.image.broker(broker_id)
         known = None if broker is None else broker.endpoint(self._node.config.inter_broker_name)
         return known or self._live_leaders.get(broker_id)
+
+    def _endpoint_of_controller(self, broker_id: int) -> Endpoint | None:
+        """Where the controller listens for brokers; those that have no control plane listener have the other one."""
+        broker = self._node.image.broker(broker_id)
+        known = None if broker is None else broker.endpoint(self._node.config.control_plane_name)
+        return known or self._endpoint_of(broker_id)
 
     def _endpoint_for_controller(self, broker_id: int) -> Endpoint | None:
         """Where this broker's controller reaches a broker: by what it read from the tree itself."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from tidelog.broker.channels import BrokerUnreachable
@@ -42,11 +42,11 @@ class ControlChannels:
     """The queues of one controller; the `ControlPlane` of a running broker."""
 
     def __init__(
-        self, broker_id: int, listener: str, channels: Channels, local: Local | None, *, timeout_ms: int
+        self, broker_id: int, listeners: Sequence[str], channels: Channels, local: Local | None, *, timeout_ms: int
     ) -> None:
-        """`listener` is the one that brokers are reached by; `local` carries out requests to this broker."""
+        """Brokers are reached by the first of `listeners` that they have; `local` carries out requests to this one."""
         self._broker_id = broker_id
-        self._listener = listener
+        self._listeners = listeners
         self._channels = channels
         self._local = local
         self._timeout_ms = timeout_ms
@@ -56,7 +56,7 @@ class ControlChannels:
     def endpoint_of(self, broker_id: int) -> Endpoint | None:
         """Where a broker listens for the controller; None if the controller does not know the broker."""
         queue = self._queues.get(broker_id)
-        return None if queue is None else queue.endpoint(self._listener)
+        return None if queue is None else queue.endpoint(self._listeners)
 
     def add_broker(self, broker: LiveBroker) -> None:
         self.remove_broker(broker.broker_id)
@@ -109,9 +109,9 @@ class _BrokerQueue:
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def endpoint(self, listener: str) -> Endpoint | None:
-        endpoints = self._broker.registration.endpoints
-        return next((endpoint for endpoint in endpoints if endpoint.listener == listener), None)
+    def endpoint(self, listeners: Sequence[str]) -> Endpoint | None:
+        endpoints = {endpoint.listener: endpoint for endpoint in self._broker.registration.endpoints}
+        return next((endpoints[listener] for listener in listeners if listener in endpoints), None)
 
     def put(self, request: Message, on_response: OnResponse) -> None:
         self._requests.append((request, on_response))

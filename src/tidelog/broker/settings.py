@@ -81,6 +81,7 @@ def network_limits(config: BrokerConfig, socket_descriptors_max: int) -> Network
         listener_connections_max=_by_listener(config, "max.connections"),
         connections_per_second_max=config.max_connection_creation_rate,
         listener_connections_per_second_max=_by_listener(config, "max.connection.creation.rate"),
+        control_listener=None if config.control_plane_listener_name is None else config.control_plane_name,
         protected_listener=config.inter_broker_name if len(config.parsed_listeners) > 1 else None,
         connections_per_ip_max=config.max_connections_per_ip,
         connections_per_ip_overrides=config.connections_per_ip_overrides,

@@ -168,6 +168,22 @@ def _inter_broker_listener(config: BrokerConfig) -> None:
     )
 
 
+def _control_plane_listener(config: BrokerConfig) -> None:
+    if config.control_plane_listener_name is None:
+        return
+    name = config.control_plane_name
+    names = [each.name for each in config.parsed_advertised_listeners]
+    _refuse_unless(
+        name in names,
+        f"control.plane.listener.name: {name} is not among the advertised listeners, which are {', '.join(names)}",
+    )
+    _refuse_unless(
+        name != config.inter_broker_name,
+        f"control.plane.listener.name={name} must differ from the listener between brokers, "
+        f"{config.inter_broker_name} (inter.broker.listener.name)",
+    )
+
+
 _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _broker_id,
     _log_times,
@@ -178,4 +194,5 @@ _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _connections,
     _listeners,
     _inter_broker_listener,
+    _control_plane_listener,
 )

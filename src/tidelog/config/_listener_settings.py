@@ -39,8 +39,8 @@ class ListenerSettings(Settings, area="Listeners"):
         doc="Security protocol between brokers; only one of this and `inter.broker.listener.name` may be set.")
     control_plane_listener_name: str | None = setting(
         "control.plane.listener.name", None, importance="high",
-        refused="a separate listener for the controller is not supported",
-        doc="Name of a listener for the controller's requests alone, so that they do not queue behind data.")
+        doc="Name of a listener between the controller and the other brokers, so that their requests do not queue "
+            "behind those of clients; when not set, `inter.broker.listener.name`.")
 
 
 class ConnectionSettings(Settings, area="Network and connections"):

@@ -70,6 +70,11 @@ class BrokerConfig(
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     @property
+    def control_plane_name(self) -> str:
+        """Name of the listener for connections between brokers and the controller."""
+        return (self.control_plane_listener_name or self.inter_broker_name).upper()
+
+    @property
     def connections_per_ip_overrides(self) -> dict[str, int]:
         """Largest number of connections by host, where `max.connections.per.ip` is overridden. Raises ConfigError."""
         overrides: dict[str, int] = {}

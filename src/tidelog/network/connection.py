@@ -119,7 +119,7 @@ class Slot:
         """
         if self.abandon is None:
             self.abandon = abandon
-            self.connection.server.release_request(self.request_bytes)
+            self.connection.channel.release(self.request_bytes)
 
 
 class Connection:
@@ -138,6 +138,7 @@ class Connection:
         "_recv_into",
         "_send",
         "_transport",
+        "channel",
         "fd",
         "is_closed",
         "is_scheduled",
@@ -150,6 +151,7 @@ class Connection:
     def __init__(self, server: SocketServer, transport: Transport, session: Session) -> None:
         self.server = server
         self.session = session
+        self.channel = server.channel
         self.fd = transport.fileno()
         self.is_closed = False
         self.is_scheduled = False
@@ -200,7 +202,7 @@ class Connection:
             self.close()
             return True
         self.last_active_ms = server.now_ms
-        slots, channel = self.slots, server.channel
+        slots, channel = self.slots, self.channel
         size = received - 4
         if (
             not 0 <= size < LARGE_BYTES
@@ -283,7 +285,7 @@ class Connection:
             self._pause(IS_MUTED)
             return
         server, slots = self.server, self.slots
-        channel, dispatch = server.channel, server.dispatch
+        channel, dispatch = self.channel, server.dispatch
         position, filled = self._position, self._filled
         while filled - position >= 4:
             (size,) = _unpack_size(buffer, position)
@@ -330,7 +332,7 @@ class Connection:
         self.server.log_refused_frame(self, size, limit)
         slot = Slot(self, 0)
         self.slots.append(slot)
-        self.server.channel.queued_requests += 1
+        self.channel.queued_requests += 1
         slot.close_connection()
         self._pause(IS_MUTED)
 
@@ -411,7 +413,7 @@ class Connection:
 
     def _take_replies(self) -> None:
         """Move the replies whose turn it is to what is to be sent, up to one that closes the connection."""
-        slots, out, server = self.slots, self._out.chunks, self.server
+        slots, out, channel = self.slots, self._out.chunks, self.channel
         while slots:
             slot = slots[0]
             reply = slot.reply
@@ -419,7 +421,7 @@ class Connection:
                 return
             slots.popleft()
             if slot.abandon is None:
-                server.release_request(slot.request_bytes)
+                channel.release(slot.request_bytes)
             else:
                 slot.abandon = _nothing  # it refers to what waited, which refers to the slot
             if reply.__class__ is bytes:
@@ -460,7 +462,7 @@ class Connection:
             return True
         self.slots.clear()
         if slot.abandon is None:
-            channel = self.server.channel
+            channel = self.channel
             channel.queued_requests -= 1
             channel.queued_bytes -= slot.request_bytes
         else:

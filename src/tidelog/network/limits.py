@@ -5,17 +5,23 @@ connections per second; a per-address limit turns the connection away, as in Kaf
 brokers talk to each other, is exempt from the broker-wide limits.
 
 `RequestChannel` counts requests that were read and not yet answered, and their bytes. Requests parked in purgatory
-hold no buffer and do not count, just as they have left the queue in Kafka.
+hold no buffer and do not count, just as they have left the queue in Kafka. The listener of the controller has a channel
+of its own, so that its requests do not wait behind those of clients.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tidelog.network.connection import Connection
 
 UNLIMITED: Final = 2**31 - 1
+CONTROL_REQUESTS_MAX: Final = 20
+"""Requests that wait on the listener of the controller, as in Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +35,8 @@ class NetworkLimits:
     listener_connections_max: Mapping[str, int] = field(default_factory=dict)
     connections_per_second_max: int = UNLIMITED
     listener_connections_per_second_max: Mapping[str, int] = field(default_factory=dict)
+    control_listener: str | None = None
+    """The listener of the controller, if it has one for itself."""
     protected_listener: str | None = None
     """The listener between brokers, if clients have another one."""
     connections_per_ip_max: int = 2**31 - 1
@@ -140,13 +148,21 @@ def _rate_of(per_second_max: int) -> ConnectionRate | None:
 class RequestChannel:
     """Requests read and not yet answered, in number and bytes."""
 
-    __slots__ = ("bytes_max", "queued_bytes", "queued_requests", "requests_max")
+    __slots__ = ("bytes_max", "queued_bytes", "queued_requests", "requests_max", "waiting")
 
-    def __init__(self, limits: NetworkLimits) -> None:
-        self.requests_max = limits.queued_requests_max
-        self.bytes_max = limits.queued_request_bytes_max if limits.queued_request_bytes_max > 0 else 2**63
+    def __init__(self, requests_max: int, bytes_max: int) -> None:
+        """`bytes_max` of 0 or less is no limit."""
+        self.requests_max = requests_max
+        self.bytes_max = bytes_max if bytes_max > 0 else 2**63
         self.queued_requests = 0
         self.queued_bytes = 0
+        self.waiting: deque[Connection] = deque()
+        """Connections that have requests and are not read on until there is room."""
+
+    def release(self, size: int) -> None:
+        """A request of this size is answered, or waits without its bytes."""
+        self.queued_requests -= 1
+        self.queued_bytes -= size
 
     @property
     def is_full(self) -> bool:

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from tidelog.network.buffers import BufferPool
 from tidelog.network.connection import Connection, Dispatch
-from tidelog.network.limits import ConnectionQuotas, NetworkLimits, RequestChannel
+from tidelog.network.limits import CONTROL_REQUESTS_MAX, ConnectionQuotas, NetworkLimits, RequestChannel
 from tidelog.network.listener import Listen, Listener, listen_tcp
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.session import Session
@@ -74,7 +73,8 @@ class SocketServer:
         self.request_limit = request_limit or self._any_size
         self.now_ms = wall_ms()
         self.quotas = ConnectionQuotas(limits)
-        self.channel = RequestChannel(limits)
+        self.channel = RequestChannel(limits.queued_requests_max, limits.queued_request_bytes_max)
+        self.control_channel = RequestChannel(CONTROL_REQUESTS_MAX, limits.queued_request_bytes_max)
         self.connections: dict[int, Connection] = {}
         self._loop = loop
         self._listen = listen
@@ -85,7 +85,6 @@ class SocketServer:
         self._to_flush: list[Connection] = []
         self._to_look_at: list[Connection] = []
         self._to_hand_over: list[Connection] = []
-        self._waiting_for_room: deque[Connection] = deque()
         self._is_turn_scheduled = False
         self._is_turn_ending = False
         self._is_accepting = False
@@ -171,6 +170,8 @@ class SocketServer:
             return
         session = Session(endpoint.name, endpoint.security_protocol, address)
         connection = Connection(self, transport, session)
+        if endpoint.name == self._limits.control_listener:
+            connection.channel = self.control_channel
         connection.last_active_ms = self._wall_ms()
         self.connections[connection.fd] = connection
         self.start_reading(connection)
@@ -214,13 +215,8 @@ class SocketServer:
         for endpoint in self._endpoints:
             self._accept_on(endpoint)
 
-    def release_request(self, size: int) -> None:
-        channel = self.channel
-        channel.queued_requests -= 1
-        channel.queued_bytes -= size
-
     def wait_for_room(self, connection: Connection) -> None:
-        self._waiting_for_room.append(connection)
+        connection.channel.waiting.append(connection)
         self.wake()
 
     def _any_size(self, _api_key: int) -> int:
@@ -277,8 +273,10 @@ class SocketServer:
             to_hand_over, self._to_hand_over = self._to_hand_over, []
             for connection in to_hand_over:
                 _read_on(connection, connection.hand_over)
-        if self._waiting_for_room:
-            self._let_in_waiting()
+        if self.channel.waiting:
+            _let_in_waiting(self.channel)
+        if self.control_channel.waiting:
+            _let_in_waiting(self.control_channel)
 
     def _flush(self) -> None:
         """Send what was answered in this turn, connection by connection."""
@@ -289,15 +287,6 @@ class SocketServer:
                 connection.flush()
             except Exception as cause:
                 connection.fail("sending its replies failed", cause)
-
-    def _let_in_waiting(self) -> None:
-        waiting = self._waiting_for_room
-        for _ in range(len(waiting)):
-            if self.channel.is_full:
-                return
-            connection = waiting.popleft()
-            if not connection.is_closed:
-                _read_on(connection, connection.channel_has_room)
 
     # --- housekeeping ---
 
@@ -342,6 +331,16 @@ class SocketServer:
             endpoint.listener.close()
         for connection in list(self.connections.values()):
             connection.close()
+
+
+def _let_in_waiting(channel: RequestChannel) -> None:
+    waiting = channel.waiting
+    for _ in range(len(waiting)):
+        if channel.is_full:
+            return
+        connection = waiting.popleft()
+        if not connection.is_closed:
+            _read_on(connection, connection.channel_has_room)
 
 
 def _read_on(connection: Connection, take: Callable[[], None]) -> None:

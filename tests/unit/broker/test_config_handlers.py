@@ -12,6 +12,7 @@ from tests.unit.steps import Pauses, served
 from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.handlers import alter_configs, describe_configs
 from tidelog.broker.handlers._answers import REPEATS_MAX
+from tidelog.broker.settings import replication_quotas
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.configs import AlterOperation, ConfigEntity, read_overrides
 from tidelog.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -80,6 +81,7 @@ def context() -> Any:
         metadata=InlineQueue(store),
         topics=FakeTopics(image),
         clock=ManualClock(),
+        replication_quotas=replication_quotas(0, layers.config),
         surroundings=SimpleNamespace(socket_descriptors_max=lambda: 1000),
     )
     node.dynamic_config = DynamicConfig(cast(Any, node))
@@ -363,6 +365,15 @@ def test_a_broker_and_its_logs_follow_a_change_at_once(context: Any) -> None:
     assert context.node.topics.applied == ["*", "*"]
     assert stored(context, "brokers", "<default>") == {"log.retention.ms": "600000"}
     assert stored(context, "brokers", "0") == {"log.retention.ms": "700000"}
+
+
+def test_throttles_of_replication_follow_and_end(context: Any) -> None:
+    quotas = context.node.replication_quotas
+    assert alter(context, BROKER, "", ("leader.replication.throttled.rate", SET, "1000")) == (0, None)
+    assert alter(context, BROKER, "0", ("follower.replication.throttled.rate", SET, "2000")) == (0, None)
+    assert [quota.is_limited for quota in quotas] == [True, True, False]
+    assert alter(context, BROKER, "0", ("follower.replication.throttled.rate", DELETE, None)) == (0, None)
+    assert [quota.is_limited for quota in quotas] == [True, False, False]
 
 
 def test_limits_of_the_network_follow_and_logs_are_left_alone(context: Any) -> None:

@@ -62,7 +62,7 @@ REQUESTS = [LeaderAndIsrRequest(), UpdateMetadataRequest(), StopReplicaRequest()
 def test_requests_to_a_broker_go_out_in_order_one_at_a_time() -> None:
     async def main() -> None:
         channels = FakeChannels()
-        plane = ControlChannels(1, "INTERNAL", channels, None, timeout_ms=1000)
+        plane = ControlChannels(1, ("INTERNAL",), channels, None, timeout_ms=1000)
         answered: list[Message] = []
         plane.add_broker(live(2))
         channels.hold = True
@@ -83,7 +83,7 @@ def test_requests_to_a_broker_go_out_in_order_one_at_a_time() -> None:
 def test_a_broker_that_cannot_be_reached_holds_up_no_other_and_is_tried_again() -> None:
     async def main() -> None:
         channels = FakeChannels()
-        plane = ControlChannels(1, "INTERNAL", channels, None, timeout_ms=1000)
+        plane = ControlChannels(1, ("INTERNAL",), channels, None, timeout_ms=1000)
         channels.unreachable.add(2)
         answered: list[int] = []
         for broker_id in (2, 3):
@@ -101,7 +101,7 @@ def test_a_broker_that_cannot_be_reached_holds_up_no_other_and_is_tried_again() 
 def test_what_waits_for_a_broker_that_is_gone_is_dropped() -> None:
     async def main() -> None:
         channels = FakeChannels()
-        plane = ControlChannels(1, "INTERNAL", channels, None, timeout_ms=1000)
+        plane = ControlChannels(1, ("INTERNAL",), channels, None, timeout_ms=1000)
         channels.unreachable.add(2)
         answered: list[Message] = []
         plane.add_broker(live(2))
@@ -130,7 +130,7 @@ def test_requests_to_the_own_broker_take_no_connection() -> None:
             carried_out.append(request)
             return request
 
-        plane = ControlChannels(1, "INTERNAL", channels, local, timeout_ms=1000)
+        plane = ControlChannels(1, ("INTERNAL",), channels, local, timeout_ms=1000)
         answered: list[Message] = []
         plane.add_broker(live(1))
         plane.send(1, REQUESTS[0], answered.append)
@@ -145,10 +145,24 @@ def test_requests_to_the_own_broker_take_no_connection() -> None:
 
 def test_brokers_are_reached_by_the_listener_for_brokers() -> None:
     async def main() -> None:
-        plane = ControlChannels(1, "INTERNAL", FakeChannels(), None, timeout_ms=1000)
+        plane = ControlChannels(1, ("INTERNAL",), FakeChannels(), None, timeout_ms=1000)
         plane.add_broker(live(2))
         assert plane.endpoint_of(2) == Endpoint("INTERNAL", "host2", 9092)
         assert plane.endpoint_of(3) is None
+        plane.close()
+        await plane.wait_closed()
+
+    run(main())
+
+
+def test_brokers_without_a_listener_for_the_controller_are_reached_by_the_one_between_brokers() -> None:
+    async def main() -> None:
+        plane = ControlChannels(1, ("CONTROL", "INTERNAL"), FakeChannels(), None, timeout_ms=1000)
+        plane.add_broker(live(2))
+        endpoints = (Endpoint("INTERNAL", "host3", 9092), Endpoint("CONTROL", "host3", 9093))
+        plane.add_broker(LiveBroker(BrokerRegistration(3, endpoints), 1))
+        assert plane.endpoint_of(2) == Endpoint("INTERNAL", "host2", 9092)
+        assert plane.endpoint_of(3) == Endpoint("CONTROL", "host3", 9093)
         plane.close()
         await plane.wait_closed()
 

@@ -75,7 +75,7 @@ class Broker:
             broker_id,
             load_broker_config({"log.dirs": "/nowhere"}),
             self.metadata,
-            ControlChannels(broker_id, "PLAINTEXT", AgreeingChannels(), None, timeout_ms=1000),
+            ControlChannels(broker_id, ("PLAINTEXT",), AgreeingChannels(), None, timeout_ms=1000),
             dataclasses.replace(Surroundings.of_this_machine(), clock=clock),
             Scheduler(Timer(clock.monotonic_ms()), clock),
             _no_pause,

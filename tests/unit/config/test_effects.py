@@ -90,7 +90,6 @@ REFUSED = {
     "zookeeper.ssl.ocsp.enable": "true",
     "zookeeper.ssl.cipher.suites": "TLS_AES_256_GCM_SHA384",
     "security.inter.broker.protocol": "SASL_SSL",
-    "control.plane.listener.name": "CONTROLLER",
     "principal.builder.class": "org.example.Builder",
     "delegation.token.secret.key": "secret",
     "create.topic.policy.class.name": "org.example.Policy",

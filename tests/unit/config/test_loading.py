@@ -102,6 +102,8 @@ CONTRADICTIONS = [
         {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
         ["inter.broker.listener.name", "security.inter.broker.protocol"],
     ),
+    ({"control.plane.listener.name": "CONTROL"}, ["control.plane.listener.name", "CONTROL", "PLAINTEXT"]),
+    ({"control.plane.listener.name": "PLAINTEXT"}, ["control.plane.listener.name=PLAINTEXT", "must differ"]),
     ({"remote.log.storage.system.enable": "true"}, ["remote.log.storage.system.enable"]),  # Kafka has it
     ({"listener.name.ssl.ssl.client.auth": "maybe"}, ["listener.name.ssl.ssl.client.auth", "maybe"]),
 ]
@@ -164,6 +166,16 @@ def test_the_inter_broker_listener_has_a_name() -> None:
         "inter.broker.listener.name": "inside",
     }
     assert load_broker_config(named).inter_broker_name == "INSIDE"
+
+
+def test_the_listener_of_the_controller_is_the_one_between_brokers_unless_it_has_a_name() -> None:
+    assert load_broker_config({}).control_plane_name == "PLAINTEXT"
+    named = {
+        "listeners": "PLAINTEXT://:1,CONTROL://:2",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+        "control.plane.listener.name": "control",
+    }
+    assert load_broker_config(named).control_plane_name == "CONTROL"
 
 
 def test_a_listener_has_settings_of_its_own() -> None:

@@ -46,7 +46,7 @@ def test_a_lowered_limit_leaves_an_excess_to_close() -> None:
 
 
 def test_the_channel_is_full_by_number_or_by_bytes() -> None:
-    channel = RequestChannel(NetworkLimits(queued_requests_max=2, queued_request_bytes_max=100))
+    channel = RequestChannel(2, 100)
     assert not channel.is_full
     channel.queued_requests = 2
     assert channel.is_full
@@ -55,7 +55,7 @@ def test_the_channel_is_full_by_number_or_by_bytes() -> None:
 
 
 def test_without_a_byte_limit_only_the_number_counts() -> None:
-    channel = RequestChannel(NetworkLimits(queued_request_bytes_max=-1))
+    channel = RequestChannel(500, -1)
     channel.queued_bytes = 2**40
     assert not channel.is_full
 
