@@ -215,7 +215,7 @@ def test_a_frame_that_is_too_large_for_its_api_is_refused_before_it_has_arrived(
     with RawClient(broker.port) as client:
         client.socket.sendall(header + bytes(70_000))
         assert client.is_closed_by_peer()
-    assert "it announced a request of 90000000 bytes, the limit of its kind is 8388608" in broker.logs
+    assert "it announced a request of 90000000 bytes, the limit of its API is 8388608" in broker.logs
 
 
 def test_a_large_produce_is_read_whatever_its_size(broker: Broker) -> None:

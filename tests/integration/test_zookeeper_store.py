@@ -275,7 +275,7 @@ def test_access_lists_let_only_brokers_change_nodes_and_read_the_sensitive_ones(
         broker.multi([Create("/config"), Create("/config/users"), Create("/consumers"), Create("/a", b"data")])
         assert stranger.get("/a")[0] == b"data"
         for refused in (lambda: stranger.set("/a", b""), lambda: stranger.get("/config/users")):
-            with pytest.raises(StoreUnavailableError, match="ZooKeeper's access list does not let us"):
+            with pytest.raises(StoreUnavailableError, match="ZooKeeper's ACL does not permit it for this broker"):
                 refused()
         assert stranger.create("/consumers/group") == "/consumers/group"
         assert broker.set("/a", b"1").version == 1

@@ -145,7 +145,7 @@ class Database:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if tables:
             raise StoreCorruptError(f"{self.path} is a database, but not one of Tidelog's. {_REMEDY}.")
-        # One transaction: a crash leaves either an empty file, which is made anew, or a complete one.
+        # One transaction: a crash leaves either an empty file, which the next start fills, or a complete one.
         connection.executescript(_SCHEMA)
 
     def _translated(self, error: sqlite3.Error) -> StoreUnavailableError:

@@ -1,4 +1,4 @@
-"""Reading JSON out of nodes that anybody may have written, so that a wrong one is named and harms nothing else."""
+"""Reads JSON nodes, which any tool may have written. A malformed node raises an error that names its path."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ def encode_json(document: Mapping[str, Any]) -> bytes:
 
 
 class Document:
-    """The JSON object in the node at `path`. What is missing or of another type raises `MalformedNodeError`."""
+    """The JSON object in the node at `path`. A missing field or one of another type raises `MalformedNodeError`."""
 
     def __init__(self, path: str, data: bytes) -> None:
         self.path = path

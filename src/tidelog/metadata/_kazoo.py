@@ -1,8 +1,8 @@
 """What kazoo lacks: requests of our own making, many reads in one, and watches that survive a lost connection.
 
-This is the only module that touches kazoo's inner parts. kazoo forgets all watches when a connection is lost; whoever
-sets them again may have missed a change. ZooKeeper has a request for that, `SetWatches`, with which the server itself
-finds out what has changed since.
+This is the only module that touches kazoo's inner parts. kazoo drops all watches when a connection is lost, and a watch
+that is simply set again misses changes in between. ZooKeeper's request `SetWatches` closes the gap: the server compares
+each watched node with the last transaction that the client saw.
 """
 
 from collections import defaultdict
@@ -111,7 +111,7 @@ class WatchKeepingClient(KazooClient):  # type: ignore[misc]  # kazoo has no typ
     def _session_callback(self, state: Any) -> None:
         """Called on kazoo's connection thread, which alone reads and writes the watches."""
         if state == KeeperState.CONNECTING and self._live.is_set():
-            # They are replaced because kazoo calls what it drops.
+            # Replaced, not cleared: kazoo calls the watches that it drops.
             self._kept = (self._data_watchers, self._child_watchers)
             self._watched_since = min(self._watched_since, self.last_zxid)
             self._data_watchers = defaultdict(set)
@@ -131,7 +131,7 @@ class WatchKeepingClient(KazooClient):  # type: ignore[misc]  # kazoo has no typ
         requests = self._set_watches(data, children)
         if not requests:
             self._watched_since = _NOT_LOST
-        # Before anything that waits to be sent: later replies must not hide from when on changes were missed.
+        # Sent before all queued requests: their replies would raise the last zxid and hide missed changes.
         for request in reversed(requests):
             self._queue.appendleft((request, self.handler.async_result()))
         for _ in requests:

@@ -33,7 +33,7 @@ def decode_value(data: bytes) -> Value:
 
 
 def _encode(value: Value, parts: list[bytes]) -> None:
-    # Text that is not valid Unicode is carried as it is: whether it is a path is for the tree to say.
+    # Text that is not valid Unicode passes unchanged: the tree checks whether it is a path.
     if isinstance(value, str):
         text = value.encode(errors="surrogatepass")
         parts += (_TAGGED_SIZE.pack(_TEXT, len(text)), text)

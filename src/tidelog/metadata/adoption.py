@@ -61,5 +61,5 @@ def decode_adoption(data: bytes) -> AdoptionState:
 
 
 def is_unsettled(overrides: Mapping[str, str]) -> bool:
-    """Whether a topic's overrides still hold what adoption gave it for want of its settings."""
+    """Whether a topic's overrides still contain `KEEP_EVERYTHING`, which adoption gave it."""
     return all(overrides.get(name) == value for name, value in KEEP_EVERYTHING.items())

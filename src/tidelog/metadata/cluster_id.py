@@ -1,4 +1,4 @@
-"""Who we are: the id of the cluster, and the id of a broker that was given none. Called once, at start."""
+"""The cluster id, and generated broker ids for brokers without `broker.id`. Used once, at start."""
 
 import os
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def get_cluster_id(store: Store) -> str | None:
 def get_or_create_cluster_id(
     store: Store, *, adopt: str | None = None, random_bytes: Callable[[int], bytes] = os.urandom
 ) -> str:
-    """The cluster's id, 22 characters; the first broker ever to start makes it up, or takes over what its data says."""
+    """The cluster id, 22 characters. The first broker to start generates it, or takes it over from its data."""
     known = get_cluster_id(store)
     if known is not None:
         return known
@@ -37,7 +37,7 @@ def get_or_create_cluster_id(
 def generate_broker_id(store: Store, reserved_max_id: int) -> int:
     """A broker id that was never given out, above `reserved.broker.max.id`.
 
-    Each write to the sequence node raises its version, and no two writers are told the same one.
+    Each write to the sequence node raises its version, so each writer gets another one.
     """
     ensure_paths(store, [paths.BROKER_SEQUENCE])
     return reserved_max_id + store.set(paths.BROKER_SEQUENCE, b"").version

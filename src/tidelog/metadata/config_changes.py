@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 class ConfigChangeListener:
     """Finds the entities whose settings changed: `topics/T`, `brokers/<default>`, ….
 
-    Their settings are to be read then; of two changes in a row the first may already find what the second wrote.
+    The caller reads their settings. After two changes in a row the first read may already see the second change.
     """
 
     def __init__(self, on_change: Watcher, wall_ms: Callable[[], int]) -> None:
@@ -50,5 +50,5 @@ class ConfigChangeListener:
                 continue  # another broker removed it first
             except MalformedNodeError:
                 # The next change must still be found.
-                _logger.exception("a notice of changed settings is passed over")
+                _logger.exception("a malformed node under /config/changes is ignored")
         return changed

@@ -1,7 +1,7 @@
-"""Settings made at runtime: the overrides of topics, brokers, clients and users in the tree, and word of their changes.
+"""Settings made at runtime: the overrides of topics, brokers, clients and users, and notices of their changes.
 
-Behind DescribeConfigs, AlterConfigs and IncrementalAlterConfigs. Which settings exist and which values they may have is
-the business of `tidelog.config`, which the caller hands in as functions.
+Behind DescribeConfigs, AlterConfigs and IncrementalAlterConfigs. `tidelog.config` knows which settings exist and which
+values are valid; the caller passes its checks in as functions.
 """
 
 from collections import Counter
@@ -62,7 +62,7 @@ def replace_overrides(
     *,
     validate_only: bool = False,
 ) -> dict[str, str]:
-    """Let these be the entity's overrides, all of them; what is not among them falls back to its default."""
+    """Replace all overrides of the entity. A setting that is not in `overrides` returns to its default."""
     return _change(store, entity, lambda _: dict(overrides), validate, validate_only)
 
 
@@ -153,7 +153,7 @@ def _change(
             return after
         data = encode_config(after)
         write: Operation = Create(entity.path, data) if version is None else Set(entity.path, data, version)
-        # The word goes out with the change, so that no broker misses one and none hears of a change that is not there.
+        # The notice is written in the change's transaction, so that no broker misses it or reads too early.
         notice = Create(
             f"{paths.CONFIG_CHANGES}/{paths.CONFIG_CHANGE_PREFIX}",
             encode_config_change(f"{entity.kind}/{entity.name}"),

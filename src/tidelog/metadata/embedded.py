@@ -185,7 +185,7 @@ class EmbeddedStore:
         return results
 
     def add_session_listener(self, listener: SessionListener) -> None:
-        """Nothing will ever be told: this session ends with the process, not before."""
+        """Never calls `listener`: this session ends with the process, not before."""
 
     def limit_waits(self, seconds: float) -> None:
         """There is no connection to wait for."""

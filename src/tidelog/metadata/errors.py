@@ -4,7 +4,7 @@
     ├── NodeError                      the call cannot be carried out on this node; the tree is unchanged
     │   ├── NodeExistsError
     │   ├── NoNodeError
-    │   ├── BadVersionError            somebody else changed the node first
+    │   ├── BadVersionError            another session changed the node first
     │   ├── NotEmptyError
     │   ├── NoChildrenForEphemeralsError
     │   ├── BadPathError
@@ -64,7 +64,7 @@ class NoChildrenForEphemeralsError(NodeError):
 
 
 class BadPathError(NodeError):
-    """Not a path, or the root where the root cannot be meant."""
+    """Not a valid path, or the root where an operation excludes the root."""
 
 
 class MalformedNodeError(NodeError):

@@ -1,8 +1,7 @@
-"""The broker's image of the cluster: who is there, which topics exist, who leads what.
+"""The broker's image of the cluster: live brokers, topics, partition leaders.
 
-Metadata, fetch routing and every other handler that needs to know ask here and never the tree. One task owns the image
-and changes it, a piece at a time, as the tree changes; `version` grows with each change, so that a reply made from it
-can be kept until it does.
+Handlers read the image and never the tree. One task owns it and applies changes of the tree one at a time; `version`
+grows with each change, so that a response made from the image can be cached until the next one.
 """
 
 from collections.abc import Iterable, Mapping, ValuesView
@@ -19,7 +18,7 @@ NO_LEADER_EPOCH: Final = -1
 
 
 class BrokerImage(NamedTuple):
-    """A broker that is alive. Its epoch is the transaction that registered it, and tells its lives apart."""
+    """A broker that is alive. Its epoch is the transaction that registered it; a restarted broker has another."""
 
     broker_id: int
     endpoints: Mapping[str, Endpoint]
@@ -32,12 +31,12 @@ class BrokerImage(NamedTuple):
         return cls(registration.broker_id, endpoints, registration.rack, epoch)
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Its address on the listener that a client came in by."""
+        """Its address on the listener that the client is connected to."""
         return self.endpoints.get(listener)
 
 
 class PartitionImage:
-    """One partition. `leader_id` is -1 while nobody leads it. Replaced, not changed, when something about it changes.
+    """One partition. `leader_id` is -1 while it has no leader. A change replaces the object.
 
     `offline_replicas` are those on brokers that are not alive or in a log directory that failed, the latter named in
     `failed_replicas`; the image works them out. `state_version` is the version of the partition's state node, which the
@@ -167,7 +166,7 @@ class ClusterImage:
         return None if topic is None else topic.partition(index)
 
     def colliding_topics(self, name: str) -> list[str]:
-        """Other topics that could not be told from `name` where `.` and `_` are the same."""
+        """Other topics whose metric names equal that of `name`, because metrics replace `.` by `_`."""
         return [other for other in self._collisions.get(name.replace(".", "_"), ()) if other != name]
 
     def overrides(self, topic_name: str) -> Mapping[str, str]:
@@ -183,7 +182,7 @@ class ClusterImage:
         self.version += 1
 
     def set_broker(self, broker: BrokerImage) -> None:
-        """A broker came, or changed what it says about itself."""
+        """A broker registered, or changed its registration."""
         is_new = broker.broker_id not in self._brokers
         self._brokers[broker.broker_id] = broker
         if is_new:

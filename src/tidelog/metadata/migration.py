@@ -19,8 +19,8 @@ from tidelog.metadata.walk import ensure_paths, subtree
 MIGRATION: Final = "/tidelog/migration"
 _COPYING, _DONE, _MOVED = "copying", "done", "moved"
 _NOTICES: Final = (paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
-"""Their children tell running brokers of changes. Brokers that start need none, and in a new tree they are numbered
-from 0, which would put new ones before old ones."""
+"""Their children notify running brokers of changes. A starting broker needs none of them, and a new tree numbers new
+children from 0, which would sort them before the old ones."""
 
 
 class MigrationError(StoreError):
@@ -28,7 +28,7 @@ class MigrationError(StoreError):
 
 
 class Migrated(NamedTuple):
-    """What was moved. `was_done` says that an earlier call had moved it."""
+    """The nodes that were moved. `was_done`: an earlier call had already moved them."""
 
     cluster_id: str
     topics: int
@@ -39,7 +39,7 @@ class Migrated(NamedTuple):
 def migrate_tree(source: Store, target: Store, address: str) -> Migrated:
     """Move the tree of a stopped broker to an empty one at `address`, or go on with that.
 
-    Nobody else may use either meanwhile.
+    No broker may use either tree meanwhile.
     """
     cluster_id = get_cluster_id(source)
     if cluster_id is None:
@@ -79,7 +79,7 @@ def _begin(target: Store, cluster_id: str, address: str) -> bool:
         occupied = [name for name in target.children("/") if name != "zookeeper"]
         if occupied:
             raise MigrationError(
-                f"the ZooKeeper at {address} is not empty there, it has /{occupied[0]}: name a chroot that is new, "
+                f"the ZooKeeper at {address} is not empty, it has /{occupied[0]}: name a new chroot,  "
                 "as in host:port/kafka"
             )
         _write(target, _state(_COPYING, cluster_id))

@@ -24,7 +24,7 @@ ADOPTION: Final = "/tidelog/adoption"
 
 CONFIG_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY: Final = "<default>"
-"""The name under which settings for every broker, client or user stand that has none of its own."""
+"""The entity whose settings apply to every broker, client or user without its own."""
 
 PERSISTENT_ROOTS: Final = (
     "/consumers",

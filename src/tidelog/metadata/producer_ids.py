@@ -1,7 +1,7 @@
 """Producer ids: each broker takes them from the tree a block at a time and hands them out one by one.
 
 Ids are never given out twice, whatever happens: a block is taken by compare-and-set before its first id is used, and
-what a stopped broker had left of its block is lost. 2^63 ids last.
+the unused rest of a stopped broker's block is lost. There are 2^63 ids.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ def take_block(store: Store, broker_id: int) -> ProducerIdBlock:
 
 
 def stay_above(store: Store, broker_id: int, producer_id: int) -> bool:
-    """Never allocate `producer_id` or a smaller one; whether that changes what comes next. For start-up.
+    """Never allocate `producer_id` or a smaller one. Returns whether the next block moved. For start-up.
 
     Logs may hold ids that this tree has not allocated: adopted logs do, and so do logs whose tree was damaged.
     """
@@ -82,7 +82,7 @@ class ProducerIdAllocator:
         """An id that was never given out. Await `ready` first."""
         if self._next > self._last:
             block, self._following = self._following, None
-            assert block is not None, "whoever asks for an id has awaited `ready`"
+            assert block is not None, "`next_id` was called without awaiting `ready`"
             self._next, self._last = block.first, block.last
         producer_id = self._next
         self._next += 1
@@ -105,6 +105,6 @@ class ProducerIdAllocator:
 
 
 def _retrieved(task: asyncio.Task[None]) -> None:
-    """A failure matters to those who wait for the block; otherwise the next request that needs one tries again."""
+    """Requests that wait for the block get its error; otherwise the next request that needs a block retries."""
     if not task.cancelled():
         task.exception()

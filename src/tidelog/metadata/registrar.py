@@ -1,4 +1,4 @@
-"""A broker's registration over its life: waiting for an earlier life to be forgotten, and again in each new session."""
+"""A broker's registration: it waits for the session of an earlier run to expire, and is renewed in each new session."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ class BrokerRegistrar:
     """Registers one broker, in its first session and in those that follow when one has expired."""
 
     def __init__(self, runner: StoreRunner, wait_s: float) -> None:
-        """`wait_s` is how long to wait for an earlier life of this broker to be forgotten: its session timeout.
+        """`wait_s` is how long to wait for the session of an earlier run to expire: its session timeout.
 
         Kafka fails at once when a broker is started again before its last session has expired.
         """
@@ -33,15 +33,15 @@ class BrokerRegistrar:
         """Register the broker, or change its registration; the broker epoch.
 
         `doubtful` are partitions whose log may lack records that this broker had acknowledged: those it was in sync
-        for when it ended without a shutdown. Should the controller not have noticed the end, it would let the broker
-        lead again, and others would cut their logs to what it has left. So the broker stays away until another one
-        leads them, as far as there is one that can. Kafka does not wait.
+        for when it ended without a shutdown. If the controller has not noticed the end, it would let the broker lead
+        again, and followers would truncate their logs to the leader's. So the broker registers only after another
+        live replica leads them, where there is one. Kafka does not wait.
         """
         try:
             async with asyncio.timeout(self._wait_s):
                 await self._wait_until_free(registration.broker_id)
         except TimeoutError:
-            pass  # registering says who has it
+            pass  # registering raises BrokerIdTakenError
         try:
             async with asyncio.timeout(self._wait_s):
                 await self._wait_until_out_of_sync(registration.broker_id, doubtful)
@@ -55,7 +55,7 @@ class BrokerRegistrar:
         return epoch
 
     async def _wait_until_free(self, broker_id: int) -> None:
-        """Return when no other session than this and the one before has the broker's node."""
+        """Return when the broker's node belongs to this session, the previous one, or none."""
         while True:
             changed = asyncio.Event()
             watcher = self._runner.on_loop(lambda _event, changed=changed: changed.set())  # type: ignore[misc]
@@ -98,7 +98,7 @@ def _register(store: Store, registration: BrokerRegistration, previous_session_i
 
 
 def _other_owner(store: Store, path: str, previous_session_id: int, watcher: Watcher) -> int | None:
-    """The session that has the node, unless it is ours; then the watcher is notified of a change."""
+    """The session that owns the node, unless it is ours; the watcher is then notified of a change."""
     stat = store.exists(path)
     if stat is None or stat.ephemeral_owner in (store.session_id, previous_session_id):
         return None

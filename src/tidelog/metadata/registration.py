@@ -1,4 +1,4 @@
-"""A broker's first steps in the tree: the roots, its own registration, the election of the controller.
+"""A broker's start in the tree: the root nodes, its registration, the election of the controller.
 
 The start-up sequence calls these in this order.
 """
@@ -32,24 +32,24 @@ class BrokerIdTakenError(StoreError):
 
 
 class Controllership(NamedTuple):
-    """Who is controller, and since which epoch."""
+    """The controller's broker id and its epoch."""
 
     broker_id: int
     epoch: int
 
 
 def prepare_tree(store: Store) -> None:
-    """Make the persistent nodes that everything else stands on."""
+    """Create the persistent root nodes."""
     ensure_paths(store, paths.PERSISTENT_ROOTS)
 
 
 def register_broker(store: Store, registration: BrokerRegistration, previous_session_id: int = NO_SESSION) -> int:
-    """Make the broker's ephemeral node; return the broker epoch, which grows from one life to the next.
+    """Make the broker's ephemeral node; return the broker epoch, which grows with each registration.
 
-    If the node is there already, by the session it is in one of three cases. It is ours, made by a call whose reply was
-    lost or to be changed: it is given the data. It is of `previous_session_id`, our own before this one, and ZooKeeper
-    is late to remove it, or fails to (ZOOKEEPER-2985): it is removed and made again. It is of another broker, or of an
-    earlier life of this one: that raises `BrokerIdTakenError`.
+    If the node exists, its session decides. Ours: the data is replaced (the reply to an earlier call was lost, or the
+    registration changes). `previous_session_id`, our expired one, whose node ZooKeeper removes late or never
+    (ZOOKEEPER-2985): the node is deleted and created again. Any other, of another broker or of an earlier run of this
+    one: `BrokerIdTakenError`.
     """
     path = paths.broker(registration.broker_id)
     data = encode_broker(registration)
@@ -67,14 +67,14 @@ def register_broker(store: Store, registration: BrokerRegistration, previous_ses
                     raise BrokerIdTakenError(registration.broker_id, owner) from None
                 store.delete(path)
             except NoNodeError:
-                continue  # it went meanwhile
+                continue  # the node was deleted meanwhile
 
 
 def elect_controller(store: Store, broker_id: int, now_ms: int) -> Controllership:
-    """Become controller if nobody is; return who is.
+    """Become controller if there is none; return the controller.
 
     The node and the raised epoch come together or not at all. A controller that lost its session without noticing keeps
-    sending requests with the old epoch, and is refused.
+    sending requests with the old epoch, which brokers reject.
     """
     create_if_missing(store, paths.CONTROLLER_EPOCH, encode_controller_epoch(0))
     while True:

@@ -1,4 +1,4 @@
-"""What a shared tree and its clients say to each other over a Unix socket.
+"""The protocol between a shared tree and its clients, over a Unix socket.
 
 A message is a length of four bytes and a value of `_values`:
 
@@ -65,7 +65,7 @@ def frame(message: Value) -> bytes:
 
 
 def read_message(payload: bytes) -> list[Any]:
-    """The parts of a message. Raises `ValueError` for what is none."""
+    """The parts of a message. Raises `ValueError` for a malformed one."""
     message = decode_value(payload)
     if not isinstance(message, list) or len(message) < 2 or type(message[0]) is not int:
         raise ValueError("a message is a list that starts with a request id")

@@ -5,7 +5,7 @@ timeout, because it hangs or is stopped, is disconnected. The tree is used on a 
 other, so that the event loop never waits for a disk.
 
 Only the user who runs the server may connect: the socket has the permissions 0600. A client that sends something other
-than the protocol is disconnected, and harms no other.
+than the protocol is disconnected; other clients are unaffected.
 """
 
 import asyncio
@@ -46,8 +46,8 @@ SESSION_TIMEOUT_MS_MIN: Final = 100
 SESSION_TIMEOUT_MS_MAX: Final = 24 * 3600 * 1000
 _GREETING_TIMEOUT_MS: Final = 10_000
 _TICKS: Final = 8
-"""A session is looked at so often in its timeout. Ticks are counted rather than time: while the server itself stood
-still no client could be heard, and none is disconnected for that."""
+"""How often a session is checked within its timeout. Ticks are counted instead of time: while the server itself was
+stopped it read from no client, and must disconnect none for that."""
 _QUEUED_MAX: Final = 256
 _UNREAD_BYTES_MAX: Final = MESSAGE_BYTES_MAX
 
@@ -146,11 +146,13 @@ class _Session:
         self.set_timeout(_GREETING_TIMEOUT_MS)
 
     async def next_payload(self) -> bytes | None:
-        """The next message; None when the connection ends or what came is none."""
+        """The next message; None when the connection ends or sends a malformed one."""
         try:
             (size,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
             if size > MESSAGE_BYTES_MAX:
-                _logger.warning("a client of the shared metadata tree is disconnected: it announced %d bytes", size)
+                _logger.warning(
+                    "disconnecting a client of the shared metadata tree: it announced a message of %d bytes", size
+                )
                 return None
             payload = await self._reader.readexactly(size)
         except (asyncio.IncompleteReadError, OSError):
@@ -169,7 +171,9 @@ class _Session:
         elif not self._writer.is_closing():
             self._writer.write(data)
             if self._writer.transport.get_write_buffer_size() > _UNREAD_BYTES_MAX:
-                _logger.warning("session %#x is ended: it does not read what it asks for", self.session_id)
+                _logger.warning(
+                    "closing session %#x of the shared metadata tree: it does not read its replies", self.session_id
+                )
                 self.close()
 
     def close(self) -> None:
@@ -190,7 +194,9 @@ class _Session:
     def _tick(self) -> None:
         self._silent_ticks += 1
         if self._silent_ticks > _TICKS:
-            _logger.warning("session %#x expired: nothing heard for %d ms", self.session_id, self._timeout_ms)
+            _logger.warning(
+                "session %#x of the shared tree expired: no message for %d ms", self.session_id, self._timeout_ms
+            )
             self.close()
         else:
             self._schedule_tick()
@@ -225,7 +231,7 @@ class _Requests:
             try:
                 outputs.append(_Output(session, frame(self._reply(session, payload))))
             except (ValueError, StoreError) as error:
-                _logger.warning("a client of the shared metadata tree is disconnected: %s", error)
+                _logger.warning("disconnecting a client of the shared metadata tree: %s", error)
                 outputs.append(_Output(session, None))
         return outputs
 
@@ -233,7 +239,7 @@ class _Requests:
         self._tree.close()
 
     def _reply(self, session: _Session, payload: bytes) -> Value:
-        """Raises `ValueError` for what is no request."""
+        """Raises `ValueError` for a malformed request."""
         request_id, method, *arguments = read_message(payload)
         try:
             if session.session_id == 0:
@@ -247,7 +253,7 @@ class _Requests:
 
     def _hello(self, session: _Session, method: object, arguments: list[Any]) -> int:
         if method != Method.HELLO or len(arguments) != 1:
-            raise ValueError("the first message is not a greeting")
+            raise ValueError("the first message is not HELLO")
         timeout_ms = min(max(SESSION_TIMEOUT_MS_MIN, expect(arguments[0], int)), SESSION_TIMEOUT_MS_MAX)
         session.session_id = new_session_id()
         self._sessions[session.session_id] = session
@@ -302,7 +308,7 @@ class _Requests:
 
 
 def _watched(_event: WatchEvent) -> None:
-    """In the table of a session: the client wants to be sent the event. Whom it notifies is its own business."""
+    """Marks a node that the session watches. The client maps the event to its own watchers."""
 
 
 def _operations(value: object) -> list[Operation]:
@@ -314,7 +320,7 @@ def check_socket_path(path: str) -> None:
     size = len(os.fsencode(path))
     if size > SOCKET_PATH_BYTES_MAX:
         raise StoreUnavailableError(
-            f"the path of the metadata socket, {path}, has {size} bytes; {SOCKET_PATH_BYTES_MAX} are possible: choose "
+            f"the path of the metadata socket, {path}, has {size} bytes, the limit is {SOCKET_PATH_BYTES_MAX}: choose "
             "a directory with a shorter path"
         )
 
@@ -325,12 +331,12 @@ def _listen(path: str) -> socket.socket:
     try:
         _remove_stale(path)
         listener.bind(path)
-        # Nobody can connect before `listen`, and only we can afterwards.
+        # No process can connect before `listen`, and only this one afterwards.
         os.chmod(path, stat.S_IRUSR | stat.S_IWUSR)
         listener.listen()
     except OSError as error:
         listener.close()
-        raise StoreUnavailableError(f"the metadata socket {path} cannot be made: {error}") from error
+        raise StoreUnavailableError(f"the metadata socket {path} cannot be created: {error}") from error
     except BaseException:
         listener.close()
         raise
@@ -340,7 +346,7 @@ def _listen(path: str) -> socket.socket:
 def _remove_stale(path: str) -> None:
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
-            raise StoreUnavailableError(f"{path} is in the way: it is not a socket")
+            raise StoreUnavailableError(f"the metadata socket {path} cannot be created: another file has this name")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

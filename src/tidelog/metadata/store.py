@@ -1,8 +1,8 @@
-"""The metadata tree as an interface: ZooKeeper's semantics, whoever keeps the nodes.
+"""The metadata tree as an interface: ZooKeeper's semantics, for every store.
 
 A node has data, a version that each change of the data increments, and children. `set` and `delete` may name the
 version they expect and fail if it is another, which is how two writers stay out of each other's way. `multi` does all
-or nothing. An ephemeral node goes when the session that made it ends. A watch tells once that something changed.
+or nothing. An ephemeral node goes when the session that made it ends. A watch fires once, at the next change.
 
 Stores answer synchronously and may wait: for a disk that syncs, for a quorum. They may be used from any thread, by one
 call at a time. At start-up, before clients are served, they are called directly; from then on through a `StoreQueue`,
@@ -172,7 +172,7 @@ class Store(Protocol):
         ...
 
     def add_session_listener(self, listener: SessionListener) -> None:
-        """Tell `listener` of every change of the session's state from now on."""
+        """Call `listener` at every change of the session's state from now on."""
         ...
 
     def limit_waits(self, seconds: float) -> None:

@@ -1,7 +1,6 @@
-"""Topics come, grow and go: what is asked for is checked against the image, planned, and written to the tree at once.
+"""Creates, extends and deletes topics: a request is checked against the image, planned, and written in one transaction.
 
-Planning changes nothing, which is also how a request that only wants validation is answered. What a client must be told
-is raised as `ApiError`, in the words Kafka's clients know.
+Planning changes nothing; `validate_only` requests stop there. A rejected request raises `ApiError` with Kafka's text.
 """
 
 import os
@@ -46,11 +45,11 @@ __all__ = [
 
 FROM_DEFAULT: Final = -1
 PARTITIONS_PER_TOPIC_MAX: Final = 100_000
-"""A bound of ours: a count read off the wire must not decide how much memory a broker uses."""
+"""Tidelog's own limit: a count from a request must not decide how much memory a broker uses."""
 
 
 class NewTopic(NamedTuple):
-    """A topic that may be written. `states` has None where no replica is alive: nobody leads that partition yet."""
+    """A topic that may be written. `states` has None where no replica is alive: the partition has no leader yet."""
 
     name: str
     topic_id: bytes
@@ -169,7 +168,7 @@ def plan_adopted_partitions(
 def _adopted_states(
     indexes: range, leader_epochs: Mapping[int, int], broker_id: int, controller_epoch: int
 ) -> tuple[PartitionState, ...]:
-    """A leader epoch may not fall: a log does not take records of an epoch below its last."""
+    """A leader epoch may not fall: a log rejects records of an epoch below its last."""
     return tuple(
         PartitionState(broker_id, leader_epochs.get(index, 0), (broker_id,), controller_epoch) for index in indexes
     )
@@ -198,7 +197,7 @@ def write_topics(store: Store, topics: Sequence[NewTopic]) -> None:
 
 
 def write_new_assignment(store: Store, topic: NewTopic) -> None:
-    """Make a topic of a cluster: its settings and where its replicas are. The controller makes the rest."""
+    """Create a topic of a cluster: its settings and its replicas. The controller writes the partition states."""
     assignment = TopicAssignment(topic.topic_id, tuple(map(ReplicaAssignment, topic.replicas)))
     settings = create_or_set(store, paths.config("topics", topic.name), encode_config(topic.overrides))
     try:
@@ -208,7 +207,7 @@ def write_new_assignment(store: Store, topic: NewTopic) -> None:
 
 
 def write_grown_assignment(store: Store, new: NewPartitions) -> None:
-    """Add partitions to a topic of a cluster: where their replicas are. The controller makes the rest."""
+    """Add partitions to a topic of a cluster: where their replicas are. The controller writes the partition states."""
     _replace_assignment(store, new, ())
 
 
@@ -274,7 +273,7 @@ def _replace_assignment(store: Store, new: NewPartitions, more: Sequence[Operati
 
 
 def mark_for_deletion(store: Store, name: str) -> None:
-    """Note that a topic is to go. Should the broker stop before its files are gone, the next start goes on with it."""
+    """Mark a topic for deletion. If the broker stops before its files are deleted, the next start continues."""
     if store.exists(paths.topic(name)) is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     create_if_missing(store, paths.topic_deletion(name))
@@ -285,7 +284,7 @@ def topics_marked_for_deletion(store: Store) -> list[str]:
 
 
 def delete_topic(store: Store, name: str) -> None:
-    """Remove a topic, its settings and the note that it is to go, all or nothing. A topic that is gone is gone."""
+    """Remove a topic, its settings and its deletion mark, all or nothing. Does nothing if the topic is gone."""
     roots = (paths.topic(name), paths.config("topics", name), paths.topic_deletion(name))
     store.multi([Delete(path) for root in roots for path in subtree(store, root)])
 

@@ -1,7 +1,7 @@
 """What the nodes of the metadata tree hold: the JSON of Kafka's ZooKeeper mode, encoded and decoded.
 
-A pair of functions for each kind of node; `paths` says where they stand. Written is what Kafka 3.9 writes, read is also
-what older versions wrote. A node that does not hold what it should raises `MalformedNodeError` with its path.
+A pair of functions for each kind of node; `paths` has the node paths. Encoding writes what Kafka 3.9 writes; decoding
+also accepts what older versions wrote. A malformed node raises `MalformedNodeError` with its path.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Endpoint(NamedTuple):
-    """Where a broker listens, as clients are told. `listener` names the listener, not its protocol."""
+    """An advertised address of a broker. `listener` is the listener's name, not its security protocol."""
 
     listener: str
     host: str
@@ -32,7 +32,7 @@ class Endpoint(NamedTuple):
 
 
 class BrokerRegistration(NamedTuple):
-    """What a broker says about itself in `/brokers/ids/N`."""
+    """A broker's registration in `/brokers/ids/N`."""
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]
@@ -89,7 +89,7 @@ class TopicAssignment(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """Who leads a partition and which replicas are in sync; the controller and the leader change it."""
+    """A partition's leader and ISR; the controller and the leader change it."""
 
     leader: int
     leader_epoch: int

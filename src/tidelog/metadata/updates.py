@@ -1,7 +1,7 @@
 """UpdateMetadata: how the image of a broker in a cluster follows what the controller sends.
 
 A request names every live broker, and the partitions that have changed. It is applied in steps, one partition each; a
-partition that is deleted bears the leader -2.
+partition that is deleted has the leader -2.
 """
 
 from __future__ import annotations

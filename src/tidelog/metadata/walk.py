@@ -19,7 +19,7 @@ def ensure_paths(store: Store, wanted: Iterable[str]) -> None:
     try:
         store.multi([Create(path) for path in missing])
     except NodeExistsError:
-        # Another broker starts as we do. One at a time, then, taking what it has made for ours.
+        # Another broker is starting too. Create the nodes one at a time, and skip those that exist.
         for path in missing:
             create_if_missing(store, path)
 

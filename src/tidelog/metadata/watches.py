@@ -1,6 +1,6 @@
-"""The watches of one session: who is to be told, once, of a change to which node.
+"""The watches of one session: watchers by node, each called once at a change of its node.
 
-Kept by the stores that have no server to do it for them.
+For stores that have no server which keeps watches.
 """
 
 import logging
@@ -34,7 +34,7 @@ class WatchTable:
             self._children.setdefault(path, {})[watcher] = None
 
     def clear(self) -> None:
-        """The session is over: nobody is told anything any more."""
+        """The session is over: drop all watches."""
         self._data.clear()
         self._children.clear()
         self._pending.clear()
@@ -44,7 +44,7 @@ class WatchTable:
         self.deliver(self.take(events))
 
     def take(self, events: Iterable[WatchEvent]) -> list[Notification]:
-        """Use up the watches that these events trigger. `deliver` what is returned."""
+        """Remove the watches that these events trigger. Pass the result to `deliver`."""
         if not self._data and not self._children:
             return []
         return [(watcher, event) for event in events for watcher in self._take(event)]
@@ -71,7 +71,7 @@ class WatchTable:
 
 
 def call_watcher(watcher: Watcher, event: WatchEvent) -> None:
-    """Call a watcher. The change that it is notified of is made: a watcher that fails is logged and harms nothing."""
+    """Call a watcher. The change has been made already: a watcher that fails is only logged."""
     try:
         watcher(event)
     except Exception:

@@ -239,7 +239,7 @@ class ZooKeeperStore:
                 try:
                     self._call(wire.Create(path, b"", self._acl(path), 0), Create(path))
                 except NodeExistsError:
-                    continue  # another broker starts as we do
+                    continue  # another broker is starting too
 
     def _on_state(self, state: str) -> None:
         """Called on kazoo's connection thread."""
@@ -268,7 +268,7 @@ class ZooKeeperStore:
             while True:
                 self._check_open()
                 if self._is_refused:
-                    raise StoreUnavailableError(f"ZooKeeper at {self._connect_string} refused to authenticate us")
+                    raise StoreUnavailableError(f"ZooKeeper at {self._connect_string} refused our credentials")
                 if expired_sessions != self._expired_sessions:
                     raise SessionExpiredError("the session with ZooKeeper expired")
                 if self._state is SessionState.CONNECTED:
@@ -338,7 +338,7 @@ class ZooKeeperStore:
             replies[index] = error
 
     def _read_many(self, reads: Sequence[Any], paths: Sequence[str]) -> list[Any]:
-        """Replies or exceptions of reads without watches, by as few requests as there can be."""
+        """Replies or exceptions of reads without watches, in as few requests as possible."""
         if not self._has_multi_read or len(reads) < 2:
             return self._call_all(reads)
         starts = range(0, len(reads), OPERATIONS_MAX)
@@ -395,7 +395,7 @@ class ZooKeeperStore:
         return _stat(result) if isinstance(operation, Set) else None
 
     def _refusal(self, operation: Operation) -> NodeError | None:
-        """Why an operation is not even sent."""
+        """Why an operation cannot be sent, if so."""
         try:
             parent, _ = split_path(operation.path, sequential=isinstance(operation, Create) and operation.sequential)
         except BadPathError as error:
@@ -452,7 +452,7 @@ class ZooKeeperStore:
 
 
 class _Watch:
-    """A watcher in kazoo's hands. Setting the same one on a node twice makes it one."""
+    """A watcher registered with kazoo. Setting the same one on a node twice registers it once."""
 
     __slots__ = ("_on_event", "_watcher", "is_for_creation")
 
@@ -607,7 +607,7 @@ def _translate(error: Exception, operation: Operation) -> StoreError:
         (exceptions.NoChildrenForEphemeralsError, NoChildrenForEphemeralsError(parent)),
         (exceptions.BadArgumentsError, BadPathError(path, "ZooKeeper does not take it as a path")),
         (exceptions.SessionExpiredError, SessionExpiredError("the session with ZooKeeper expired")),
-        (exceptions.NoAuthError, StoreUnavailableError(f"{path}: ZooKeeper's access list does not let us")),
+        (exceptions.NoAuthError, StoreUnavailableError(f"{path}: ZooKeeper's ACL does not permit it for this broker")),
     )
     for kind, translated in translations:
         if isinstance(error, kind):

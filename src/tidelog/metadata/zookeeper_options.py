@@ -66,7 +66,7 @@ class ZooKeeperOptions:
 
 
 def zookeeper_options(settings: BrokerConfig) -> ZooKeeperOptions:
-    """The options that a broker's settings ask for. What cannot be done raises `ConfigError`, and is not left out."""
+    """The options of a broker's settings. A setting that cannot be honoured raises `ConfigError`."""
     tls = _tls(settings) if settings.zookeeper_ssl_client_enable else None
     if settings.zookeeper_set_acl and (tls is None or tls.certificate_file is None):
         raise ConfigError(

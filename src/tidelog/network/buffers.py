@@ -1,12 +1,12 @@
-"""A few large buffers for frames that do not fit one read, used again instead of being allocated anew.
+"""A few large buffers for frames that do not fit one read, reused instead of allocated for each frame.
 
-Fresh memory is dear: it has to be zeroed, and every page of it faults once. A frame of a megabyte that gets a buffer
-which was used before costs one copy less and no fault at all.
+Fresh memory is expensive: the kernel zeroes it, and every page faults once. A frame of a megabyte in a reused buffer
+costs one copy less and no page fault.
 
 A frame that is larger than any that is kept gets memory of its own (`reserve`), which costs as much as has arrived.
 
-A buffer is free again when the turn that handled its frame has ended and nobody holds a view into it any more; one that
-is still in use then is simply not kept. Owned by the `SocketServer`; connections take and give back.
+A buffer is free again when the turn that handled its frame has ended and no view into it exists; a buffer that is still
+in use then is dropped from the pool. Owned by the `SocketServer`; connections take and return buffers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import mmap
 from typing import Final
 
 LARGE_BYTES: Final = 64 << 10
-"""Smaller frames are not worth the trouble."""
+"""Smaller frames do not use the pool."""
 
 _BYTES_PER_ARRIVED_MAX: Final = 16
 KEPT_BYTES_MAX: Final = 4 << 20
@@ -34,7 +34,7 @@ class BufferPool:
     def take(self, size: int, arrived: int) -> bytearray | None:
         """A buffer for a frame of `size` bytes of which `arrived` are here, if a free one is not out of proportion.
 
-        It holds whatever it held before. The proportion keeps those who announce much and send little from getting any.
+        It still has its old content. The proportion denies it to clients that announce much and send little.
         """
         for position, buffer in enumerate(self._free):
             if size <= len(buffer) <= arrived * _BYTES_PER_ARRIVED_MAX:
@@ -47,7 +47,7 @@ class BufferPool:
             self._used.append(buffer)
 
     def end_turn(self) -> None:
-        """Keep what nobody looks at any more."""
+        """Keep the buffers that have no view left."""
         used = self._used
         if not used:
             return

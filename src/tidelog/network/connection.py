@@ -115,7 +115,7 @@ class Slot:
     def park(self, abandon: Callable[[], object] = _nothing) -> None:
         """The request waits in purgatory and holds no buffer any more: it stops counting as queued.
 
-        `abandon` is called if the client leaves before the reply is there, so that nobody waits for the sake of nobody.
+        `abandon` is called if the client leaves before the reply is there, so that the wait can end.
         """
         if self.abandon is None:
             self.abandon = abandon
@@ -167,7 +167,7 @@ class Connection:
         """Requests that were handed over and whose replies have not left, oldest first."""
         self._out = SendQueue(transport, server.scratch_view)
         self._paused = 0
-        # Set while frames are being handed over, when no more of them may be: closed, or enough to say for now.
+        # Set while frames are being handed over, when no more of them may be: closed, or too many replies are unsent.
         self._must_stop = False
         self._is_muted = False
         # A slot closes the connection when this turn ends; replies before it that are there by then leave first.
@@ -234,9 +234,9 @@ class Connection:
             self._read_on()
 
     def _read_on(self) -> None:
-        """Whoever waits for more looks whether it is there already, or whether the peer is gone.
+        """Look whether more bytes have arrived, or the peer is gone, while a request waits.
 
-        uvloop tells of bytes and of a reset that came with them in one call and then forgets the descriptor: read once,
+        uvloop reports bytes and a reset that came with them in one call and then forgets the descriptor: read once,
         such a connection would stay for ever, unless an answer to it fails.
         """
         filled_before = self._filled
@@ -433,7 +433,7 @@ class Connection:
                 out.extend(reply)  # type: ignore[arg-type]
 
     def _wait_in_line(self) -> None:
-        """The next reply is not there yet. Those behind it are, and their requests are over, though not yet told."""
+        """The next reply is not there yet. Replies behind it are ready and wait for it."""
         for slot in self.slots:
             if slot.reply is not None:
                 slot.park()
@@ -498,13 +498,13 @@ class Connection:
         self._is_ending = self._is_muted = self._must_stop = True
 
     def hold(self, size: int) -> None:
-        """A reply of so many bytes is made: a client that asks much and reads nothing must not fill the memory."""
+        """Count a reply of so many bytes: a client that sends requests and reads nothing must not fill the memory."""
         self._held_bytes += size
         if self._held_bytes > HELD_BYTES_MAX:
             self._must_stop = True
 
     def _release_held(self) -> None:
-        """Once everything is sent, nothing is held."""
+        """Reset the count of unsent bytes once everything is sent, and read on."""
         if not self._out.chunks and not self.slots:
             self._held_bytes = 0
             self._must_stop = False
@@ -559,7 +559,7 @@ class Connection:
         self._resume(CHANNEL_IS_FULL)
 
     def fail(self, what: str, cause: Exception) -> None:
-        """Close because of a mistake of ours, which is logged."""
+        """Close because of a defect of the broker, which is logged."""
         logger.error("closing %s: %s", self.address, what, exc_info=cause)
         self.close()
 

@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 _KINDS_MAX: Final = 256
-"""Kinds are places in the code, so this many are never reached; the bound is there so that it need not be proven."""
+"""Kinds are places in the code, so there are far fewer; the bound guards against a mistake in that."""
 
 
 class _Window:

@@ -41,7 +41,7 @@ Chunk = bytes | FileChunk
 
 
 class SendQueue:
-    """Chunks in order, and how much of the first is sent. `scratch` is where small slices are read to, and nobody's."""
+    """Chunks in order, and how much of the first is sent. Small slices are read into `scratch`, which is shared."""
 
     __slots__ = ("_is_corked", "_scratch", "_sendmsg", "_sent", "_transport", "chunks")
 

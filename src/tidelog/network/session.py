@@ -1,4 +1,4 @@
-"""What a broker knows about the client at the other end of a connection. Handlers decide by it.
+"""What a broker knows about the client of a connection; the basis for authorization and quotas.
 
 A session begins with the connection and ends with it. On a listener without authentication the client is anonymous from
 the start, as in Kafka.
@@ -12,7 +12,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class Session:
-    """Who asks, from where, and by which listener."""
+    """A client: its principal, address and listener."""
 
     __slots__ = (
         "address",
@@ -26,7 +26,7 @@ class Session:
 
     def __init__(self, listener: str, security_protocol: str, address: str) -> None:
         self.listener = listener
-        """Its name. Clients are given the addresses of the listener they came in by."""
+        """Its name. Metadata responses have the addresses of this listener."""
         self.security_protocol = security_protocol
         self.address = address
         """The host, without the port."""

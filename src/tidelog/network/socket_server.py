@@ -1,8 +1,8 @@
 """The sockets of a broker: listeners, connections, and the turn that ties them to the logs.
 
 One event-loop turn: every readable connection hands its frames to the dispatcher; then, once, `end_turn` is called
-(the broker writes the logs and completes what waited); then every connection with something to say is flushed. That
-order is the promise of the room: a reply leaves only after the write it speaks of. A connection that cannot be served
+(the broker writes the logs and completes what waited); then every connection with replies is flushed. That
+order is the promise of this package: a reply leaves only after the write that it acknowledges. A connection that fails
 is closed; the others of the turn are served all the same.
 
 The broker owns a `SocketServer` and is its only caller; everything runs on the loop's thread.
@@ -35,7 +35,7 @@ _WARNING_INTERVAL_SECONDS: Final = 10
 
 
 class Endpoint:
-    """A listener and the name its clients come in under."""
+    """A listener and its name."""
 
     __slots__ = ("is_accepting", "is_resting", "listener", "name", "security_protocol")
 
@@ -124,7 +124,7 @@ class SocketServer:
     def _on_acceptable(self, endpoint: Endpoint) -> None:
         for _ in range(_ACCEPTS_PER_EVENT):
             if not self.quotas.has_room(endpoint.name):
-                # Clients wait in the backlog until somebody leaves, as with Kafka's max.connections.
+                # Clients wait in the backlog until a connection closes, as with Kafka's max.connections.
                 endpoint.is_accepting = False
                 self._loop.remove_reader(endpoint.listener.fileno())
                 logger.warning("listener %s is at its connection limit and waits", endpoint.name)
@@ -207,7 +207,7 @@ class SocketServer:
         self._loop.remove_writer(connection.fd)
 
     def forget(self, connection: Connection) -> None:
-        """A connection closes: nothing of it stays."""
+        """Remove all state of a closed connection."""
         self._loop.remove_reader(connection.fd)
         self._loop.remove_writer(connection.fd)
         del self.connections[connection.fd]
@@ -223,7 +223,7 @@ class SocketServer:
         return self.request_bytes_max
 
     def log_refused_frame(self, connection: Connection, size: int, limit: int) -> None:
-        what = "socket.request.max.bytes is" if limit == self.request_bytes_max else "the limit of its kind is"
+        what = "socket.request.max.bytes is" if limit == self.request_bytes_max else "the limit of its API is"
         logger.warning("closing %s: it announced a request of %d bytes, %s %d", connection.address, size, what, limit)
 
     # --- turns ---
@@ -259,7 +259,7 @@ class SocketServer:
         try:
             self._end_turn()
         except Exception:
-            # What is answered already may leave: a reply is only filled in after the write it speaks of.
+            # What is answered already may leave: a reply is only filled in after the write it acknowledges.
             logger.exception("the end of a turn failed")
         finally:
             self._is_turn_ending = False

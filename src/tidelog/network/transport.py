@@ -1,7 +1,7 @@
 """The way of bytes between a connection and its peer.
 
-`Transport` is what connections and send queues need of a socket; whoever puts something in between, such as TLS, offers
-the same calls. Each of them raises BlockingIOError when it would have to wait, and OSError when the peer is gone.
+`Transport` is what connections and send queues need of a socket; a layer above it, such as TLS, offers the same calls.
+Each of them raises BlockingIOError when it would have to wait, and OSError when the peer is gone.
 """
 
 from __future__ import annotations

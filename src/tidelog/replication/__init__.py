@@ -1,4 +1,4 @@
-"""Replicas of partitions: who leads, what is committed, and what waits for it.
+"""Replicas of partitions: leaders and followers, high watermarks, and the requests that wait for them.
 
-`ReplicaManager` is the room's face; the broker's handlers call it, the log manager of `storage` serves it.
+`ReplicaManager` is the entry point; it uses the logs of `storage`.
 """

@@ -44,7 +44,7 @@ class AlterPartitionQueue:
         return len(self._open)
 
     def submit(self, partition: Partition, proposal: IsrProposal) -> None:
-        """Queue a proposal. It takes the place of an older one of the partition, which a new leader epoch made void."""
+        """Queue a proposal. It replaces an older one of the partition, which a new leader epoch made invalid."""
         self._open[partition.topic_id, *partition.key] = partition, proposal
 
     def next_request(self) -> AlterPartitionRequest | None:
@@ -63,7 +63,7 @@ class AlterPartitionQueue:
         )
 
     def on_response(self, response: AlterPartitionResponse) -> list[AlterOutcome]:
-        """The outcomes of the request under way. What the controller did not answer is sent again."""
+        """The outcomes of the request under way. A proposal without an outcome is sent again."""
         sent, self._in_flight = self._in_flight or {}, None
         if response.error_code != ErrorCode.NONE:
             return []

@@ -1,7 +1,7 @@
 """DeleteRecords between moving the log start offset and the answer.
 
 The leader moves its own start offset at once; the request is answered when every live replica has followed, which with
-one replica is immediately. Called by the replica manager.
+one replica is immediately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DeletedUpTo(NamedTuple):
 
 
 class DeleteResult(NamedTuple):
-    """What one partition is answered."""
+    """The result of one partition."""
 
     topic: str
     partition_index: int
@@ -34,7 +34,7 @@ class DeleteResult(NamedTuple):
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """Waits until the low watermark of every partition has reached what was asked."""
+    """Waits until the low watermark of every partition has reached the requested offset."""
 
     __slots__ = ("_deleted", "_respond")
 

@@ -1,7 +1,7 @@
 """Reading from partitions for a Fetch, and fetches that wait for more to read.
 
-`read_partitions` decides what each partition is answered; `DelayedFetch` holds a request for which there is not enough
-yet. Both are called by the replica manager. What is read is a slice of a file: its bytes are not touched here.
+`read_partitions` makes the response of each partition; `DelayedFetch` is a request that waits for `min_bytes`. Records
+are returned as slices of files: their bytes are not touched here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FetchParameters(NamedTuple):
     is_leader_only: bool = True
     """Consumers from version 11 on may read from followers (KIP-392); followers read from the leader."""
     client: ClientMetadata | None = None
-    """Who reads, for the choice of a replica near it; None where there is nothing to choose."""
+    """The consumer's rack and listener, to choose a replica near it; None where every read is from the leader."""
 
     @property
     def is_from_follower(self) -> bool:
@@ -41,7 +41,7 @@ class FetchParameters(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """One partition of a request. `topic` is None where an id named no topic: `error` then says what to answer."""
+    """One partition of a request. `topic` is None for an unknown topic id: `error` is then its error code."""
 
     topic_key: TopicKey
     topic: str | None
@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
 
 
 class PartitionSource(Protocol):
-    """Where partitions are found, and who must know when a disk fails: the replica manager."""
+    """Finds partitions, and takes reports of failed disks."""
 
     def partition(self, topic: str, index: int) -> Partition: ...
     def fail_log_dir(self, failure: LogDirFailure) -> None: ...
@@ -60,7 +60,7 @@ class PartitionSource(Protocol):
         ...
 
     def preferred_read_replica(self, partition: Partition, client: ClientMetadata, fetch_offset: int) -> int:
-        """The follower that a consumer had better read from, -1 for the leader."""
+        """The follower that a consumer should read from, -1 for the leader."""
         ...
 
     def is_throttled(self, partition: Partition, replica_id: int) -> bool:
@@ -132,7 +132,7 @@ def read_partitions(
 
 
 def _is_another_topic(partition: Partition, key: TopicKey) -> bool:
-    """A topic asked for by its id was deleted, and another one bears its name now."""
+    """The topic of the requested id was deleted, and another topic has its name now."""
     return partition.topic_id != key and isinstance(key, bytes)
 
 
@@ -154,8 +154,8 @@ def _read(
     aborted: list[tuple[int, int]] | None = [] if isolation_level == READ_COMMITTED else None
     if offset != end_offset or offset < positions.log_start_offset:
         read = log.read(offset, max_bytes, end_offset, is_first)
-        # A part of a batch and nothing else tells a client before version 3 that its limit is too small. Later ones
-        # may expect a whole batch (KIP-74) and take anything else for a broken broker, so they wait their turn.
+        # Before version 3, a partial batch alone shows a client that its limit is too small. Later versions expect a
+        # whole batch (KIP-74) and treat a partial one as corrupt, so this partition waits for the next fetch.
         if not read.is_first_batch_cut or not is_first_batch_whole:
             records = read.slice
         if aborted is not None and records is not None:
@@ -169,9 +169,9 @@ def _read(
 
 
 def _note_follower(source: PartitionSource, partition: Partition, fetch: FetchPartition, replica_id: int) -> None:
-    """Note how far a follower is, before its reply is made: so it learns of a high watermark that it moves itself.
+    """Note how far a follower is before its reply is made, so that the reply has the high watermark it moves.
 
-    Nothing is noted of a fetch that will be refused, or whose log has left ours.
+    Ignores fetches that will be rejected, and those of a log that has diverged.
     """
     partition.check_readable(fetch.current_leader_epoch)
     partition.check_follower(replica_id, fetch.current_leader_epoch)
@@ -198,13 +198,13 @@ def _redirected(partition: Partition, fetch: FetchPartition, replica: int) -> Pa
 
 
 def _diverging_epoch(partition: Partition, fetch: FetchPartition) -> tuple[int, int] | None:
-    """Where the reader's log left ours, if it did (KIP-595): it then truncates instead of reading on."""
+    """Where the reader's log diverged from this one, if it did (KIP-595): the reader then truncates."""
     log = partition.log
     epoch, end_offset = log.end_offset_for_epoch(fetch.last_fetched_epoch)
     if epoch == _UNDEFINED or end_offset == _UNDEFINED:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{partition.topic}-{partition.index} knows no epoch up to {fetch.last_fetched_epoch}",
+            f"{partition.topic}-{partition.index} has no epoch up to {fetch.last_fetched_epoch}",
         )
     # A reader from before the log start must begin again there, whatever its epochs say.
     if fetch.fetch_offset >= log.log_start_offset and (

@@ -35,7 +35,7 @@ PartitionKey = tuple[TopicKey, int]
 
 
 class CachedPartition:
-    """What a session remembers of a partition: what is asked, and what was told last."""
+    """A partition of a session: the last request for it and the last response sent."""
 
     __slots__ = ("fetch", "high_watermark", "log_start_offset", "topic")
 
@@ -46,7 +46,7 @@ class CachedPartition:
         self.log_start_offset = -1
 
     def has_news(self, reply: PartitionReply) -> bool:
-        """Must this reply be sent? Remembers what it tells."""
+        """Whether this response must be sent. Records its fields as sent."""
         is_news = (
             reply.records is not None
             or reply.error_code != 0
@@ -55,7 +55,7 @@ class CachedPartition:
             or reply.preferred_read_replica != -1
             or reply.diverging_epoch is not None
         )
-        # An error is told again and again until it is gone, so what was last told is forgotten.
+        # An error is sent in every response until it is gone, so the fields last sent no longer count.
         self.high_watermark = reply.high_watermark if not reply.error_code else -1
         self.log_start_offset = reply.log_start_offset
         return is_news
@@ -94,7 +94,7 @@ class FetchSession:
 
 
 class FetchContext(NamedTuple):
-    """What one request asks for, and how it is to be answered."""
+    """The partitions of one request, and the form of its response."""
 
     wanted: list[Wanted]
     session: FetchSession | None = None
@@ -106,7 +106,7 @@ class FetchContext(NamedTuple):
         return self.session.session_id if self.session is not None else 0
 
     def select(self, replies: list[PartitionReply]) -> list[TopicReply]:
-        """Group replies by topic; an incremental answer leaves out partitions without news."""
+        """Group replies by topic; an incremental response omits partitions that have not changed."""
         session = self.session
         if session is None and len(replies) == 1:
             return [(self.wanted[0].topic_key, replies)]
@@ -195,7 +195,7 @@ class FetchSessionCache:
         return session
 
     def _evict_for(self, is_privileged: bool, size: int, now_ms: int) -> bool:
-        """Make room: first a session nobody used for long, else one that is worth less than the new one."""
+        """Evict a session to make room: one unused for long, else one that is smaller than the new one."""
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))
@@ -212,7 +212,7 @@ class FetchSessionCache:
 def _wanted_of(session: FetchSession, resolve: ResolveTopic) -> list[Wanted]:
     wanted = []
     for (topic_key, _), cached in session.partitions.items():
-        # Once known, a name stays with the session: of a topic that is gone its readers are told by that name.
+        # A resolved name stays with the session: errors of a deleted topic are still sent under that name.
         if cached.topic is None:
             cached.topic = _name(topic_key, resolve)
         wanted.append(_wanted(topic_key, cached.topic, cached.fetch))
@@ -220,7 +220,7 @@ def _wanted_of(session: FetchSession, resolve: ResolveTopic) -> list[Wanted]:
 
 
 def _each_once(wanted: list[Wanted]) -> list[Wanted]:
-    """A partition that is named again and again is read once, as its last mention says."""
+    """A partition that a request names several times is read once, as its last entry says."""
     distinct = {(entry.topic_key, entry.fetch.partition_index): entry for entry in wanted}
     return wanted if len(distinct) == len(wanted) else list(distinct.values())
 

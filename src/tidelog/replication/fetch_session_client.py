@@ -50,7 +50,7 @@ class FetchSessionClient:
         self._asked: dict[PartitionKey, FetchEntry] = {}
 
     def build(self, wanted: Mapping[PartitionKey, FetchEntry]) -> SessionRequest:
-        """The next request. With the same wishes as before it names no partition at all."""
+        """The next request. It names only partitions that were added, changed or removed since the last one."""
         if self._epoch == _INITIAL_EPOCH:
             self._asked = dict(wanted)
             return SessionRequest(self._session_id, self._epoch, _topics(wanted), [], self._asked)
@@ -83,7 +83,7 @@ class FetchSessionClient:
         return error == ErrorCode.NONE
 
     def on_failure(self) -> None:
-        """No answer came. The leader may have seen the request: the next one closes the session and begins another."""
+        """The request failed. The leader may have processed it: the next one closes the session and opens another."""
         self._restart(self._session_id)
 
     def _restart(self, session_id: int) -> None:

@@ -1,4 +1,4 @@
-"""How a follower follows: what it asks one leader for, and what it makes of the answers.
+"""A follower's replication from one leader: the requests that are due, and what their responses change.
 
 A partition that is followed is in one of these states:
 
@@ -75,7 +75,7 @@ class FetcherSettings(NamedTuple):
 
 
 class FollowerOwner(Protocol):
-    """What a fetcher reports: the replica manager."""
+    """Takes the reports of a fetcher."""
 
     def fail_log_dir(self, failure: LogDirFailure) -> None: ...
 
@@ -283,11 +283,11 @@ class Fetcher:
             followed.state = FetchState.FAILED
             self._owner.fail_log_dir(failure)
         except ApiError as problem:
-            # Corrupt bytes may have been hurt on their way: the next attempt may bring whole ones.
-            logger.warning("%s: what broker %d sent cannot be appended: %s", followed.name, self.leader_id, problem)
+            # Bytes may have been corrupted in transit: fetch them again.
+            logger.warning("%s: records of broker %d cannot be appended: %s", followed.name, self.leader_id, problem)
             self._delay(followed, now_ms)
         except AppendOffsetError as problem:
-            logger.error("%s is not followed any more: %s", followed.name, problem)
+            logger.error("%s: replication stops until the next LeaderAndIsr: %s", followed.name, problem)
             followed.state = FetchState.FAILED
 
     def _append(self, followed: _Followed, data: PartitionData, now_ms: int) -> None:
@@ -401,10 +401,10 @@ class Fetcher:
         log = followed.partition.log
         if offset < log.high_watermark:
             logger.warning(
-                "%s is cut to offset %d, below its high watermark %d", followed.name, offset, log.high_watermark
+                "%s is truncated to offset %d, below its high watermark %d", followed.name, offset, log.high_watermark
             )
         if log.truncate_to(offset, self._wall_ms()):
-            logger.info("%s is cut to offset %d, as its leader's log is another from there", followed.name, offset)
+            logger.info("%s is truncated to offset %d, where it diverges from its leader's log", followed.name, offset)
         if is_over:
             followed.fetch_on()
 
@@ -465,7 +465,10 @@ class Fetcher:
         log = followed.partition.log
         if leader_end_offset < log.log_end_offset:
             logger.warning(
-                "%s ends at %d, its leader's log at %d", followed.name, log.log_end_offset, leader_end_offset
+                "%s ends at %d, its leader's log at %d: truncating",
+                followed.name,
+                log.log_end_offset,
+                leader_end_offset,
             )
             self._truncate(followed, leader_end_offset)
             return
@@ -491,7 +494,7 @@ def _is_answer_to(entry: FetchEntry, followed: _Followed) -> bool:
 
 
 def _offsets_by_partition(response: ListOffsetsResponse) -> dict[PartitionKey, tuple[int, int]]:
-    """Error and offset of each partition."""
+    """The error and offset of each partition in a response."""
     return {
         (topic.name, answer.partition_index): (answer.error_code, answer.offset)
         for topic in response.topics

@@ -22,7 +22,7 @@ class FetcherManager:
     def __init__(
         self, new_fetcher: Callable[[int], Fetcher], wake: Callable[[FetcherKey, Fetcher], None], count: int = 1
     ) -> None:
-        """`wake` is called when there is something new to do for a fetcher, and for each that is new."""
+        """`wake` is called when a fetcher has new work, and for each new fetcher."""
         self._new_fetcher = new_fetcher
         self._wake = wake
         self._count = count

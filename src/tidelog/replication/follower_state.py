@@ -1,4 +1,4 @@
-"""What a leader knows of one follower: how far its log reaches, and when it was last caught up.
+"""A leader's state of one follower: its log end offset, and when it was last caught up.
 
 A follower says where its log ends with every Fetch: the offset that it asks for. It was caught up at the time of a
 fetch that asked for the end of the leader's log. A fetch that asks for where the leader's log ended at the fetch before
@@ -12,11 +12,11 @@ from typing import Final
 
 UNKNOWN_OFFSET: Final = -1
 NEVER_MS: Final = -(2**62)
-"""Before every time of a monotonic clock."""
+"""Earlier than every time of a monotonic clock."""
 
 
 class FollowerState:
-    """One follower, by its own fetches. Times are monotonic."""
+    """One follower, as its fetches show it. Times are monotonic."""
 
     __slots__ = (
         "broker_epoch",

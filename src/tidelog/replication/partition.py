@@ -80,7 +80,7 @@ class Partition:
     # --- roles ---
 
     def make_leader(self, leader_epoch: int, replicas: Sequence[int], isr: Sequence[int]) -> None:
-        """This broker leads from now on, as the only one that decides about it: no controller is asked."""
+        """This broker leads from now on, without a controller."""
         local_id = self.replica_set.local_id
         self.become_leader(LeaderAndIsr(local_id, leader_epoch, tuple(isr), tuple(replicas)), 0)
 
@@ -217,7 +217,7 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: VerificationGuard | None = None,
     ) -> LogAppendInfo:
-        """Stage records on the leader's log; raises ApiError for what the producer must be told."""
+        """Stage records on the leader's log; raises ApiError if they are rejected."""
         log = self.log
         if not self.is_leader or (acks == ACKS_ALL and len(self.replica_set.isr) < log.config.min_insync_replicas):
             self.check_appendable(acks)
@@ -290,7 +290,7 @@ class Partition:
     # --- out ---
 
     def check_readable(self, current_leader_epoch: int, *, is_leader_only: bool = True) -> None:
-        """Raise unless the client's idea of the epoch is ours, and this broker leads or a follower will do."""
+        """Raise unless the request's leader epoch is current, and this broker leads or may serve as a follower."""
         if self.is_offline:
             raise self.absence()
         if current_leader_epoch not in (-1, self.leader_epoch):
@@ -328,7 +328,7 @@ class Partition:
         return self.log.high_watermark >= self.replica_set.leader_epoch_start_offset
 
     def absence(self) -> ApiError:
-        """What to tell who wants something of a partition that is not led here, or no more."""
+        """The error of a request for a partition that this broker does not lead."""
         if self.is_offline:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self.topic}-{self.index} is offline")
         return ApiError(

@@ -2,7 +2,7 @@
 
 A `PendingProduce` lives for one turn: its batches are staged, and it is answered once they are written. Only one that
 must wait for followers (acks=all) or for a sync to disk becomes a `DelayedProduce` in purgatory. What the answer looks
-like is decided where the request came from.
+like is decided by the caller.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ StagedBatch: TypeAlias = tuple[Partition, int]
 """A partition and the offset after the batch that was staged there."""
 
 Errors: TypeAlias = Sequence[ApiError | None]
-"""What became of each batch, None where it is acknowledged; empty when all of them are."""
+"""The error of each batch, None where it is acknowledged; empty when all of them are."""
 
 _ALL_ACKNOWLEDGED: Final[Errors] = ()
 
 
 class Answering(Protocol):
-    """The place of a request's reply, as far as it matters here."""
+    """The slot of a request's reply."""
 
     def fail(self, api: str, cause: Exception) -> None:
-        """Take an error that kept the reply from being made; the connection is closed."""
+        """The reply failed with this error; the connection is closed."""
         ...
 
     def park(self) -> None:
@@ -61,7 +61,7 @@ class PendingProduce:
         return [partition.key for partition, _ in self._batches]
 
     def try_complete(self) -> bool:
-        """Answer if every batch is acknowledged, or never will be; whether that is so.
+        """Respond if every batch is acknowledged or has failed; whether that is so.
 
         A partition that is led here no more has lost what was staged: its disk or its topic is gone.
         """
@@ -81,7 +81,7 @@ class PendingProduce:
         return True
 
     def _final_error(self, partition: Partition) -> ApiError | None:
-        """What became of a batch that is decided."""
+        """The error of a batch that is decided, None if it is acknowledged."""
         if not partition.is_leader:
             return partition.absence()
         return partition.shortage() if self._acks == ACKS_ALL else None
@@ -107,7 +107,7 @@ class PendingProduce:
         return ApiError(ErrorCode.REQUEST_TIMED_OUT)
 
     def fail(self, cause: Exception) -> None:
-        """The answer could not be made, by a mistake of ours."""
+        """The response failed because of a defect of the broker."""
         if self._slot is None:
             raise cause
         self._slot.fail("Produce", cause)

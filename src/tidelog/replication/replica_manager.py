@@ -50,7 +50,7 @@ class ClusterView(Protocol):
 
     @property
     def rules(self) -> ReplicaRules:
-        """How far a follower may lag, and who is alive."""
+        """How far a follower may lag, and which brokers are alive."""
         ...
 
     def is_known(self, topic: str, index: int) -> bool:
@@ -67,7 +67,7 @@ class ClusterView(Protocol):
 
 
 class OnlyBroker:
-    """The view of a broker that is alone: no follower, no controller to ask."""
+    """The view of a broker without a cluster: no followers, no controller."""
 
     rules = ReplicaRules()
 
@@ -133,7 +133,7 @@ class ReplicaManager:
         return partition
 
     def remove_partition(self, topic: str, index: int) -> Partition | None:
-        """Forget a partition; whoever waits for it is answered with what is true then."""
+        """Remove a partition; requests that wait for it are completed with its present state."""
         self._without_log.discard((topic, index))
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
@@ -154,13 +154,13 @@ class ReplicaManager:
         return self._by_wire_name.get((topic, index))
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition, or the error a client gets who asks for it."""
+        """The partition; raises the error of a request for one that is not here."""
         partition = self._partitions.get((topic, index))
         if partition is None:
             if (topic, index) in self._without_log:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic}-{index} is offline")
             if self._cluster.is_known(topic, index):
-                # Clients then look where it is now.
+                # Clients then refresh their metadata.
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {topic}-{index}")
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker does not host {topic}-{index}")
         return partition
@@ -225,9 +225,9 @@ class ReplicaManager:
         self._wake()
 
     def write_staged(self) -> None:
-        """Write what was staged so far and move high watermarks, so that whoever reads next sees it.
+        """Write what was staged so far and move high watermarks, so that the next read sees it.
 
-        What waits for that is answered at the end of the turn, as ever.
+        Requests that wait for it are completed at the end of the turn.
         """
         if self._before_write:
             callbacks, self._before_write = self._before_write, []
@@ -328,9 +328,9 @@ class ReplicaManager:
         respond: Callable[[list[PartitionReply]], None],
         fail: Callable[[Exception], None],
     ) -> DelayedFetch | None:
-        """Read and respond now, or when there is enough to read; what waits then, for whoever may end it early.
+        """Read and respond now, or when there is enough to read. Returns the fetch if it waits: it can be cancelled.
 
-        `fail` is called instead of `respond` when a fetch that waits cannot be answered, by a mistake of ours.
+        `fail` is called instead of `respond` when a fetch that waits fails because of a defect of the broker.
         """
         replies = self.read_now(parameters, wanted)
         if replies is None:
@@ -403,7 +403,7 @@ class ReplicaManager:
             quota.record(size, self._clock.monotonic_ms())
 
     def watermark_moved(self, partition: Partition) -> None:
-        """A high or low watermark moved outside of a write: whoever waits for it is answered at the turn's end."""
+        """A high or low watermark moved outside of a write: requests that wait for it complete at the turn's end."""
         self._advanced.append(partition)
         self._wake()
 
@@ -442,7 +442,7 @@ class ReplicaManager:
             self.watermark_moved(partition)
 
     def preferred_read_replica(self, partition: Partition, client: ClientMetadata, fetch_offset: int) -> int:
-        """The follower that a consumer had better read from; -1 for the leader."""
+        """The follower that a consumer should read from; -1 for the leader."""
         if self.replica_selector is None:
             return -1
         now_ms = self._clock.monotonic_ms()
@@ -499,7 +499,7 @@ class ReplicaManager:
     # --- failure ---
 
     def fail_log_dir(self, failure: LogDirFailure) -> None:
-        """Take every partition of a failed log directory offline; those who wait for them are told."""
+        """Take every partition of a failed log directory offline, and complete the requests that wait for them."""
         directory = failure.directory
         failed = [p for p in self._partitions.values() if not p.is_offline and p.log.parent_directory == directory]
         for partition in failed:

@@ -1,7 +1,7 @@
 """Which replica a consumer reads from: the leader, or a follower in its own rack (KIP-392).
 
 A leader that chooses a follower names it in an otherwise empty reply, and the consumer goes there. Only followers in
-the ISR whose log covers the offset are candidates, so the consumer finds there what it asks for, as soon as the
+the ISR whose log covers the offset are candidates, so the consumer can read there as soon as the
 follower's high watermark has come.
 """
 
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class ClientMetadata(NamedTuple):
-    """Who reads: its rack, and the listener that it came in by."""
+    """A consumer's rack, and the listener of its connection."""
 
     rack_id: str
     listener: str

@@ -53,7 +53,7 @@ class IsrProposal(NamedTuple):
 
 
 class AlteredPartition(NamedTuple):
-    """What the controller made of a proposal."""
+    """The controller's answer to a proposal."""
 
     leader_id: int
     leader_epoch: int
@@ -72,7 +72,7 @@ class ReplicaRules(NamedTuple):
 
 
 _REVERTED_BY: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-"""The controller did nothing: the committed ISR is what it was."""
+"""The controller changed nothing: the committed ISR stays."""
 
 _FINAL: Final = frozenset(
     {
@@ -84,7 +84,7 @@ _FINAL: Final = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""The controller knows better than this leader: its next LeaderAndIsr ends the proposal."""
+"""The controller has a newer state than this leader: its next LeaderAndIsr ends the proposal."""
 
 
 class ReplicaSet:
@@ -143,7 +143,7 @@ class ReplicaSet:
                 )
 
     def follow(self, state: LeaderAndIsr) -> None:
-        """Another broker leads; what this one knew of its followers is void."""
+        """Another broker leads; the state of the followers is dropped."""
         self._assign(state)
         self._commit(())
         self.recovery_state = state.recovery_state
@@ -163,7 +163,7 @@ class ReplicaSet:
     # --- what is committed ---
 
     def needed_in_sync(self, min_insync_replicas: int) -> int:
-        """How many in-sync replicas acks=all takes: more than there are replicas cannot be asked for."""
+        """How many in-sync replicas acks=all needs: `min.insync.replicas`, at most the number of replicas."""
         return min(min_insync_replicas, len(self.replicas))
 
     def committed_end_offset(

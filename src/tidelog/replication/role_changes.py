@@ -1,4 +1,4 @@
-"""What the controller orders: which partitions this broker leads, follows, or has no more.
+"""Applies the controller's LeaderAndIsr and StopReplica: which partitions this broker leads, follows, or deletes.
 
 One request is applied after the other, in the order of the controller's epochs; a request of an earlier controller is
 refused as a whole. Each partition is checked and changed in one step, and the steps of a large request may be spread
@@ -101,7 +101,7 @@ class RoleChanges:
         if controller_epoch < self.controller_epoch:
             raise ApiError(
                 ErrorCode.STALE_CONTROLLER_EPOCH,
-                f"the controller's epoch {controller_epoch} is over: {self.controller_epoch} is known",
+                f"the controller epoch {controller_epoch} is stale: the current one is {self.controller_epoch}",
             )
         self.controller_epoch = controller_epoch
 

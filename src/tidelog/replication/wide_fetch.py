@@ -22,7 +22,7 @@ PartitionKey = tuple[str, int]
 
 
 class WideFetch(DelayedFetch):
-    """One such fetch. `WideFetches` tells it of changes from before its first partition is read."""
+    """One such fetch. `WideFetches` notifies it of changes from before its first partition is read."""
 
     __slots__ = ("_by_key", "_bytes_by_key", "_bytes_found", "_on_complete", "must_answer")
 
@@ -83,7 +83,7 @@ class WideFetch(DelayedFetch):
         return self._bytes_found >= max(self._parameters.min_bytes, 1)
 
     def changed(self, key: PartitionKey) -> None:
-        """Something happened to a partition, which may be one of these."""
+        """A partition changed, which may be one of these."""
         entry = self._by_key.get(key)
         if entry is None:
             return
@@ -113,7 +113,7 @@ class WideFetch(DelayedFetch):
 
 
 class WideFetches:
-    """All that are under way. There are few, if any."""
+    """The wide fetches under way; there are few."""
 
     __slots__ = ("_under_way",)
 
@@ -130,7 +130,7 @@ class WideFetches:
         self._under_way.discard(fetch)
 
     def changed(self, key: PartitionKey) -> None:
-        """Something happened to a partition. A fetch that raises has failed, and the others are still told."""
+        """Notify all fetches of a changed partition. A fetch that raises has failed; the others are still notified."""
         for fetch in tuple(self._under_way):
             try:
                 fetch.changed(key)

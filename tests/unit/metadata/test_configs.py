@@ -177,7 +177,7 @@ def test_a_notice_that_cannot_be_read_does_not_hide_the_next(
     store.create("/config/changes/something-else")
     replace_overrides(store, ORDERS, {}, anything)
     assert listener.take(store) == ["topics/orders"]
-    assert caplog.text.count("is passed over") == 1
+    assert caplog.text.count("is ignored") == 1
 
 
 def test_old_notices_are_removed() -> None:

@@ -150,7 +150,7 @@ def test_what_changed_in_the_old_tree_after_an_interruption_is_moved_too(source:
 def test_a_tree_that_is_in_use_is_left_alone(source: MemoryStore) -> None:
     target = MemoryStore()
     target.create("/brokers")
-    with pytest.raises(MigrationError, match=r"is not empty there, it has /brokers: name a chroot that is new"):
+    with pytest.raises(MigrationError, match=r"is not empty, it has /brokers: name a new chroot"):
         migrate_tree(source, target, ADDRESS)
     assert contents(target) == {"/brokers": b""}
     check_not_migrating(source)
