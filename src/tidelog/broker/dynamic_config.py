@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.settings import (
@@ -90,6 +91,8 @@ class DynamicConfig:
         known = settings_without_effect(before.originals)
         warn_of_idle_settings([each for each in settings_without_effect(node.config.originals) if each not in known])
         node.socket_server.update_limits(network_limits(node.config, node.surroundings.socket_descriptors_max()))
+        await node.background.run(partial(node.listener_security.read, node.config))
+        node.listener_security.apply(node.socket_server)
         node.cleaning.update_config(node.config)
         limit_replication(node.replication_quotas, layers)
         if node.member is not None:

@@ -11,6 +11,7 @@ from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.handlers import cluster_handlers, handlers
+from tidelog.broker.listener_security import ListenerSecurity
 from tidelog.broker.routes import Route
 from tidelog.broker.settings import limit_replication, replication_quotas
 from tidelog.broker.slices import TimeSlices
@@ -54,6 +55,7 @@ class Node:
         "flusher",
         "groups",
         "image",
+        "listener_security",
         "log_manager",
         "member",
         "metadata",
@@ -87,6 +89,7 @@ class Node:
         self.config_layers = config_layers
         self.config = config = config_layers.config
         self.image = image
+        self.listener_security = ListenerSecurity(config)
         self.metadata = metadata
         """The metadata tree: where everything that must outlast the broker is written first."""
         self.surroundings = base.surroundings
@@ -161,9 +164,15 @@ def _view_of_cluster(node: Node) -> ClusterView:
 
 def _member_of_cluster(node: Node) -> ClusterMember:
     from tidelog.broker.cluster import ClusterMember
-    from tidelog.client.aio.transport import PlainConnector
+    from tidelog.client.aio.transport import Connector, PlainConnector
 
-    return ClusterMember(node, PlainConnector())
+    security = node.listener_security
+    connector: Connector = PlainConnector()
+    if security.is_inter_broker_secure:
+        from tidelog.client.aio.secure_transport import SecureConnector
+
+        connector = SecureConnector(security.inter_broker_tls)
+    return ClusterMember(node, connector)
 
 
 class NodeBase:

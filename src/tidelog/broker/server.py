@@ -247,7 +247,11 @@ class Server:
         for position, listener in enumerate(node.config.parsed_listeners):
             try:
                 endpoint = node.socket_server.bind(
-                    listener.name, listener.host, listener.port, listener.security_protocol
+                    listener.name,
+                    listener.host,
+                    listener.port,
+                    listener.security_protocol,
+                    node.listener_security.tls_of(listener),
                 )
             except OSError as cause:
                 where = f"{listener.host or '0.0.0.0'}:{listener.port}"  # noqa: S104 - only said, not bound

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from tidelog.client.consumer import Consumer
     from tidelog.client.errors import (
         ApiError,
+        AuthenticationFailed,
         BootstrapFailed,
         BrokerUnavailable,
         BufferExhausted,
@@ -138,6 +139,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AuthenticationFailed",
     "BlockingDelivery",
     "BlockingTableDelivery",
     "BootstrapFailed",
@@ -246,6 +248,7 @@ _HOMES = {
     "AdminOptions": "options",
     "AlterOperation": "aio.admin.types",
     "ApiError": "errors",
+    "AuthenticationFailed": "errors",
     "ArrowStream": "types",
     "Assignment": "aio.consumer.protocol",
     "Assignor": "aio.consumer.assignors.base",

@@ -5,6 +5,7 @@ ClientError
 ├── BrokerUnavailable        no broker answers at that address
 │   ├── BootstrapFailed      none of bootstrap.servers ever answered
 │   └── ConnectionLost       a broker answered, then the connection ended: the outcome of open requests is unknown
+├── AuthenticationFailed     a certificate or a password was rejected, on either side: no retry can help
 ├── UnsupportedByBroker      the broker does not serve this API, or no version of it that we speak
 ├── InvalidReply             the received bytes are not a Kafka reply
 ├── ClientConfigError        a client setting or address that cannot be used
@@ -117,6 +118,20 @@ class ConnectionLost(BrokerUnavailable):
         ClientError.__init__(self, f"connection to {address} lost: {reason}")
         self.address = address
         self.reason = reason
+
+
+class AuthenticationFailed(ClientError):
+    """The broker rejected this client's credentials, or this client the broker's certificate."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"authentication with the broker at {address} failed: {reason}")
+        self.address = address
+        self.reason = reason
+
+    @property
+    def fatal(self) -> bool:
+        """The same credentials are rejected again."""
+        return True
 
 
 class UnsupportedByBroker(ClientError):

@@ -14,7 +14,27 @@ from tidelog.client.aio.producer.record import ProducerInterceptor
 from tidelog.client.serialization import AnyDeserializer, AnySerializer, K, V
 
 
-class CommonOptions(TypedDict, total=False):
+class SecurityOptions(TypedDict, total=False):
+    """How every client connects."""
+
+    security_protocol: Literal["PLAINTEXT", "SSL"]
+    ssl_protocol: str
+    ssl_enabled_protocols: str | Sequence[str]
+    ssl_cipher_suites: str | Sequence[str]
+    ssl_keystore_type: str
+    ssl_keystore_location: str | None
+    ssl_keystore_password: str | None
+    ssl_keystore_key: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_key_password: str | None
+    ssl_truststore_type: str
+    ssl_truststore_location: str | None
+    ssl_truststore_password: str | None
+    ssl_truststore_certificates: str | None
+    ssl_endpoint_identification_algorithm: str
+
+
+class CommonOptions(SecurityOptions, total=False):
     """What every client takes."""
 
     bootstrap_servers: str | Sequence[str]
@@ -34,7 +54,6 @@ class CommonOptions(TypedDict, total=False):
     metadata_max_age_ms: int
     statistics_interval_ms: int
     statistics_callback: Callable[[Any], object] | None
-    security_protocol: str
 
 
 class AdminOptions(CommonOptions, total=False):

@@ -123,11 +123,11 @@ def _listeners(config: BrokerConfig) -> None:
     source = "listeners" if config.advertised_listeners is None else "advertised.listeners"
     _refuse_unless(bool(advertised), "advertised.listeners must name at least one listener, or not be set")
     for each in listeners:
-        # Serving such a listener in plaintext would expose what its clients believe to be encrypted or authenticated.
+        # Serving such a listener without SASL would let in clients that are believed to be authenticated.
         _refuse_unless(
-            each.security_protocol == "PLAINTEXT",
-            f"listeners: {each} has the security protocol {each.security_protocol}, and TLS and SASL are not "
-            "supported yet; use PLAINTEXT in listeners and listener.security.protocol.map",
+            not each.security_protocol.startswith("SASL_"),
+            f"listeners: {each} has the security protocol {each.security_protocol}, and SASL is not supported yet; "
+            "use PLAINTEXT or SSL in listeners and listener.security.protocol.map",
         )
     for each in advertised:
         _refuse_unless(

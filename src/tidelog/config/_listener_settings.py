@@ -35,7 +35,6 @@ class ListenerSettings(Settings, area="Listeners"):
             "`security.inter.broker.protocol`.")
     security_inter_broker_protocol: str = setting(
         "security.inter.broker.protocol", "PLAINTEXT", one_of=SECURITY_PROTOCOLS,
-        refused="TLS and SASL are not supported yet",
         doc="Security protocol between brokers; only one of this and `inter.broker.listener.name` may be set.")
     control_plane_listener_name: str | None = setting(
         "control.plane.listener.name", None, importance="high",

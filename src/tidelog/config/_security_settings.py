@@ -1,6 +1,7 @@
 """Broker settings: authorization, delegation tokens, TLS, SASL.
 
-None of them has an effect yet. Listeners with TLS or SASL are rejected, and so are settings that turn protection on.
+Those of TLS take effect, for every listener or under `listener.name.<listener>.` for one. SASL and access control are
+rejected where they would be relied on.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class AuthorizationSettings(Settings, area="Authorization and tokens"):
         effect=False, doc="Iterations of that key derivation.")
 
 
-class TlsSettings(Settings, area="TLS", effect=False):
+class TlsSettings(Settings, area="TLS"):
     """Certificates and what is negotiated."""
 
     ssl_client_auth: str = setting(
@@ -74,23 +75,26 @@ class TlsSettings(Settings, area="TLS", effect=False):
         doc="Rules that shorten a certificate's distinguished name to a user name.")
     ssl_allow_dn_changes: bool = setting(
         "ssl.allow.dn.changes", False, importance="low",
-        doc="Let a dynamically changed key store have another distinguished name.")
+        effect=False, doc="Let a dynamically changed key store have another distinguished name.")
     ssl_allow_san_changes: bool = setting(
         "ssl.allow.san.changes", False, importance="low",
-        doc="Let a dynamically changed key store lack alternative names of the one before.")
+        effect=False, doc="Let a dynamically changed key store lack alternative names of the one before.")
     ssl_protocol: str = setting(
         "ssl.protocol", "TLSv1.3", dynamic="per-broker", doc="Newest TLS version that is negotiated.")
     ssl_provider: str | None = setting(
-        "ssl.provider", None, dynamic="per-broker", doc="OpenSSL is always used.")
+        "ssl.provider", None, dynamic="per-broker", effect=False, doc="OpenSSL is always used.")
     ssl_enabled_protocols: tuple[str, ...] = setting(
         "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), dynamic="per-broker", doc="TLS versions that are allowed.")
     ssl_cipher_suites: tuple[str, ...] = setting(
         "ssl.cipher.suites", (), dynamic="per-broker",
         doc="Cipher suites that are allowed; empty allows OpenSSL's own.")
     ssl_keystore_type: str = setting(
-        "ssl.keystore.type", "JKS", dynamic="per-broker", doc="Format of the key store: PEM, PKCS12 or JKS.")
+        "ssl.keystore.type", "JKS", dynamic="per-broker",
+        doc="Format of the key store: PEM or PKCS12. JKS is taken for PKCS12, which keytool writes under that name.")
     ssl_keystore_location: str | None = setting(
-        "ssl.keystore.location", None, dynamic="per-broker", doc="File with the broker's key and certificate.")
+        "ssl.keystore.location", None, dynamic="per-broker",
+        doc="File with the broker's key and certificate chain. It is read again when a dynamic setting of the broker "
+            "changes.")
     ssl_keystore_password: str | None = setting(
         "ssl.keystore.password", None, type=PASSWORD, dynamic="per-broker", doc="Password of the key store.")
     ssl_key_password: str | None = setting(
@@ -101,7 +105,8 @@ class TlsSettings(Settings, area="TLS", effect=False):
         "ssl.keystore.certificate.chain", None, type=PASSWORD, dynamic="per-broker",
         doc="The certificate chain itself, in PEM.")
     ssl_truststore_type: str = setting(
-        "ssl.truststore.type", "JKS", dynamic="per-broker", doc="Format of the trust store: PEM, PKCS12 or JKS.")
+        "ssl.truststore.type", "JKS", dynamic="per-broker",
+        doc="Format of the trust store: PEM or PKCS12. JKS is taken for PKCS12.")
     ssl_truststore_location: str | None = setting(
         "ssl.truststore.location", None, dynamic="per-broker", doc="File with the certificates that are trusted.")
     ssl_truststore_password: str | None = setting(
@@ -111,18 +116,19 @@ class TlsSettings(Settings, area="TLS", effect=False):
         doc="The trusted certificates themselves, in PEM.")
     ssl_keymanager_algorithm: str = setting(
         "ssl.keymanager.algorithm", "SunX509", dynamic="per-broker",
-        doc="OpenSSL is always used.")
+        effect=False, doc="OpenSSL is always used.")
     ssl_trustmanager_algorithm: str = setting(
         "ssl.trustmanager.algorithm", "PKIX", dynamic="per-broker",
-        doc="OpenSSL is always used.")
+        effect=False, doc="OpenSSL is always used.")
     ssl_endpoint_identification_algorithm: str = setting(
         "ssl.endpoint.identification.algorithm", "https", importance="low", dynamic="per-broker",
         doc="`https` checks the other side's host name against its certificate; empty disables the check.")
     ssl_secure_random_implementation: str | None = setting(
         "ssl.secure.random.implementation", None, importance="low", dynamic="per-broker",
-        doc="OpenSSL is always used.")
+        effect=False, doc="OpenSSL is always used.")
     ssl_engine_factory_class: str | None = setting(
         "ssl.engine.factory.class", None, type=CLASS, importance="low", dynamic="per-broker",
+        refused="Java classes cannot be loaded; TLS is OpenSSL's",
         doc="A class that makes TLS contexts.")
 
 

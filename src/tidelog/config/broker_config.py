@@ -75,6 +75,11 @@ class BrokerConfig(
         return (self.control_plane_listener_name or self.inter_broker_name).upper()
 
     @property
+    def inter_broker_security_protocol(self) -> str:
+        """Security protocol of connections between brokers."""
+        return self.security_protocols.get(self.inter_broker_name, self.security_inter_broker_protocol)
+
+    @property
     def connections_per_ip_overrides(self) -> dict[str, int]:
         """Largest number of connections by host, where `max.connections.per.ip` is overridden. Raises ConfigError."""
         overrides: dict[str, int] = {}
@@ -95,8 +100,13 @@ class BrokerConfig(
 
 _LISTENER_PREFIX: Final = "listener.name."
 
-LISTENER_SETTINGS: Final = ("max.connections", "max.connection.creation.rate")
-"""The settings that take effect for one listener alone."""
+_LISTENER_SETTINGS: Final = ("max.connections", "max.connection.creation.rate")
+_LISTENER_AREAS: Final = ("TLS", "SASL")
+
+
+def takes_effect_per_listener(declared: Setting) -> bool:
+    """Whether `listener.name.<listener>.<setting>` takes effect for that listener alone."""
+    return declared.name in _LISTENER_SETTINGS or (declared.area in _LISTENER_AREAS and declared.has_effect)
 
 
 def listener_setting(name: str) -> Setting | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.config._cross_checks import check_broker_config
 from tidelog.config._foreign import is_without_effect, kraft_advice
-from tidelog.config.broker_config import LISTENER_SETTINGS, BrokerConfig, listener_setting
+from tidelog.config.broker_config import BrokerConfig, listener_setting, takes_effect_per_listener
 from tidelog.config.declaration import Setting, parse_settings
 from tidelog.config.dynamic_only import DynamicOnlySettings
 from tidelog.config.errors import ConfigError, UnknownSettingError
@@ -69,7 +69,7 @@ def _is_set_in_vain(name: str, text: str) -> bool:
     if declared is not None:
         return _is_idle_value(declared, text)
     of_listener = listener_setting(name)
-    return is_without_effect(name) if of_listener is None else of_listener.name not in LISTENER_SETTINGS
+    return is_without_effect(name) if of_listener is None else not takes_effect_per_listener(of_listener)
 
 
 def _is_idle_value(declared: Setting, text: str) -> bool:

@@ -139,7 +139,9 @@ class Connection:
         "_send",
         "_transport",
         "channel",
+        "dispatch",
         "fd",
+        "frame_bytes_max",
         "is_closed",
         "is_scheduled",
         "last_active_ms",
@@ -153,6 +155,10 @@ class Connection:
         self.session = session
         self.channel = server.channel
         self.fd = transport.fileno()
+        self.dispatch = server.dispatch
+        """Takes the frames. Until a client has authenticated itself they go elsewhere than those of others."""
+        self.frame_bytes_max = server.request_bytes_max
+        """A larger frame is refused when it begins."""
         self.is_closed = False
         self.is_scheduled = False
         self.last_active_ms = 0
@@ -207,7 +213,7 @@ class Connection:
         if (
             not 0 <= size < LARGE_BYTES
             or _unpack_size(server.scratch)[0] != size
-            or size > server.request_bytes_max
+            or size > self.frame_bytes_max
             or self._is_muted
             or len(slots) >= SLOTS_MAX
             or channel.queued_requests >= channel.requests_max
@@ -220,7 +226,7 @@ class Connection:
         slots.append(slot)
         channel.queued_requests += 1
         channel.queued_bytes += size
-        server.dispatch(self, slot, server.scratch[:received], 4, received)
+        self.dispatch(self, slot, server.scratch[:received], 4, received)
         if self._must_stop:
             self._filled = received
             self._stops_at(received)
@@ -284,14 +290,14 @@ class Connection:
         if self._is_muted:
             self._pause(IS_MUTED)
             return
-        server, slots = self.server, self.slots
-        channel, dispatch = self.channel, server.dispatch
+        slots = self.slots
+        channel = self.channel
         position, filled = self._position, self._filled
         while filled - position >= 4:
             (size,) = _unpack_size(buffer, position)
-            if not 0 <= size <= server.request_bytes_max:
+            if not 0 <= size <= self.frame_bytes_max:
                 self._position = position
-                self._refuse(size, server.request_bytes_max)
+                self._refuse(size, self.frame_bytes_max)
                 return
             stop = position + 4 + size
             if stop > filled:
@@ -310,7 +316,7 @@ class Connection:
             slots.append(slot)
             channel.queued_requests += 1
             channel.queued_bytes += size
-            dispatch(self, slot, buffer, position + 4, stop)
+            self.dispatch(self, slot, buffer, position + 4, stop)
             position = stop
             if self._must_stop and self._stops_at(position):
                 return
@@ -553,6 +559,13 @@ class Connection:
             self._parse()
             if not self._paused and not self.is_closed:
                 self.server.start_reading(self)
+                if self._transport.holds_bytes:
+                    self.server.read_soon(self)
+
+    def read_left(self) -> None:
+        """Called by the server when the transport holds bytes of which the system knows nothing."""
+        if not self._paused and not self.is_closed:
+            self.on_readable()
 
     def channel_has_room(self) -> None:
         """Called by the server when the request channel has room again."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-ANONYMOUS: Final = "User:ANONYMOUS"
+USER: Final = "User:"
+"""The type of principals that Kafka makes itself."""
+ANONYMOUS: Final = USER + "ANONYMOUS"
 
 
 class Session:

@@ -13,14 +13,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from tidelog.network.buffers import BufferPool
 from tidelog.network.connection import Connection, Dispatch
+from tidelog.network.handshakes import Handshakes, ListenerTls
 from tidelog.network.limits import CONTROL_REQUESTS_MAX, ConnectionQuotas, NetworkLimits, RequestChannel
 from tidelog.network.listener import Listen, Listener, listen_tcp
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.session import Session
+from tidelog.network.tls import TlsTransport
 from tidelog.network.transport import Transport
 
 logger = logging.getLogger(__name__)
@@ -32,17 +35,25 @@ SCRATCH_BYTES: Final = 256 << 10
 _ACCEPTS_PER_EVENT: Final = 64
 _ACCEPT_RETRY_SECONDS: Final = 0.1
 _WARNING_INTERVAL_SECONDS: Final = 10
+_TLS_HANDSHAKE: Final = 0x1603
+"""The first bytes of a client that speaks TLS."""
+
+
+def _nothing(_connection: Connection) -> None:
+    return
 
 
 class Endpoint:
     """A listener and its name."""
 
-    __slots__ = ("is_accepting", "is_resting", "listener", "name", "security_protocol")
+    __slots__ = ("is_accepting", "is_resting", "listener", "name", "security_protocol", "tls")
 
-    def __init__(self, name: str, security_protocol: str, listener: Listener) -> None:
+    def __init__(self, name: str, security_protocol: str, listener: Listener, tls: ListenerTls | None) -> None:
         self.name = name
         self.security_protocol = security_protocol
         self.listener = listener
+        self.tls = tls
+        """What new connections negotiate with; None without TLS."""
         self.is_accepting = False
         self.is_resting = False
 
@@ -63,8 +74,12 @@ class SocketServer:
         wall_ms: Callable[[], int],
         request_limit: Callable[[int], int] | None = None,
         listen: Listen = listen_tcp,
+        on_open: Callable[[Connection], None] = _nothing,
     ) -> None:
-        """`request_limit` says how many bytes a request of an API may have, by its key."""
+        """`request_limit` says how many bytes a request of an API may have, by its key.
+
+        `on_open` is called with every connection before anything is read from it.
+        """
         self.dispatch = dispatch
         self.buffers = BufferPool()
         self.scratch = bytearray(SCRATCH_BYTES)
@@ -78,6 +93,8 @@ class SocketServer:
         self.connections: dict[int, Connection] = {}
         self._loop = loop
         self._listen = listen
+        self._on_open = on_open
+        self._handshakes: Handshakes | None = None
         self._limits = limits
         self._end_turn = end_turn
         self._wall_ms = wall_ms
@@ -93,11 +110,20 @@ class SocketServer:
 
     # --- listeners ---
 
-    def bind(self, name: str, host: str, port: int, security_protocol: str = "PLAINTEXT") -> Endpoint:
+    def bind(
+        self, name: str, host: str, port: int, security_protocol: str = "PLAINTEXT", tls: ListenerTls | None = None
+    ) -> Endpoint:
         """Listen on an address without accepting yet; raises OSError when the address cannot be had."""
-        endpoint = Endpoint(name, security_protocol, self._listen(host, port, self._limits))
+        assert (tls is not None) == security_protocol.endswith("SSL"), "a listener with TLS has what it negotiates with"
+        endpoint = Endpoint(name, security_protocol, self._listen(host, port, self._limits), tls)
         self._endpoints.append(endpoint)
         return endpoint
+
+    def update_tls(self, name: str, tls: ListenerTls) -> None:
+        """Negotiate with something else from now on; connections that are there stay as they are."""
+        for endpoint in self._endpoints:
+            if endpoint.name == name and endpoint.tls is not None:
+                endpoint.tls = tls
 
     def ports(self) -> dict[str, int]:
         """The port each listener is bound to, by name."""
@@ -169,13 +195,39 @@ class SocketServer:
             transport.close()
             return
         session = Session(endpoint.name, endpoint.security_protocol, address)
+        if endpoint.tls is None:
+            self._open(session, transport)
+        else:
+            self._begin_handshake(endpoint.tls, session, transport)
+        self._close_excess()
+
+    def _open(self, session: Session, transport: Transport) -> Connection:
+        """Serve a client."""
         connection = Connection(self, transport, session)
-        if endpoint.name == self._limits.control_listener:
+        if session.listener == self._limits.control_listener:
             connection.channel = self.control_channel
         connection.last_active_ms = self._wall_ms()
         self.connections[connection.fd] = connection
+        self._on_open(connection)
         self.start_reading(connection)
-        self._close_excess()
+        return connection
+
+    def _begin_handshake(self, tls: ListenerTls, session: Session, transport: Transport) -> None:
+        if self._handshakes is None:
+            self._handshakes = Handshakes(self._loop)
+
+        def on_done(encrypted: TlsTransport, principal: str) -> None:
+            session.principal = principal
+            connection = self._open(session, encrypted)
+            encrypted.on_left = partial(self.read_soon, connection)
+            if encrypted.holds_bytes:
+                self.read_soon(connection)
+
+        def on_failed(below: Transport) -> None:
+            below.close()
+            self._release(session)
+
+        self._handshakes.begin(tls, transport, session.address, on_done, on_failed)
 
     def _warn_of_shortage(self, address: str) -> None:
         """Log at most once in a while: a client that opens too many connections keeps trying."""
@@ -211,9 +263,17 @@ class SocketServer:
         self._loop.remove_reader(connection.fd)
         self._loop.remove_writer(connection.fd)
         del self.connections[connection.fd]
-        self.quotas.release(connection.session.listener, connection.session.address)
+        self._release(connection.session)
+
+    def _release(self, session: Session) -> None:
+        """One connection less: listeners that were at their limit accept again."""
+        self.quotas.release(session.listener, session.address)
         for endpoint in self._endpoints:
             self._accept_on(endpoint)
+
+    def read_soon(self, connection: Connection) -> None:
+        """Have a connection read what its transport holds, after the others had their turn."""
+        self._loop.call_soon(_read_on, connection, connection.read_left)
 
     def wait_for_room(self, connection: Connection) -> None:
         connection.channel.waiting.append(connection)
@@ -223,6 +283,14 @@ class SocketServer:
         return self.request_bytes_max
 
     def log_refused_frame(self, connection: Connection, size: int, limit: int) -> None:
+        if size >> 16 == _TLS_HANDSHAKE:
+            logger.warning(
+                "closing %s: it speaks TLS, and the listener %s does not; set security.protocol of the client to %s",
+                connection.address,
+                connection.session.listener,
+                connection.session.security_protocol,
+            )
+            return
         what = "socket.request.max.bytes is" if limit == self.request_bytes_max else "the limit of its API is"
         logger.warning("closing %s: it announced a request of %d bytes, %s %d", connection.address, size, what, limit)
 
@@ -329,6 +397,8 @@ class SocketServer:
         self._flush()
         for endpoint in self._endpoints:
             endpoint.listener.close()
+        if self._handshakes is not None:
+            self._handshakes.close()
         for connection in list(self.connections.values()):
             connection.close()
 

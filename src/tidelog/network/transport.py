@@ -1,6 +1,6 @@
 """The way of bytes between a connection and its peer.
 
-`Transport` is what connections and send queues need of a socket; a layer above it, such as TLS, offers the same calls.
+`Transport` is what connections and send queues need of a socket; TLS (`tidelog.network.tls`) offers the same calls.
 Each of them raises BlockingIOError when it would have to wait, and OSError when the peer is gone.
 """
 
@@ -17,11 +17,20 @@ _TCP_CORK: Final = getattr(socket, "TCP_CORK", 3)
 class Transport(Protocol):
     """A non-blocking stream. Its first calls are attributes, so that a transport may offer a socket's own methods."""
 
-    recv_into: Callable[[bytearray | memoryview], int]
-    """Returns the count; 0 when the peer has ended the stream."""
-    send: Callable[[bytes | memoryview], int]
-    sendmsg: Callable[[Iterable[bytes | memoryview], tuple[()], int], int]
-    """Takes buffers and flags as a socket does; returns how many bytes of them, taken together, were sent."""
+    @property
+    def recv_into(self) -> Callable[[bytearray | memoryview], int]:
+        """Returns the count; 0 when the peer has ended the stream."""
+
+    @property
+    def send(self) -> Callable[[bytes | memoryview], int]: ...
+
+    @property
+    def sendmsg(self) -> Callable[[Iterable[bytes | memoryview], tuple[()], int], int]:
+        """Takes buffers and flags as a socket does; returns how many bytes of them, taken together, were sent."""
+
+    @property
+    def holds_bytes(self) -> bool:
+        """Whether bytes can be read that the system does not report, because they were received already."""
 
     def fileno(self) -> int: ...
     def sendfile(self, fd: int, position: int, count: int) -> int: ...
@@ -35,6 +44,8 @@ class PlainTransport:
     """The socket itself."""
 
     __slots__ = ("_socket", "recv_into", "send", "sendmsg")
+
+    holds_bytes: Final = False
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected

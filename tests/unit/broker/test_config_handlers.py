@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from tests.unit.steps import Pauses, served
 from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.handlers import alter_configs, describe_configs
 from tidelog.broker.handlers._answers import REPEATS_MAX
+from tidelog.broker.listener_security import ListenerSecurity
 from tidelog.broker.settings import replication_quotas
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.configs import AlterOperation, ConfigEntity, read_overrides
@@ -83,11 +84,17 @@ def context() -> Any:
         clock=ManualClock(),
         replication_quotas=replication_quotas(0, layers.config),
         surroundings=SimpleNamespace(socket_descriptors_max=lambda: 1000),
+        background=SimpleNamespace(run=run_inline),
+        listener_security=ListenerSecurity(layers.config),
     )
     node.dynamic_config = DynamicConfig(cast(Any, node))
     node.dynamic_config.start(store)
     node.slices = Pauses()
     return SimpleNamespace(node=node, api_version=4, pause=node.slices.pause)
+
+
+async def run_inline(function: Callable[[], object]) -> object:
+    return function()
 
 
 def describe(

@@ -29,7 +29,7 @@ from tidelog.config.updates import checked_topic, updated_layers
 PACKAGE = Path(tidelog.__file__).parent
 
 # Clients have settings of the same names; declarations, checks among settings and updates decide nothing in a broker.
-ROOMS = ("broker", "network", "replication", "storage", "metadata", "config")
+ROOMS = ("broker", "network", "replication", "storage", "metadata", "security", "config")
 NO_READERS = ("_cross_checks.py", "updates.py")
 
 
@@ -106,8 +106,8 @@ def test_what_would_protect_is_refused_until_it_works(name: str) -> None:
     assert "secret" not in str(refused.value).replace("secret.key", "")
 
 
-def test_no_security_protocol_but_plaintext_is_served_whatever_the_listener_is_called() -> None:
-    for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+def test_no_listener_with_sasl_is_served_whatever_it_is_called() -> None:
+    for protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
         with pytest.raises(ConfigError, match=rf"INSIDE://127.0.0.1:1 has the security protocol {protocol}"):
             load_broker_config(
                 {
@@ -135,15 +135,17 @@ def test_a_setting_without_effect_is_named_once_and_only_if_it_was_changed() -> 
         "num.network.threads": "3",
         "telemetry.max.bytes": "1",
         "ssl.keystore.location": "/keys",
+        "ssl.provider": "other",
         "listener.name.plaintext.ssl.client.auth": "required",
+        "listener.name.plaintext.num.network.threads": "9",
         "listener.name.plaintext.max.connections": "5",
         "num.partitions": "4",
     }
     load_broker_config(properties)
     assert settings_without_effect(properties) == [
-        "listener.name.plaintext.ssl.client.auth",
+        "listener.name.plaintext.num.network.threads",
         "num.io.threads",
-        "ssl.keystore.location",
+        "ssl.provider",
         "telemetry.max.bytes",
     ]
     overrides = {"local.retention.ms": "1000", "local.retention.bytes": "-2", "retention.ms": "1000"}

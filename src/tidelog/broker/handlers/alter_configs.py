@@ -196,7 +196,8 @@ def _broker_target(node: Node, name: str) -> _Target:
 
     def validate(properties: Mapping[str, str]) -> None:
         try:
-            updated_layers(node.config_layers, properties, is_cluster=is_cluster)
+            updated = updated_layers(node.config_layers, properties, is_cluster=is_cluster)
+            node.listener_security.check(updated.config)
         except UnknownSettingError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         except ConfigError as error:

@@ -6,6 +6,7 @@ in order and the one that is late blocks the rest.
 """
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
@@ -15,8 +16,15 @@ from typing import Any, Final, TypeVar, cast
 from tidelog import __version__
 from tidelog.client.aio.counters import BrokerCounters, name_of_api
 from tidelog.client.aio.frame_reader import FrameReader
-from tidelog.client.aio.transport import Connector
-from tidelog.client.errors import BrokerUnavailable, ClientError, ConnectionLost, InvalidReply, UnsupportedByBroker
+from tidelog.client.aio.transport import Connector, tls_failure
+from tidelog.client.errors import (
+    AuthenticationFailed,
+    BrokerUnavailable,
+    ClientError,
+    ConnectionLost,
+    InvalidReply,
+    UnsupportedByBroker,
+)
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.frames import encode_request, response_body_offset
@@ -205,12 +213,21 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._reason is None:
-            said = _reason(exc) if isinstance(exc, OSError) else "closed by the broker"
-            self._reason = ConnectionLost(self.address, said)
+            self._reason = self._why_lost(exc)
         self._transport = None
         if not self._closed.done():
             self._closed.set_result(None)
         self._end()
+
+    def _why_lost(self, exc: Exception | None) -> ClientError:
+        if isinstance(exc, ssl.SSLError) and not self.is_open:
+            # With TLS 1.3 a broker rejects a client's certificate when the handshake is over for the client.
+            return AuthenticationFailed(self.address, tls_failure(exc))
+        if isinstance(exc, OSError):
+            return ConnectionLost(self.address, _reason(exc))
+        if not self.served:
+            return ConnectionLost(self.address, "closed by the broker without a reply; check security.protocol")
+        return ConnectionLost(self.address, "closed by the broker")
 
     # Requests and replies.
 

@@ -15,7 +15,7 @@ from tidelog.client.aio.counters import BrokerCounters
 from tidelog.client.aio.reachability import Reachability
 from tidelog.client.aio.settings import CommonSettings
 from tidelog.client.aio.transport import Connector
-from tidelog.client.errors import BrokerUnavailable, ClientError
+from tidelog.client.errors import AuthenticationFailed, BrokerUnavailable, ClientError
 from tidelog.client.types import BrokerNode
 
 
@@ -159,7 +159,7 @@ class Link:
         except ClientError as error:
             self._failures += 1
             self._counters.failed += 1
-            reason = error.reason if isinstance(error, BrokerUnavailable) else str(error)
+            reason = error.reason if isinstance(error, BrokerUnavailable | AuthenticationFailed) else str(error)
             self._reachability.failed(self.node.address, reason, self._loop.time())
             self._next_attempt = self._loop.time() + self._reconnect.after(self._failures) / 1000
             self._on_unreachable()

@@ -26,8 +26,9 @@ from tidelog.client.aio.link import Link
 from tidelog.client.aio.metadata import MetadataCache
 from tidelog.client.aio.reachability import Reachability
 from tidelog.client.aio.refresher import MetadataRefresher
+from tidelog.client.aio.secure_transport import connector_of
 from tidelog.client.aio.settings import CommonSettings
-from tidelog.client.aio.transport import Connector, PlainConnector
+from tidelog.client.aio.transport import Connector
 from tidelog.client.errors import BrokerUnavailable, ClientClosed, ClientError
 from tidelog.client.metrics import AnyMetrics, BrokerMetrics
 from tidelog.client.types import BrokerNode
@@ -54,7 +55,7 @@ class NetworkClient:
         self.metadata = MetadataCache(max_age_ms=settings.metadata_max_age_ms)
         self.in_flight_max = in_flight_max
         self.is_closed = False
-        self._connector = connector or PlainConnector(settings.send_buffer_bytes, settings.receive_buffer_bytes)
+        self._connector = connector or connector_of(settings)
         self._loop = asyncio.get_running_loop()
         self._bootstrap = {
             -1 - index: BrokerNode(-1 - index, host, port)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from tidelog.client.addresses import parse_bootstrap_servers
+from tidelog.client.aio.security_settings import SecuritySettings
 from tidelog.client.errors import ClientConfigError
 from tidelog.config.declaration import MINUTE_MS, SECOND_MS, Check, Setting, Settings, setting
 from tidelog.config.errors import ConfigError
@@ -62,7 +63,7 @@ OBJECT: Final = Kind("class", 8, _import_object, repr)
 """Of settings whose value is a Python object, or the path to import one from."""
 
 
-class CommonSettings(Settings, area="common"):
+class CommonSettings(SecuritySettings, area="common"):
     """What every client has. Clients inherit this and add their own."""
 
     bootstrap_servers: tuple[str, ...] = setting(
@@ -129,12 +130,6 @@ class CommonSettings(Settings, area="common"):
         type=OBJECT,
         validator=Check("a function", lambda value: None if callable(value) else "Value must be a function"),
         doc="A function that is called with the result of metrics().",
-    )
-    security_protocol: str = setting(
-        "security.protocol",
-        "PLAINTEXT",
-        one_of=("PLAINTEXT",),
-        doc="Protocol of the connections; only PLAINTEXT is supported.",
     )
 
 

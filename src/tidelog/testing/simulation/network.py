@@ -220,6 +220,8 @@ class Listener:
 class ServerTransport:
     """A connection as a broker's `Connection` uses it: `tidelog.network.transport.Transport`."""
 
+    holds_bytes: Final = False
+
     def __init__(self, end: End) -> None:
         self._end = end
         self.recv_into: Callable[[bytearray | memoryview], int] = end.recv_into
