@@ -57,7 +57,7 @@ class Adoption:
         self._state = AdoptionState()
 
     def run(self) -> None:
-        """Adopt what is to be adopted, repair what older versions left, and log what an operator must know."""
+        """Adopt logs, repair what older versions left out, and log warnings for the operator."""
         before = self._state = read_adoption(self._store)
         self._report_missing()
         orphans = self._orphans()
@@ -109,7 +109,7 @@ class Adoption:
         """Name partitions whose log is not on disk. After a crash that may be a topic that was just being created."""
         node = self._node
         if node.log_manager.offline_directories():
-            return  # they lie there, most likely, and are reported as offline
+            return  # most likely they are in a directory that is offline, and are reported so
         missing = [
             f"{topic.name}-{partition.index}"
             for topic in node.image.topics()
@@ -122,9 +122,9 @@ class Adoption:
     # --- adopting ---
 
     def _adopt(self, orphans: Sequence[Log]) -> set[str]:
-        """Enter the topics of these logs into tree and image, all at once; their names.
+        """Write the topics of these logs to tree and image, all at once; returns their names.
 
-        Should the broker stop half-way, the tree must not look as if the others had been deleted.
+        All at once, because a tree with some of them would look as if the others had been deleted.
         """
         node = self._node
         if offline := node.log_manager.offline_directories():
@@ -279,7 +279,7 @@ def _topic_id(name: str, logs: Sequence[Log]) -> bytes:
     """The id that most partitions have; a new one for a topic that is older than topic ids."""
     ids = Counter(log.topic_id for log in logs if log.topic_id is not None)
     if len(ids) > 1:
-        logger.warning("the partitions of %s bear %d topic ids: those with the rarer ones stay offline", name, len(ids))
+        logger.warning("the partitions of %s have %d topic ids: those with the rarer ids stay offline", name, len(ids))
     return ids.most_common(1)[0][0] if ids else random_uuid()
 
 

@@ -91,7 +91,7 @@ class BrokerChannels:
             raise BrokerUnreachable(broker_id, "this broker is stopping")
         endpoint = self._resolve(broker_id)
         if endpoint is None:
-            raise BrokerUnreachable(broker_id, "no address of it is known")
+            raise BrokerUnreachable(broker_id, "its address is not known")
         key = broker_id, purpose
         channel = self._channels.get(key)
         if channel is None or not channel.is_usable(endpoint):
@@ -137,7 +137,7 @@ class _Channel:
 
 
 def _retrieve(opening: asyncio.Task[None]) -> None:
-    """Those who wait for a connection raise what went wrong; if none does any more, it is of no interest."""
+    """Requests that wait for the connection raise its error; without any, it is dropped."""
     if not opening.cancelled():
         opening.exception()
 

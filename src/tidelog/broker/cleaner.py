@@ -1,10 +1,9 @@
 """The log cleaner of a running broker: the core of `storage.cleaner`, with processes for its workers.
 
-A process is started with the first job that needs one, kept for the next, and let go after a minute without any, so
-that a broker with nothing to clean has neither its memory nor its start-up to pay for. A process that dies, is killed
-or prints nonsense costs the job it was at.
+A process is started for the first job, kept for the next, and ended after a minute without any: a broker with nothing
+to clean pays for neither its memory nor its start. If a process dies, is killed or breaks the protocol, its job fails.
 
-The core itself is imported a second after the start, when it looks around for the first time.
+The core itself is imported a second after the start, for the first search for dirty logs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _MODULE: Final = "tidelog.storage.cleaner.worker"
 _FIRST_LOOK_MS: Final = 1000
 _IDLE_S: Final = 60.0
 _LINE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""A group may be made of very many segments, each of which is named in one line."""
+"""A line names all segments of a group, which may be very many."""
 
 
 class CleanerService:
@@ -103,7 +102,7 @@ class CleanerService:
 
 
 class _WorkerLostError(Exception):
-    """The process has ended, or talks nonsense."""
+    """The process has ended, or broke the protocol."""
 
 
 class WorkerProcess:
@@ -122,7 +121,7 @@ class WorkerProcess:
         self._conversation = asyncio.get_running_loop().create_task(self._converse(job, on_event, on_lost))
 
     def abandon(self, on_gone: Callable[[], None]) -> None:
-        """Kill the process: it is in the middle of something that nobody wants any more."""
+        """Kill the process: the job under way is no longer needed."""
         conversation, self._conversation = self._conversation, None
         if conversation is not None and conversation is not asyncio.current_task():
             conversation.cancel()
@@ -138,7 +137,7 @@ class WorkerProcess:
             await asyncio.gather(*self._ending, return_exceptions=True)
 
     async def _converse(self, job: CleanJob, on_event: Callable[[Event], None], on_lost: Callable[[str], None]) -> None:
-        """Give the job to the process and pass its events on, up to the last. Whatever goes wrong costs the job."""
+        """Give the job to the process and pass its events on, up to the last. Any error fails the job."""
         try:
             await self._pass_on(job, on_event)
         except Exception as error:
@@ -159,7 +158,7 @@ class WorkerProcess:
         try:
             process.stdin.write(encode_job(job))
         except RuntimeError as error:
-            # What uvloop has to say of a pipe whose other end is gone.
+            # uvloop raises this for a pipe whose other end is closed.
             raise _WorkerLostError(str(error)) from error
         while line := await process.stdout.readline():
             try:
@@ -217,7 +216,7 @@ async def _wait_for_end(process: asyncio.subprocess.Process | None, kill: bool, 
 
 
 def _environment() -> dict[str, str]:
-    """Ours, such that the process finds the same package as we did."""
+    """Our environment, extended so that the process imports the same package."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     inherited = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([root, inherited]) if inherited else root}

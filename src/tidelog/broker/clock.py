@@ -1,4 +1,4 @@
-"""The real clock. Handed to every core that needs the time; nothing below this room reads one itself."""
+"""The real clock. Passed to every core that needs the time; no package below this one reads a clock itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's part in a cluster: it carries out the controller's requests, follows leaders and speaks to other brokers.
+"""A broker's part in a cluster: it applies the controller's requests, replicates and connects to other brokers.
 
 Every broker has a controller; one of them is active. Its requests are applied one after the other, whatever connection
 they come by, each in slices. A broker without a cluster has none of this.
@@ -58,8 +58,8 @@ _NO_BROKER_EPOCH: Final = -1
 _NOTICE_PAUSE_S: Final = 1.0
 """Between two attempts to leave a notice in the tree."""
 _REGISTRATION_PATIENCE: Final = 1.5
-"""For how many session timeouts a broker waits at most until its last life is forgotten. One is not always enough: the
-ensemble looks at sessions from tick to tick."""
+"""For how many session timeouts a broker waits at most until its earlier session has expired. One is not enough: the
+ensemble checks sessions from tick to tick."""
 
 
 class ClusterView:
@@ -84,7 +84,7 @@ class ClusterView:
 
 
 class ClusterMember:
-    """What a broker has in a cluster. Made after the other parts of its node."""
+    """The parts of a broker that exist only in a cluster. Made after the other parts of its node."""
 
     def __init__(self, node: Node, connector: Connector) -> None:
         config = node.config
@@ -177,7 +177,7 @@ class ClusterMember:
         )
 
     async def register(self, doubtful: Sequence[tuple[str, int]] = ()) -> None:
-        """Make this broker known to the cluster, as it is reached now.
+        """Register this broker in the cluster, with its present addresses.
 
         `doubtful` are partitions that it must not lead before others had the chance to.
         """
@@ -203,7 +203,7 @@ class ClusterMember:
         return ProducerIdBlock(self._node.broker_id, first, first + response.producer_id_len - 1)
 
     def report_offline(self, keys: Collection[tuple[str, int]]) -> None:
-        """A log directory failed with these partitions: the controller has others lead them."""
+        """A log directory with these partitions failed: the controller elects other leaders."""
         self.fetchers.unfollow(keys)
         loop = asyncio.get_running_loop()
         for key in keys:
@@ -214,7 +214,7 @@ class ClusterMember:
         task.add_done_callback(self._notices.discard)
 
     async def _notify_of_failed_directory(self) -> None:
-        """Leave a notice in the tree. The controller reads it and asks this broker what is left."""
+        """Write a notice to the tree. The controller reads it and asks this broker which replicas are online."""
         prefix = f"{paths.LOG_DIR_EVENTS}/{paths.LOG_DIR_EVENT_PREFIX}"
         data = encode_log_dir_event(self._node.broker_id)
         while True:
@@ -231,7 +231,7 @@ class ClusterMember:
         self.controller.update_config(config)
 
     async def hand_over(self) -> None:
-        """Before this broker stops: let other brokers lead what it leads.
+        """Before this broker stops: move its leaderships to other brokers.
 
         Not while the metadata cannot be reached: the controller could not move them, and would not reply.
         """
@@ -248,7 +248,7 @@ class ClusterMember:
             )
 
     async def close(self) -> None:
-        """Follow and ask no more; give the controllership away."""
+        """Stop replicating and sending requests; resign as controller."""
         for task in list(self._notices):
             task.cancel()
         await self.topics.close()
@@ -277,9 +277,9 @@ class ClusterMember:
         return self._control_channels.endpoint_of(broker_id)
 
     def _check(self, broker_epoch: int, controller_epoch: int) -> None:
-        """Raise ApiError for a request that is meant for an earlier life of this broker, or from an earlier controller.
+        """Raise ApiError for a request to an earlier registration of this broker, or from an earlier controller.
 
-        The controller may know of our registration before we do, so a larger epoch is no error.
+        The controller may read our registration before we have its epoch, so a larger epoch is no error.
         """
         if _NO_BROKER_EPOCH < broker_epoch < self.broker_epoch:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"this broker's epoch is {self.broker_epoch}")

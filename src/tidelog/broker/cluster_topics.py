@@ -1,8 +1,8 @@
 """Topics of a cluster as clients change them: written to the tree, carried out by the controller, shown by the image.
 
-Only the broker that is controller takes such changes. It plans them against its image and writes the assignment; the
-watch on the tree lets the controller do the rest, on whichever broker it is by then. What brokers themselves need, such
-as a topic that a client named or the topic of a coordinator, is asked of the controller by CreateTopics.
+Only the controller accepts such changes. It plans them against its image and writes the assignment; the watch on the
+tree triggers the active controller, on whichever broker it is by then. Topics that brokers themselves need, for
+auto-creation or for a coordinator, are requested from the controller with CreateTopics.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class ClusterTopics:
-    """Creates, grows and deletes topics of the cluster. Every method raises ApiError."""
+    """Creates, extends and deletes topics of the cluster. Every method raises ApiError."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ClusterTopics:
         """Topics that this broker has asked the controller for, and has no answer yet."""
 
     async def close(self) -> None:
-        """Ask the controller for nothing more."""
+        """Send no more requests to the controller."""
         tasks = list(self._asked.values())
         for task in tasks:
             task.cancel()
@@ -82,7 +82,7 @@ class ClusterTopics:
         *,
         validate_only: bool = False,
     ) -> TopicImage:
-        """Write a new topic, or only say what would be written. `wait_created` waits for its leaders."""
+        """Write a new topic, or only return what would be written. `wait_created` waits for its leaders."""
         self._check_controller()
         topic = await plan_new_topic(self._node, name, partition_count, replication_factor, assignments, overrides)
         if not validate_only:
@@ -129,7 +129,7 @@ class ClusterTopics:
     # --- topics that brokers need ---
 
     async def create_automatically(self, name: str) -> TopicImage:
-        """Ask the controller for a topic that a client named. The client asks again for it."""
+        """Request a topic that a client named from the controller. The client retries."""
         check_automatic(name)
         found = self._node.image.topic(name)
         if found is not None:
@@ -143,7 +143,7 @@ class ClusterTopics:
     ) -> None:
         """Ask the controller for the topic of a coordinator, which has as many replicas as its setting wants.
 
-        Clients are answered with COORDINATOR_NOT_AVAILABLE until it is there, and ask again.
+        Clients get COORDINATOR_NOT_AVAILABLE until it exists, and retry.
         """
         self._ask_for(name, partition_count, replication_factor, overrides)
 

@@ -1,4 +1,4 @@
-"""What a handler knows besides its request: the node it serves and who asks.
+"""The context of a request: the node that serves it and the client's session.
 
 One is made for each request that is decoded into a message; Produce and Fetch do without.
 """
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from tidelog.network.session import Session
 
 
-class ClientLeft(Exception):  # noqa: N818 -- what happened, and no error of ours
+class ClientLeft(Exception):  # noqa: N818 -- an event, not an error of the broker
     """The client closed its connection, so the rest of the work on its request is not needed."""
 
 
 class Context:
-    """One request's surroundings."""
+    """The context of one request."""
 
     __slots__ = ("api_version", "client_id", "correlation_id", "node", "route", "slot")
 
@@ -36,7 +36,7 @@ class Context:
     async def pause(self) -> None:
         """Let others be served if this request has used up its slice of the loop's turn (`tidelog.broker.slices`).
 
-        Raises `ClientLeft` when the answer is no longer wanted. Requests that change something, and must not stop
+        Raises `ClientLeft` when the connection was closed. Requests that change something, and must not stop
         half-way, await `node.slices.pause()` instead.
         """
         await self.node.slices.pause()
@@ -45,5 +45,5 @@ class Context:
 
     @property
     def session(self) -> Session:
-        """Who asks. Produce and Fetch find it at `slot.connection.session`."""
+        """The client's session. Produce and Fetch find it at `slot.connection.session`."""
         return self.slot.connection.session

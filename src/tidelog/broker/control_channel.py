@@ -98,7 +98,7 @@ class ControlChannels:
 
 
 class _BrokerQueue:
-    """Requests to one broker in one of its lives."""
+    """Requests to one registration of a broker."""
 
     __slots__ = ("_broker", "_requests", "_send", "_task", "_wake")
 

@@ -1,7 +1,7 @@
 """Before a broker of a cluster stops, the controller moves its leaderships: clients find the new leaders at once.
 
 A partition whose other replicas lag behind cannot be moved yet, so the broker asks again, a few times. It stops in any
-case; what it still leads then is offline until the controller has noticed.
+case; partitions that it still leads are offline until the controller elects other leaders.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def hand_leaderships_over(
     pause_ms: int,
     timeout_ms: int,
 ) -> bool:
-    """Whether this broker leads nothing any more that another could lead. Does not wait where no other is alive."""
+    """Whether every leadership that another broker could take was moved. Does not wait where no other is alive."""
     request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     for attempt in range(1, attempts + 1):
         try:

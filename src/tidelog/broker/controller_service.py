@@ -46,7 +46,7 @@ class ControllerService:
         pause: Pause,
         register: Callable[[], Awaitable[object]],
     ) -> None:
-        """`register` makes this broker known in the tree again, after its session has ended."""
+        """`register` registers this broker again after its session has ended."""
         self._control_channels = control_channels
         self._scheduler = scheduler
         self._balance: ScheduledTask | None = None
@@ -89,7 +89,7 @@ class ControllerService:
         self._task = loop.create_task(self._run())
 
     async def stop(self) -> None:
-        """Give the controllership away, if this broker has it, and process nothing more."""
+        """Resign as controller, if this broker is it, and process nothing more."""
         if self._task is None:
             return
         self._queue.clear_and_put(events.Shutdown())
@@ -163,7 +163,7 @@ class ControllerService:
         return await self._ask(lambda reply: events.ListReassignments(partitions, reply))
 
     async def _ask(self, make_event: Callable[[Reply[T | ApiError]], Event]) -> T:
-        """Have an event processed and return its outcome; an outcome that is an ApiError is raised."""
+        """Process an event and return its outcome; an outcome that is an ApiError is raised."""
         outcome: asyncio.Future[T | ApiError] = asyncio.get_running_loop().create_future()
 
         def on_outcome(value: T | ApiError) -> None:

@@ -26,11 +26,11 @@ _SLICE_SECONDS: Final = 0.004
 class Reply:
     """Takes the outcome of one request and makes its response, now or later.
 
-    One that comes later goes to whoever asked with `then`, within the very turn in which it became true; those who
-    collect several of them may await it instead. An error of `shape` is the reply's own: it is raised where the
-    response is asked for, not where the outcome came from.
+    A later one goes to the callback of `then`, within the turn in which the outcome arrives; code that collects several
+    replies may await it instead. An error of `shape` belongs to the reply: it is raised where the response is read, not
+    where the outcome came from.
 
-    `has_effect_pending` is set for a request whose effect others see only with its reply: until then, its connection's
+    `has_effect_pending` is set for a request whose effect is visible only with its reply: until then, its connection's
     next request waits.
     """
 
@@ -104,7 +104,7 @@ def gather(results: Sequence[Any], shape: Callable[[list[Any]], T]) -> T:
 class ShardLoader:
     """Loads the partitions of an internal topic that this broker leads, one after the other.
 
-    In slices of a few milliseconds, so that everybody else is served meanwhile.
+    In slices of a few milliseconds, so that other clients are served meanwhile.
     """
 
     def __init__(self, node: Node, runtime: CoordinatorRuntime[Any], buffer_bytes: int) -> None:
@@ -130,7 +130,7 @@ class ShardLoader:
             try:
                 await self._load(loading, partition)
             except Exception:
-                # Half a partition would answer that what is in the other half does not exist.
+                # Half a partition would report groups of the other half as missing.
                 logger.exception("%s-%d cannot be loaded and is not served", *partition.key)
                 self._runtime.unload(partition.index)
         self._task = None

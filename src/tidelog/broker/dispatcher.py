@@ -1,8 +1,8 @@
 """From a frame to its handler and back: the one place where bytes become calls and errors become replies.
 
-Called by connections for every frame. A request that cannot be understood costs its own connection and nothing else; a
-handler that fails by a mistake of ours is logged and answered with UNKNOWN_SERVER_ERROR where the response has room for
-it.
+Called by connections for every frame. A request that cannot be parsed closes its own connection and no other; a
+handler that fails by a defect of the broker is logged and answered with UNKNOWN_SERVER_ERROR, if the response has a
+field for it.
 
 Order. The requests of one connection take effect in the order in which they came. A request that is not over when its
 handler returns a coroutine, because its work is long or waits for a thread, mutes its connection: the next one begins
@@ -225,11 +225,11 @@ class Dispatcher:
         reply.then(partial(self._answer_with, context))
         if reply.has_effect_pending:
             context.slot.connection.mute()
-        # It may wait for long, a JoinGroup for all other members: it must not stand in their way.
+        # It may wait for long, a JoinGroup for all other members: it must not occupy the request channel.
         context.slot.park()
 
     def _answer_with(self, context: Context, reply: Reply) -> None:
-        """Answer while another request is carried out, which no mistake in this answer may disturb."""
+        """Respond while another request is carried out, which an error in this response must not affect."""
         try:
             try:
                 message = reply.result()
@@ -278,13 +278,13 @@ def _fill(slot: Slot, reply: bytes) -> None:
 
 
 def _fail(slot: Slot, api: str, cause: Exception) -> None:
-    """A request that cannot be answered costs its own connection; the log says whose mistake it was."""
+    """A request that cannot be answered closes its own connection; the log names the cause."""
     connection = slot.connection
     if isinstance(cause, (WireError, error, IndexError)):
         logger.warning("closing %s: it sent a request that cannot be read: %s", connection.address, cause)
         slot.close_connection()
     elif isinstance(cause, ApiError):
-        logger.warning("closing %s: its answer has no place for an error: %s", connection.address, cause)
+        logger.warning("closing %s: its response has no field for an error: %s", connection.address, cause)
         slot.close_connection()
     else:
         slot.fail(api, cause)

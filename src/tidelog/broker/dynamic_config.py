@@ -1,4 +1,4 @@
-"""Settings that change while the broker runs: every change leaves a notice in the tree, and this one listens.
+"""Settings that change while the broker runs: every change writes a notice to the tree, which brokers watch.
 
 There is one way for a change to take effect, whether a client of this broker asked for it or another broker wrote it:
 the notice under `/config/changes` names an entity, its settings are read again, and the running parts follow.
@@ -54,7 +54,7 @@ class DynamicConfig:
                     await self._follow(entity_path)
                 except Exception:
                     # The next change must still be followed.
-                    logger.exception("the changed settings of %s could not be taken over", entity_path)
+                    logger.exception("the changed settings of %s could not be applied", entity_path)
 
     def _on_notice(self, _event: WatchEvent) -> None:
         self.look()
@@ -103,7 +103,7 @@ class DynamicConfig:
             await node.topics.apply_all_configs()
 
     async def _register(self) -> None:
-        """Tell clients other addresses, from their next Metadata request on."""
+        """Advertise other addresses, from the next Metadata response on."""
         node = self._node
         if node.member is not None:
             await node.member.register()

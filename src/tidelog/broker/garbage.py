@@ -1,6 +1,6 @@
 """When Python looks for garbage in cycles, so that a pass never holds the event loop for long.
 
-A pass takes a quarter of a microsecond for each object that it looks at. Young objects are Python's own business: the
+A pass takes a quarter of a microsecond for each object that it looks at. Young objects are left to Python: the
 thresholds keep those passes at two milliseconds or so. Old ones are not: a pass over all of them takes 100 ms in a
 broker with ten thousand partitions, or while a large request is held as objects.
 

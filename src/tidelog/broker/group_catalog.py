@@ -9,7 +9,7 @@ from tidelog.metadata.image import ClusterImage
 
 
 class ImageCatalog:
-    """Asked by every heartbeat for its version, and by those that find another one for the topics."""
+    """Every heartbeat compares its version, and reads the topics only if that has changed."""
 
     __slots__ = ("_image",)
 

@@ -32,7 +32,7 @@ _REFUSALS: Final = {
     ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
 }
-"""Beside those of the runtime: what a commit, or the end of a transaction, is told when the log refuses it."""
+"""Beside those of the runtime: the error of a commit, or of a transaction's end, that the log rejects."""
 
 T = TypeVar("T")
 Operation = Callable[["GroupShard", "Respond", int], "Decision[Any]"]
@@ -170,7 +170,7 @@ class GroupCoordinator:
         return await found if isinstance(found, Reply) else found
 
     def shard_of(self, group_id: str) -> GroupShard:
-        """To look at; raises ApiError if it is not here."""
+        """The shard, for reading; raises ApiError if this broker does not have it."""
         return self.runtime.shard(self.partition_of(group_id))
 
     def shards(self) -> Iterator[GroupShard]:
@@ -205,7 +205,7 @@ class GroupCoordinator:
             self._built.unload(index)
 
     def stop(self) -> None:
-        """Answer everybody who waits; from here on groups are somebody else's, or wait for the next start."""
+        """Complete every waiting request with an error. The groups move to another broker, or load again."""
         self._is_stopped = True
         if self._loader is not None:
             self._loader.stop()

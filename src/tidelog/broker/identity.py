@@ -1,4 +1,4 @@
-"""Who this broker is: its cluster id and broker id, from the metadata, the log directories and the configuration.
+"""A broker's cluster id and broker id, from the metadata, the log directories and the configuration.
 
 Established before anything is loaded, so that a broker that was pointed at the wrong data or the wrong cluster says so
 and touches nothing. A directory whose `meta.properties` cannot be read goes offline, as in Kafka. The metadata knows
@@ -40,7 +40,7 @@ def establish_cluster_id(store: Store, scan: MetaPropertiesScan) -> str:
             + _remedy(list(scan.failed), load_image(store, "").replica_ids(), get_cluster_id(store))
         )
     stored = agree_on_identity(scan.found)
-    # An empty tree takes over the id that the data already bears: a directory of Apache Kafka's moves in as it is.
+    # An empty tree takes over the id in the data: a directory of Apache Kafka is adopted as it is.
     return get_or_create_cluster_id(store, adopt=stored.cluster_id)
 
 

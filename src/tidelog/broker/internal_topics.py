@@ -1,4 +1,4 @@
-"""The overrides of `__consumer_offsets` and `__transaction_state`, which their data does not survive without.
+"""The overrides of `__consumer_offsets` and `__transaction_state`, without which their data would be deleted.
 
 Both are compacted: under the broker's default policy, offsets and transactional ids would be deleted by age.
 """

@@ -1,4 +1,4 @@
-"""Sends what leaders on this broker propose about their in-sync replicas to the controller, one request at a time."""
+"""Sends the ISR proposals of this broker's leaders to the controller, one request at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAUSE_S: Final = 0.05
 
 
 class IsrChanges:
-    """The way from leaders to the controller and back."""
+    """The proposals under way to the controller, and its answers."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Requests that wait until the cluster image shows something: a topic with leaders, a topic gone, a new leader.
 
-The controller decides, every broker learns it by UpdateMetadata, and only then is a client answered: what it does next
-finds the change here. Kafka's DelayedCreatePartitions, DelayedDeleteTopics and DelayedElectLeader are these.
+The controller decides, every broker is informed by UpdateMetadata, and only then is the client answered: its next
+request finds the change here. Kafka's DelayedCreatePartitions, DelayedDeleteTopics and DelayedElectLeader do the same.
 """
 
 from __future__ import annotations

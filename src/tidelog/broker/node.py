@@ -91,7 +91,7 @@ class Node:
         self.image = image
         self.listener_security = ListenerSecurity(config)
         self.metadata = metadata
-        """The metadata tree: where everything that must outlast the broker is written first."""
+        """The metadata tree: topics and settings are written here first."""
         self.surroundings = base.surroundings
         self.clock = base.surroundings.clock
         self.timer = base.timer
@@ -156,7 +156,7 @@ class Node:
 
 
 def _view_of_cluster(node: Node) -> ClusterView:
-    """Imported only here: a broker that is alone starts sooner without it."""
+    """Imported only here: a broker without a cluster starts sooner."""
     from tidelog.broker.cluster import ClusterView
 
     return ClusterView(node)

@@ -1,7 +1,7 @@
-"""Transactions that span brokers: questions to coordinators elsewhere, and markers for partitions led elsewhere.
+"""Transactions that span brokers: verification by other brokers' coordinators, markers for other brokers' partitions.
 
-Markers for one broker share requests: while one is under way, those that follow are gathered for the next. What cannot
-be delivered is reported as NOT_LEADER_OR_FOLLOWER, and the coordinator orders it again.
+Markers for one broker share requests: while one is under way, new markers are collected for the next. A marker that
+cannot be delivered is reported as NOT_LEADER_OR_FOLLOWER, and the coordinator sends it again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Marker(NamedTuple):
 
 
 class RemoteTransactions:
-    """One broker's questions and markers to others."""
+    """One broker's verifications and markers at others."""
 
     def __init__(self, channels: BrokerChannels, wake: Callable[[], None]) -> None:
         """`wake` is called after outcomes were reported, outside of a turn of the loop."""
@@ -141,7 +141,7 @@ class RemoteTransactions:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Ask and write no more; nothing is reported."""
+        """Send nothing more; report nothing."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PAUSE_AFTER_FAILURE_S: Final = 0.05
-"""A fetcher whose own code fails tries again after this long: followers must not fall silent by a mistake of ours."""
+"""A fetcher whose own code fails retries after this long: a defect must not end replication."""
 
 
 class ReplicaFetchers:
@@ -132,7 +132,7 @@ class _FetcherTask:
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def wake(self) -> None:
-        """Partitions came or go."""
+        """Partitions were added or removed."""
         self._news.set()
 
     async def _run(self) -> None:

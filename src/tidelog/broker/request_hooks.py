@@ -1,8 +1,8 @@
 """What happens to every request before its handler is called, in one place for all routes, the fast paths included.
 
-Authorization, quotas and metrics plug in here. While none is set, a request pays for one look at an attribute. A hook
-that raises `ApiError` closes the connection: it refuses a client, while what a client may do to a topic or a group is
-for the handlers to decide and to answer.
+Authorization, quotas and metrics plug in here. While none is set, a request pays for one attribute look-up. A hook that
+raises `ApiError` closes the connection. Permissions for single topics or groups are checked by the handlers, which put
+the error into the response.
 """
 
 from __future__ import annotations

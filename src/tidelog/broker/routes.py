@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tidelog.network.connection import Slot
 
 REQUEST_BYTES_MAX: Final = 8 << 20
-"""Requests are lists of names and numbers: this many bytes of them are a hundred thousand entries and keep everybody
-else waiting while they are gone through. Records, and what group members tell each other, may be larger."""
+"""Requests are lists of names and numbers: this many bytes hold a hundred thousand entries, and processing them delays
+all other clients. Records, and the metadata and assignments of group members, may be larger."""
 
 REQUEST_ELEMENTS_MAX: Final = 100_000
 """Entries in all lists of one request. They are counted while a large request is read, before objects are made. No
@@ -37,7 +37,7 @@ _REQUEST_BYTES_MAX: Final[Mapping[int, int]] = {
     ApiKey.UPDATE_METADATA: 64 << 20,
     ApiKey.STOP_REPLICA: 64 << 20,
 }
-"""Records are limited by `socket.request.max.bytes`. What members of a group tell each other is stored in one record,
+"""Records are limited by `socket.request.max.bytes`. The metadata and assignments of a group are stored in one record,
 which `message.max.bytes` limits to a megabyte unless it is raised. The controller names every partition there is."""
 
 _ELEMENTS_MAX: Final[Mapping[int, int]] = {

@@ -80,7 +80,7 @@ class Server:
 
     @property
     def node(self) -> Node:
-        """The parts, for those who look inside: tests, mostly."""
+        """The parts, for tests."""
         assert self._node is not None, "the server was started"
         return self._node
 
@@ -123,9 +123,9 @@ class Server:
         store: Store,
         directories: list[str],
     ) -> Node:
-        """Find out who this broker is and what its settings are, then put its parts together.
+        """Determine this broker's ids and settings, then build its parts.
 
-        Directories that cannot say whose they are go offline.
+        Directories whose `meta.properties` cannot be read go offline.
         """
         check_not_migrating(store)
         prepare_tree(store)
@@ -166,7 +166,7 @@ class Server:
         return Node(broker_id, layers, image, metadata, base, self._on_directory_gone, new_socket_server, self._reach)
 
     def _register(self, store: Store) -> None:
-        """Make the broker known, and the controller if there is none."""
+        """Register the broker, and elect it controller if there is none."""
         node = self.node
         now_ms = self._clock.wall_ms()
         registration = registration_of(node.config, node.broker_id, node.socket_server.ports(), now_ms)
@@ -178,8 +178,8 @@ class Server:
     async def _join(self, member: ClusterMember, store: Store) -> None:
         """Load the logs, register, then serve clients and brokers: the controller says what to lead and follow.
 
-        Nothing is served before the registration: requests that are meant for the last life of this broker, which the
-        controller may still believe in, would make it lead with whatever its logs have left.
+        Nothing is served before the registration: requests to the earlier registration, which the controller may still
+        consider alive, would make this broker lead with logs that may have lost records.
         """
         node = self.node
         summary = node.log_manager.load(self._config_of_topic())
@@ -213,7 +213,7 @@ class Server:
             Adoption(node, store, node.image.controller_epoch).run()
 
     def _accept(self, store: Store) -> None:
-        """Follow changes of settings, begin what is done now and then, and serve clients."""
+        """Watch changes of settings, start periodic work, and serve clients."""
         node = self.node
         node.dynamic_config.start(store)
         self._start_tasks()
@@ -242,7 +242,7 @@ class Server:
         return config_of
 
     def _bind(self) -> None:
-        """Take the ports early, so that a port in use is said before minutes of recovery; accept nobody yet."""
+        """Bind the ports early, so that a port in use is reported before minutes of recovery; accept no client yet."""
         node = self.node
         for position, listener in enumerate(node.config.parsed_listeners):
             try:
@@ -281,7 +281,7 @@ class Server:
     # --- failure ---
 
     def _on_log_dir_failure(self, failure: LogDirFailure) -> None:
-        """Somebody noticed that a log directory is gone: partitions first, then the log manager."""
+        """A log directory failed: take it offline, partitions first, then the log manager."""
         self.node.replica_manager.fail_log_dir(failure)
         self.node.socket_server.wake()
 

@@ -1,4 +1,4 @@
-"""From the configuration to what each room receives, and dynamic settings from the metadata tree.
+"""Derives each package's settings from the configuration, and applies dynamic settings from the metadata tree.
 
 Called at start-up, and again when a dynamic setting changes.
 """
@@ -72,7 +72,7 @@ def warn_of_idle_settings(names: Collection[str], owner: str = "the broker") -> 
 
 
 def network_limits(config: BrokerConfig, socket_descriptors_max: int) -> NetworkLimits:
-    """What the network room needs to know."""
+    """The settings of `tidelog.network`."""
     return NetworkLimits(
         request_bytes_max=config.socket_request_max_bytes,
         queued_requests_max=config.queued_max_requests,
@@ -108,7 +108,7 @@ def registration_of(config: BrokerConfig, broker_id: int, ports: Mapping[str, in
 
 
 def _if_set(config: BrokerConfig, name: str, size: int) -> int:
-    """A buffer size that was asked for. Kafka's default of 100 KiB is not forced on the kernel, which knows better:
+    """A buffer size that was configured. Kafka's default of 100 KiB is not forced on the kernel:
 
     left alone it grows a buffer with the speed of the peer, and a fetch of a megabyte takes half the time.
     """

@@ -33,7 +33,7 @@ def open_store(config: BrokerConfig, directories: Sequence[str]) -> Store:
 
 
 def _open_zookeeper(config: BrokerConfig) -> Store:
-    assert config.zookeeper_connect is not None, "the caller has looked"
+    assert config.zookeeper_connect is not None, "zookeeper.connect is set"
     from tidelog.metadata.zookeeper_options import zookeeper_options
 
     options = zookeeper_options(config)
@@ -49,7 +49,7 @@ def _open_zookeeper(config: BrokerConfig) -> Store:
 def _open_shared(config: BrokerConfig) -> Store:
     from tidelog.metadata.shared import SharedStore
 
-    assert config.metadata_socket is not None, "the caller has looked"
+    assert config.metadata_socket is not None, "metadata.socket is set"
     return SharedStore(
         config.metadata_socket,
         session_timeout_ms=config.zookeeper_session_timeout_ms,

@@ -28,7 +28,7 @@ _FILE_DESCRIPTORS_MAX: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Injected wherever a broker would otherwise ask the machine."""
+    """Injected wherever a broker would otherwise use the machine directly."""
 
     clock: Clock
     processor_seconds: Callable[[], float]

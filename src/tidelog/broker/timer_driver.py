@@ -22,8 +22,8 @@ class TimerDriver:
     def rearm(self) -> None:
         """Wake up in time for the earliest deadline.
 
-        A wake-up that has become too early stays armed: it costs one look at the timer, while cancelling and arming
-        anew at every answered fetch would cost more.
+        A wake-up that has become too early stays armed: it costs one look at the timer, which is cheaper than to cancel
+        and arm again at every answered fetch.
         """
         next_ms = self._timer.next_expiry_ms()
         if next_ms is None:

@@ -107,7 +107,7 @@ class TopicService:
         self.leadership_listeners.append(listener)
 
     def add_deletion_listener(self, listener: Callable[[Sequence[str]], None]) -> None:
-        """Tell `listener` the names of topics that are deleted from now on."""
+        """Call `listener` with the names of topics that are deleted from now on."""
         self._deletion_listeners.append(listener)
 
     # --- changes that clients ask for ---
@@ -242,7 +242,7 @@ class TopicService:
         return lock
 
     async def forget_deleted(self, name: str) -> None:
-        """Let no checkpoint name logs that are gone, before there may be new ones of their names."""
+        """Remove deleted logs from the checkpoints before new logs can have their names."""
         node = self._node
         try:
             await node.background.run(node.log_manager.forget_deleted(name))
@@ -333,8 +333,8 @@ class TopicService:
     def open_all(self, store: Store, *, is_unclean: bool) -> None:
         """At start-up: finish deletions that were under way, then open the logs of every topic.
 
-        After an unclean shutdown a tail may have been cut, so leaders begin a new epoch: who read beyond the cut can
-        tell (KIP-320).
+        After an unclean shutdown a tail may have been cut, so leaders begin a new epoch: readers beyond the cut detect
+        the truncation (KIP-320).
         """
         node = self._node
         for name in topic_plans.topics_marked_for_deletion(store):
@@ -397,7 +397,7 @@ class TopicService:
         self.show_offline([(name, index)])
 
     def show_offline(self, keys: Iterable[tuple[str, int]]) -> None:
-        """The disk of these partitions failed: whoever asks for metadata sees that their replicas here are offline."""
+        """The disk of these partitions failed: metadata responses list their replicas here as offline."""
         image = self._node.image
         for name, index in keys:
             partition = image.partition(name, index)

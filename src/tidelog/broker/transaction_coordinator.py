@@ -5,17 +5,17 @@ reply now or as a future. Markers that a shard orders are written here, and what
 cores are imported at their first use: a broker without transactions starts sooner.
 
 EndTxn could be answered when the outcome is committed to the log. Its answer is held back for a moment, until the
-markers are written, too: a producer that began its next transaction before would be told CONCURRENT_TRANSACTIONS, and
-clients wait for 20 ms and more before they ask again.
+markers are written, too: a producer that began its next transaction before would get CONCURRENT_TRANSACTIONS, and
+clients wait for 20 ms and more before they retry.
 
 Places where a crash can be asked for (see `reach`), `STEP` being init, partitions, end or offsets:
 
     STEP-staged        the request is decided, its records are not written
-    STEP-committed     they are, and the producer does not know
+    STEP-committed     they are committed, the response is not sent
     before-markers     the outcome is committed, no marker is written
     marker-staged      a marker is decided and not written
     marker-written     a marker is written; with more than one partition, the others may not be
-    before-completion  every marker is written, and the coordinator does not know
+    before-completion  every marker is written, the coordinator's log does not have it
     complete           the completion is committed
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tidelog.transactions import MarkerOrder, Transaction, TransactionShard
 
 _MARKERS_AT_ONCE_MAX: Final = 500
-"""So many markers are staged before everybody else gets a turn."""
+"""So many markers are staged before other work gets its turn."""
 _COMPLETION_WAIT_S: Final = 0.05
 """How long the answer to EndTxn waits for the markers, which nearly always takes less than a millisecond."""
 
@@ -49,7 +49,7 @@ Verified = Callable[[dict["PartitionKey", ErrorCode]], None]
 
 
 class _Held(NamedTuple):
-    """An answer that waits for the completion, and the end of its patience."""
+    """An answer that waits for the completion, and its deadline."""
 
     answer: Callable[[], None]
     timer: asyncio.TimerHandle
@@ -65,7 +65,7 @@ class TransactionCoordinator:
         self._timer = timer
         self._built: tuple[CoordinatorRuntime[TransactionShard], ShardLoader] | None = None
         self._held: dict[str, _Held | None] = {}
-        """Transactions whose markers are under way, and who waits for them."""
+        """Transactions whose markers are under way, and the answers that wait for them."""
         self._is_stopped = False
 
     @property
@@ -180,7 +180,7 @@ class TransactionCoordinator:
         respond(codes)
 
     def shard_of(self, transactional_id: str) -> TransactionShard:
-        """To look at; raises ApiError if it is not here."""
+        """The shard, for reading; raises ApiError if this broker does not have it."""
         if self._is_stopped:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
         if not transactional_id:
@@ -255,7 +255,7 @@ class TransactionCoordinator:
         return True
 
     def _is_deleted(self, partition: PartitionKey) -> bool:
-        """A topic that was deleted meanwhile has no readers who would wait for a marker."""
+        """A topic that was deleted meanwhile needs no marker: it has no readers."""
         topic = self._node.image.topic(partition[0])
         return topic is None or partition[1] >= len(topic.partitions)
 
@@ -290,7 +290,7 @@ class TransactionCoordinator:
             self.runtime.unload(index)
 
     def stop(self) -> None:
-        """Answer everybody who waits; what is decided is carried out after the next start."""
+        """Complete every waiting request; decided transactions are completed after the next start."""
         self._is_stopped = True
         for transactional_id in list(self._held):
             self._release(transactional_id)

@@ -23,7 +23,7 @@ _PARTITION_ERRORS: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
 }
-"""What the group coordinator says of itself, as a partition would say it."""
+"""The group coordinator's errors, as the errors of a partition."""
 
 
 def write_marker(

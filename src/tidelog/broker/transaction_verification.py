@@ -1,7 +1,7 @@
 """Before a batch of a transaction is appended: is its partition part of that transaction (KIP-890)?
 
 A producer that was delayed could otherwise write into a partition after its transaction has ended, or into one that the
-coordinator never heard of; nobody would end that transaction, and read-committed consumers would wait for ever. Called
+coordinator does not know; that transaction would never end, and read-committed consumers would wait for ever. Called
 by the handlers of Produce and TxnOffsetCommit; off with `transaction.partition.verification.enable`.
 """
 
@@ -36,7 +36,7 @@ _TRANSLATED: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
 }
-"""What the coordinator says, as producers expect to hear it from a partition; the last four make them try again."""
+"""The coordinator's errors, as a partition's errors in a Produce response; producers retry the last four."""
 
 
 class Verified(NamedTuple):

@@ -127,7 +127,7 @@ def test_every_route_has_the_messages_of_its_api_and_serves_versions_they_have()
 
 
 def test_an_error_of_an_api_of_our_own_closes_the_connection_in_order(caplog: pytest.LogCaptureFixture) -> None:
-    """Its answer has no place for an error of the whole request."""
+    """Its response has no field for an error of the whole request."""
 
     async def body() -> None:
         def refuse(_request: Any, _context: Context) -> Message:
@@ -138,7 +138,7 @@ def test_an_error_of_an_api_of_our_own_closes_the_connection_in_order(caplog: py
         slot = world.send(CompactTopicsRequest(), 0)
         assert slot.failure is None
         assert world.connection.is_closed
-        assert "has no place for an error: INVALID_REQUEST: not so" in caplog.text
+        assert "has no field for an error: INVALID_REQUEST: not so" in caplog.text
 
     in_loop(body)
 

@@ -1,4 +1,4 @@
-"""Answers to a list of names in which some may stand again and again."""
+"""Answers to a list of names in which some may be repeated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 class Answers(Generic[Answer]):
     """The answers of one response, in the order of the request.
 
-    Kafka answers a name once for every time it stands in the request. So does this, with the same object and without
+    Kafka answers a name as often as the request has it. So does this, with the same object and without
     the work, as long as repetitions are few; further ones are left out.
     """
 

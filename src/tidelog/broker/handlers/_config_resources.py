@@ -1,4 +1,4 @@
-"""What DescribeConfigs and AlterConfigs are about: the kinds of resources, and the checks of their names."""
+"""The resources of DescribeConfigs and AlterConfigs: their types, and the checks of their names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 
 class ResourceType(IntEnum):
-    """By its number on the wire. What is not here is not a resource that has settings."""
+    """Types of resources that have settings, by their number on the wire."""
 
     TOPIC = 2
     BROKER = 4
@@ -29,7 +29,7 @@ def broker_entity(name: str) -> ConfigEntity:
 
 
 def invalid(message: str) -> ApiError:
-    """The error of a request that cannot be meant."""
+    """INVALID_REQUEST with a text."""
     return ApiError(ErrorCode.INVALID_REQUEST, message)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import Context
 
 Commit = Callable[[Any, "Context"], Any]
-"""Answers an OffsetCommit or TxnOffsetCommit with its response, or with a reply that will have one."""
+"""Handles an OffsetCommit or TxnOffsetCommit: returns its response, or a reply that comes later."""
 
 
 async def committed_in_parts(request: Any, response: Any, commit: Commit, context: Context) -> Any:
@@ -33,7 +33,7 @@ async def committed_in_parts(request: Any, response: Any, commit: Commit, contex
 
 
 def check_group_id(group_id: str) -> None:
-    """A group that Kafka coordinates has a name; only offsets may be kept under the empty one, as long ago."""
+    """A group needs a name; only simple offset commits may use the empty one, as in old versions of Kafka."""
     if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
 

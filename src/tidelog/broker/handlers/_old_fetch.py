@@ -1,4 +1,4 @@
-"""Records for clients from before batches of magic 2: converted down, whole batches only. Called by `fetch`."""
+"""Records for clients from before batches of magic 2: converted down, whole batches only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAGIC_1_FROM: Final = 2
 _CONVERTED_BYTES_MIN: Final = 1 << 20
 _BATCH_EXPANDED_BYTES_MAX: Final = 32 << 20
 _RECORDS_MAX: Final = 250_000
-"""Clients from before magic 2 never saw more in one batch; a bomb would."""
+"""More records than any client from before magic 2 ever put into a batch; a decompression bomb has more."""
 
 
 def readable_by(records: FileSlice, version: int, fetch_offset: int) -> bytes:
@@ -37,7 +37,7 @@ def _has_whole_batch(data: bytes) -> bool:
 
 
 def _converted(data: memoryview, magic: int, fetch_offset: int) -> bytes:
-    """Batch after batch while that is possible: what cannot be converted fails only a fetch that begins with it.
+    """Converts batches in order; one that cannot be converted fails only a fetch that begins with it.
 
     It ends early where batches expand so far that the answer would be out of proportion; the client asks again.
     """

@@ -1,7 +1,7 @@
-"""What the bytes of one partition in a Produce request may be, by the version of the request.
+"""Checks of the bytes of one partition in a Produce request, by the version of the request.
 
-These checks need no log. They and their order are those with which Kafka looks at a request before it looks at a log:
-what follows the last whole batch and is itself not whole is passed over, nonsense in a header is corruption.
+These checks need no log. They are Kafka's, in Kafka's order, before it uses the log: an incomplete batch at the end is
+ignored, an invalid header is corruption.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ZSTD_FROM: Final = 7
 _HEAD_BYTES: Final = 23
 """From the offset to the attributes."""
 _LENGTH_MIN: Final = 14
-"""Of a message of magic 0, the smallest thing that ever had this head."""
+"""Of a message of magic 0, the smallest format with this header."""
 _NO_HEAD: Final = (-1, -1, 0)
 
 

@@ -35,8 +35,8 @@ def refusal_reply(
 ) -> PartitionReply:
     """The reply; a log directory that failed is taken offline on the way.
 
-    `partition` is the one whose log refused, if it came to that: Kafka then tells where the log begins, but for the
-    commonest errors.
+    `partition` is the one whose log rejected the records, if it got that far: the reply then has its log start offset,
+    except for the most frequent errors, as in Kafka.
     """
     if isinstance(error, LogDirFailure):
         replica_manager.fail_log_dir(error)

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: the offsets of a group join a transaction, that is, the partition that keeps them does."""
+"""AddOffsetsToTxn: adds the offsets partition of a group to a transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FENCED_SINCE: Final = 2
 
 
 def handle(request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsToTxnResponse:
-    """The group itself is not asked: it will be when the offsets come."""
+    """The group is not checked here, but by TxnOffsetCommit."""
     node = context.node
     name = request.transactional_id
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: partitions join a transaction; from version 4 on for several, or only to ask whether they have.
+"""AddPartitionsToTxn: adds partitions to a transaction; from version 4 on to several, or only to verify them.
 
 Clients send versions 0 to 3. Brokers send 4 and newer, to verify a transactional append (KIP-890).
 """
@@ -54,7 +54,7 @@ def handle(
 
 
 async def _add_many(transaction: AddPartitionsToTxnTransaction, context: Context) -> AddPartitionsToTxnResponse:
-    """More partitions than are answered in one step; they join at once, or not at all, all the same."""
+    """More partitions than are answered in one step. They are still added all at once, or none."""
     found: Any = _add(transaction, context, lambda codes: codes)
     codes = await found if isinstance(found, Reply) else found
     response = AddPartitionsToTxnResponse()
@@ -106,7 +106,7 @@ def _verify(transaction: AddPartitionsToTxnTransaction, context: Context, shape:
 
 
 def _unknown(partitions: list[PartitionKey], context: Context) -> Codes:
-    """Partitions that do not exist. One of them and none joins, as half a transaction would be of no use."""
+    """Partitions that do not exist. With one of them, none is added: half a transaction would be useless."""
     image = context.node.image
     unknown = {}
     for name, index in partitions:

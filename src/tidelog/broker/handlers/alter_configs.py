@@ -1,6 +1,6 @@
 """AlterConfigs replaces all settings of a resource, IncrementalAlterConfigs changes single ones.
 
-Each resource stands for itself: one that is refused leaves the others to be changed. What passes is stored in the tree
+Each resource is changed on its own: a rejected one does not affect the others. Accepted settings are stored in the tree
 together with a notice, by which `broker.dynamic_config` of this and every other broker follows.
 """
 
@@ -48,7 +48,7 @@ CONFIGS_MAX: Final = 1000
 
 
 class _Target(NamedTuple):
-    """Whose settings are altered: where they are stored and how they are checked."""
+    """The entity whose settings are altered, and the check of its settings."""
 
     entity: ConfigEntity
     list_value: ListValue
@@ -56,7 +56,7 @@ class _Target(NamedTuple):
 
 
 async def handle(request: replacing.AlterConfigsRequest, context: Context) -> replacing.AlterConfigsResponse:
-    """Let the named settings be all that a resource has; the others fall back to their defaults."""
+    """Replace all settings of a resource; those not named return to their defaults."""
     counts = await _counts(request.resources, context)
     responses = []
     for resource in request.resources:
@@ -102,7 +102,7 @@ async def handle_incremental(
 
 
 async def _follow(node: Node) -> None:
-    """Let what was stored take effect before it is acknowledged."""
+    """Apply the stored settings before they are acknowledged."""
     try:
         await node.dynamic_config.take()
     except StoreError as error:
@@ -121,7 +121,7 @@ async def _counts(resources: Sequence[_Resource], context: Context) -> Counter[t
 
 
 def _check(resource: _Resource, counts: Counter[tuple[int, str]]) -> None:
-    """Refuse what is wrong whatever the resource is."""
+    """The checks that hold for every type of resource."""
     if counts[resource.resource_type, resource.resource_name] > 1:
         raise invalid("Each resource must appear at most once.")
     if len(resource.configs) > CONFIGS_MAX:

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: which log directory a replica lies in.
+"""AlterReplicaLogDirs: moves a replica to another log directory.
 
 A replica that lies there already is confirmed. Moving one while it serves is not built, and is refused.
 """

@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker serves, straight from the handler table."""
+"""ApiVersions: the APIs and versions that this broker serves, read from the handler table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SOFTWARE_FROM = 3
 
 
 def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
-    """List every API with its versions; from version 3 on a client also says who it is."""
+    """List every API with its versions; from version 3 on a client also sends its software's name and version."""
     if context.api_version >= _SOFTWARE_FROM:
         name, version = request.client_software_name, request.client_software_version
         if not (_is_software_word(name) and _is_software_word(version)):
@@ -25,7 +25,7 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
 
 
 def unsupported_version(route: Route) -> ApiVersionsResponse:
-    """To a version of this API that we do not know: the error and the range, in version 0 that everybody can read."""
+    """The response to an unknown version of ApiVersions, in version 0, which every client can read."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(route)])
 
 

@@ -1,4 +1,4 @@
-"""CompactTopics, an API of our own: have partitions compacted now, and ask how far that is."""
+"""CompactTopics, an API of Tidelog: compact partitions now, or report the progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def handle(request: CompactTopicsRequest, context: Context) -> CompactTopicsResponse:
-    """Ask the cleaner for each partition of this broker, unless only the state is wanted; then tell the state."""
+    """Request the compaction of each partition, unless only its state is wanted; then return the state."""
     response = CompactTopicsResponse()
     for topic in request.topics:
         answer = CompactedTopic(name=topic.name)

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: groups of the newer protocol, their members and where each is on its way (KIP-848)."""
+"""ConsumerGroupDescribe: groups of the newer protocol, their members and assignments (KIP-848)."""
 
 from __future__ import annotations
 

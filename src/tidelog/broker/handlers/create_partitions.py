@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
-    """Grow each topic for itself; one that a request names twice is refused, and answered once."""
+    """Extend each topic on its own; one that a request names twice is rejected, and answered once."""
     counts: Counter[str] = Counter()
     topics: dict[str, CreatePartitionsTopic] = {}
     new_partitions = 0

@@ -1,4 +1,4 @@
-"""CreateTopics: each topic for itself, results in request order; validate-only leaves no trace."""
+"""CreateTopics: each topic on its own, results in request order; validate-only writes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
-    """Create what can be created and say for each of the others why not."""
+    """Create the valid topics; return the error of each of the others."""
     counts: Counter[str] = Counter()
     new_partitions = 0
     for position, topic in enumerate(request.topics):
@@ -86,7 +86,7 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
 
 
 def _describe(result: CreatableTopicResult, made: TopicImage, overrides: dict[str, str], context: Context) -> None:
-    """From version 5 on the reply tells what came out: counts and every setting with its source."""
+    """From version 5 on the response has the counts and every setting with its source."""
     result.num_partitions = len(made.partitions)
     result.replication_factor = len(made.partitions[0].replicas)
     if context.api_version < 5:

@@ -1,6 +1,6 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and DescribeDelegationToken.
 
-Tokens are for clients that have proved who they are. Here no client has, so every request is refused, as in Kafka on a
+Tokens are for authenticated clients. No client is authenticated yet, so every request is rejected, as in Kafka on a
 PLAINTEXT listener.
 """
 

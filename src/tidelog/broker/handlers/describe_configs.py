@@ -1,6 +1,6 @@
 """DescribeConfigs: the settings of topics, brokers and loggers, each with where its value comes from.
 
-A topic is described to anybody, a broker only by itself. A broker without a name stands for the settings that all
+Any broker describes a topic; a broker is described only by itself. An empty broker name means the settings that all
 brokers share.
 """
 

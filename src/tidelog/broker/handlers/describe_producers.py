@@ -1,4 +1,4 @@
-"""DescribeProducers: who has written to a partition lately, with which epoch and sequence."""
+"""DescribeProducers: the active producers of a partition, with their epochs and sequences."""
 
 from __future__ import annotations
 

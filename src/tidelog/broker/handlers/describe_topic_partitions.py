@@ -80,7 +80,7 @@ async def _names(request: DescribeTopicPartitionsRequest, context: Context) -> l
 
 
 def _refusal(names: list[str]) -> DescribeTopicPartitionsResponse:
-    """The request makes no sense. The response has no error of its own, so each topic bears it, as with Kafka."""
+    """The request is invalid. The response has no error of its own, so each topic has it, as in Kafka."""
     code = ErrorCode.INVALID_REQUEST
     return DescribeTopicPartitionsResponse(
         topics=[DescribeTopicPartitionsResponseTopic(name=name, error_code=code) for name in names]

@@ -1,6 +1,6 @@
 """ElectLeaders: the controller elects preferred leaders, or unclean ones; the answer waits until they are known here.
 
-On one broker no other replica can lead: the answer is who has a leader and who has none.
+On a single broker no other replica can lead: the response says which partitions have a leader.
 """
 
 from __future__ import annotations

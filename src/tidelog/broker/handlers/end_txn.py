@@ -1,4 +1,4 @@
-"""EndTxn: commit or abort a transaction; answered when the decision is committed to the coordinator's log."""
+"""EndTxn: commit or abort a transaction; the response waits for the decision's commit and, briefly, for the markers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FENCED_SINCE: Final = 2
 
 
 def handle(request: EndTxnRequest, context: Context) -> EndTxnResponse:
-    """Markers are written after the answer; until all are, the next transaction is told to wait."""
+    """Until all markers are written, the next transaction gets CONCURRENT_TRANSACTIONS."""
     name = request.transactional_id
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
     return context.node.transactions.call(

@@ -73,7 +73,7 @@ def handle_bytes(
 def _responding(
     node: Node, slot: Slot, context: FetchContext, version: int, correlation_id: int
 ) -> tuple[Callable[[list[PartitionReply]], None], Callable[[Exception], None]]:
-    """What answers a request that waits, or whose reply is converted; and what takes an error of ours."""
+    """The callbacks of a request that waits or is converted: one for its reply, one for a defect of the broker."""
     session_id = context.session_id
 
     def fill(replies: list[PartitionReply]) -> None:
@@ -119,7 +119,7 @@ def _parameters(node: Node, slot: Slot, spans: FetchSpans, version: int) -> Fetc
 
 
 def without_zstd(node: Node, entry: Wanted, reply: PartitionReply) -> PartitionReply:
-    """Clients before version 10 cannot read zstd; what a topic is set to decides, as the records are not looked at."""
+    """Clients before version 10 cannot read zstd. The topic's compression.type decides: records are not inspected."""
     if reply.records is None or entry.topic is None:
         return reply
     config = node.replica_manager.partition(entry.topic, reply.partition_index).log.config

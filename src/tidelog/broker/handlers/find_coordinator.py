@@ -24,13 +24,13 @@ _SEVERAL_FROM: Final = 4
 _SHARE_FROM: Final = 6
 _TOPICS: Final = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTIONS_TOPIC}
 _NO_ERROR: Final = "NONE"
-"""What Kafka's older answers say where nothing is wrong; the newer ones have an empty text for each key."""
+"""The error message of Kafka's older responses without an error; newer ones have an empty text for each key."""
 
 
 def handle(
     request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    """Answer with the address on the listener the client came in by."""
+    """Respond with the address on the client's listener."""
     topic = _TOPICS.get(request.key_type)
     if topic is not None and context.node.image.topic(topic) is None:
         return _first_use(request, context)
@@ -40,7 +40,7 @@ def handle(
 
 
 async def _first_use(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
-    """Make the topic that the coordinator keeps its state in."""
+    """Create the coordinator's internal topic."""
     coordinator = context.node.groups if request.key_type == _GROUP else context.node.transactions
     try:
         await coordinator.create_topic()

@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive, and hears of rebalances."""
+"""Heartbeat: renews a member's session; its response reports a rebalance."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
 def _shape(outcome: HeartbeatResponse | ApiError) -> HeartbeatResponse:
     if not isinstance(outcome, ApiError):
         return outcome
-    # Members need not be troubled by a load: their sessions begin when it ends.
+    # No error while the group loads: sessions begin when the load ends.
     is_loading = outcome.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else outcome.code)

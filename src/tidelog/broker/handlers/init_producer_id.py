@@ -17,10 +17,10 @@ _FENCED_SINCE: Final = 4
 
 
 async def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
-    """Give out an id; for a transactional id, the epoch fences whoever had it, and an open transaction is aborted.
+    """Allocate an id. For a transactional id, fence its earlier producer and abort an open transaction.
 
-    A producer without a transactional id that names its id and epoch (v3+, KIP-360) asks for the next epoch. Nothing is
-    remembered about it here, so it gets a new id, which serves the same end: its sequences start anew.
+    A producer without a transactional id that sends its id and epoch (v3+, KIP-360) wants the next epoch. The broker
+    has no state of it, so it gets a new id, which has the same effect: its sequences start at 0.
     """
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return _refusal(ErrorCode.INVALID_REQUEST)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def handle(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
-    """States that do not exist are named in the answer, and nothing is in them."""
+    """Unknown states are returned in `unknown_state_filters`."""
     from tidelog.transactions.states import TransactionState as State
 
     transactions = context.node.transactions

@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics, partitions and their leaders; topics that are missing are made if both sides want it."""
+"""Metadata: brokers, topics, partitions and their leaders; missing topics are created if client and broker allow it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _AUTO_CREATION_ASKED_FROM: Final = 4
 _NULL_MEANS_ALL_FROM: Final = 1
 CREATED_PER_REQUEST_MAX: Final = 100
-"""How many topics one request may make on the side; clients ask again for the others, and the rest get their turn."""
+"""How many topics one request may auto-create; clients retry the others."""
 _PARTITIONS_AT_ONCE: Final = 200
 """Half a millisecond's worth."""
 _TOPIC_IDS_FROM: Final = 12
-"""Versions 10 and 11 have the field, but no broker took topics by id then, nor can their responses do without names."""
+"""Versions 10 and 11 have the field, but brokers did not support topic ids yet, and their responses need names."""
 
 
 async def handle(request: MetadataRequest, context: Context) -> MetadataResponse:

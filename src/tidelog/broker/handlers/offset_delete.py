@@ -26,7 +26,7 @@ async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDelete
     image = context.node.image
     response = OffsetDeleteResponse()
     answered: set[tuple[str, int]] = set()
-    # A group that does not exist is an error of its own, and so it is asked even if no topic exists.
+    # A missing group is an error of the whole response, so the coordinator is asked even if no topic exists.
     topics = [(topic.name, topic.partitions) for topic in request.topics] or [("", [])]
     for part in in_parts(topics):
         wanted = dict.fromkeys((name, each.partition_index) for name, partitions in part for each in partitions)

@@ -41,7 +41,7 @@ Partition = TypeVar("Partition", OffsetFetchResponsePartition, OffsetFetchRespon
 
 
 class _Fetched(NamedTuple):
-    """What became of one group: its offsets, or an error for all of them."""
+    """The result of one group: its offsets, or an error for all of them."""
 
     offsets: Offsets
     error: ErrorCode = ErrorCode.NONE
@@ -222,7 +222,7 @@ def _fetching(
 
 
 def _as_of(version: int, fetched: _Fetched, topics: Sequence[OffsetFetchRequestTopic]) -> _Fetched:
-    """As old versions say it: an error, or that there is no offset, stands beside each partition."""
+    """For old versions: the error is repeated for each partition."""
     if not version:
         fetched = _Fetched(
             {name: [_as_version_0(entry) for entry in entries] for name, entries in fetched.offsets.items()},

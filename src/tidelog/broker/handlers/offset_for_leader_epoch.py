@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ends, by which followers and consumers tell whether their log is still ours."""
+"""OffsetForLeaderEpoch: the end offset of an epoch, by which followers and consumers detect diverged logs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Produce: stage each partition's records and answer when they are written (acks=1) or committed (acks=all).
 
 The hot path of the broker. Positions of records come from the frame itself, the log patches and stages those very
-bytes, and the reply is encoded once, after the write of the turn. One partition's refusal never disturbs the others.
+bytes, and the reply is encoded once, after the write of the turn. A rejected partition does not affect the others.
 
 Every request takes the same steps in the same order, in whatever version and with however many partitions it comes;
 `wire.produce` reads and writes those for one partition faster. Records that take long to check or to convert are
@@ -41,7 +41,7 @@ _INTERNAL_TOPICS: Final = frozenset(name.encode() for name in INTERNAL_TOPICS)
 Outcome = tuple[bytes, int, LogAppendInfo | PartitionReply]
 """Topic, partition index, and what was staged there or the reply that is certain already."""
 Prepared = PreparedRecords | Refusal
-"""What became of records on a worker thread."""
+"""The records that a worker thread prepared, or its error."""
 _Progress = tuple[list[Outcome], list[StagedBatch], Prepared | None]
 """Outcomes so far, what is staged, and the records of the next partition if they were prepared."""
 
@@ -84,7 +84,7 @@ class _Verifying:
         try:
             self._append(verification, ([], [], None))  # which lets the connection's next request begin
         except Exception as cause:
-            # Nothing above this call knows the request.
+            # No caller handles this error: it belongs to the request.
             self._slot.fail("Produce", cause)
 
     def wait(self) -> None:
@@ -224,7 +224,7 @@ def _checked(node: Node, topic: str, index: int, start: int, acks: int) -> Parti
 def _answer(
     node: Node, slot: Slot, version: int, correlation_id: int, outcomes: Sequence[Outcome], errors: Errors
 ) -> None:
-    """Answer with what became of each partition; `errors` are those of the staged ones, in their order."""
+    """Respond with the result of each partition; `errors` are those of the staged ones, in their order."""
     if len(outcomes) == 1 and not errors:
         topic, index, result = outcomes[0]
         if type(result) is LogAppendInfo:

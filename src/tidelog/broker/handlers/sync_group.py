@@ -1,4 +1,4 @@
-"""SyncGroup: get one's part of the assignment; the leader brings it."""
+"""SyncGroup: returns a member's assignment, which the group's leader sends."""
 
 from __future__ import annotations
 

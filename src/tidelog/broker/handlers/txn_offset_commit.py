@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: store offsets of a group that count if and when a transaction is committed.
+"""TxnOffsetCommit: store offsets of a group that take effect when a transaction is committed.
 
 From version 3 on the member names itself, so that one that has left its group cannot commit for it (KIP-447).
 """
@@ -37,7 +37,7 @@ _NO_SEQUENCE: Final = -1
 def handle(
     request: TxnOffsetCommitRequest, context: Context
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
-    """Have the transaction verified, then ask the group's coordinator."""
+    """Verify the transaction, then call the group's coordinator."""
     if are_few([topic.partitions for topic in request.topics]):
         return _verify_and_commit(request, context)
     return committed_in_parts(request, TxnOffsetCommitResponse(), _verify_and_commit, context)

@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller says who is alive and who leads what."""
+"""UpdateMetadata: the controller sends the live brokers and the partition leaders."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""DescribeUserScramCredentials and AlterUserScramCredentials: no user has credentials, and none can be given any.
+"""DescribeUserScramCredentials and AlterUserScramCredentials: no user has credentials, and none can be set.
 
-SASL is not built. A password that was stored and never asked for would protect nothing, so setting one is refused.
+SASL is not supported yet. A stored password would never be checked, so setting one is rejected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ITERATIONS: Final = range(4096, 16385)
 async def handle_describe(
     request: DescribeUserScramCredentialsRequest, context: Context
 ) -> DescribeUserScramCredentialsResponse:
-    """All users are none; a user who is named does not exist."""
+    """The list of all users is empty; a named user does not exist."""
     response = DescribeUserScramCredentialsResponse()
     counts: Counter[str] = Counter()
     for user in request.users or ():
@@ -53,7 +53,7 @@ async def handle_describe(
 async def handle_alter(
     request: AlterUserScramCredentialsRequest, context: Context
 ) -> AlterUserScramCredentialsResponse:
-    """Refuse each user for itself: of what is wrong with several changes the first, unless one stands there twice."""
+    """Reject each user: with the first error of its changes, or as a duplicate."""
     response = AlterUserScramCredentialsResponse()
     results: dict[str, AlterUserScramCredentialsResult] = {}
     mechanisms: dict[str, int] = {}

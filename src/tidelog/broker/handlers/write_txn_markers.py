@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: a coordinator, or an operator, has transactions ended in partitions that this broker leads."""
+"""WriteTxnMarkers: ends transactions in partitions that this broker leads, for a coordinator or an operator."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def _write(marker: WritableTxnMarker, context: Context, written: list[Repl
 
 
 def _filling(entry: WritableTxnMarkerPartitionResult) -> Reply:
-    """Takes what became of one marker into its place in the response."""
+    """Puts the result of one marker into its place in the response."""
 
     def fill(code: ErrorCode) -> WritableTxnMarkerPartitionResult:
         entry.error_code = code
