@@ -93,16 +93,6 @@ def iterate_messages(buffer: Buffer) -> Iterator[Message]:
         position += size
 
 
-def message_sizes(buffer: Buffer) -> Iterator[int]:
-    """The sizes of the whole messages of a set, without decoding them."""
-    position = 0
-    while position + _OFFSET_AND_SIZE.size <= len(buffer):
-        size = max(0, _OFFSET_AND_SIZE.unpack_from(buffer, position)[1]) + _OFFSET_AND_SIZE.size
-        position += size
-        if position <= len(buffer):
-            yield size
-
-
 def unwrap(wrapper: Message, limit_bytes: int, records_max: int | None = None) -> list[Record]:
     """The records of a compressed wrapper message."""
     if wrapper.value is None:

@@ -18,7 +18,8 @@ offsets inside an uncompressed batch that are not consecutive are renumbered.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelog.records._message_set import message_sizes, read_message_set
+from tidelog.records._message_set import read_message_set
+from tidelog.records.batch import iterate_extents
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec, compress, decompress_to_buffer
 from tidelog.records.errors import (
@@ -246,8 +247,8 @@ class _Preparation:
         rules = self._rules
         if len(records) > _LOOP_MESSAGE_SET_BYTES_MAX:
             self._leave_loop()
-        for size in message_sizes(records):
-            _check_size(size, rules)
+        for message in iterate_extents(records):
+            _check_size(message.end - message.position, rules)
         limit_bytes = _LOOP_MESSAGE_SET_BYTES_MAX if self._on_loop else rules.decompressed_bytes_max
         try:
             messages = read_message_set(records, min(limit_bytes, rules.decompressed_bytes_max), _REBUILT_RECORDS_MAX)

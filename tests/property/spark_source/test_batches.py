@@ -97,3 +97,11 @@ def test_headers_are_the_same_column_compiled_or_not(wanted, data, first):
     assert pa.chunked_array(found, kind).to_pylist() == pa.chunked_array(expected, kind).to_pylist()
     for array in found:
         array.validate(full=True)
+
+
+def test_the_shortest_message_is_not_left_out_at_the_end():
+    """Without key and value it is a byte shorter than the fields of a batch that tell its offsets."""
+    message = bytes.fromhex("00000000000000090000000ea7ec68030000ffffffffffffffff")
+    walk = walk_batches(memoryview(message), 9, 100, check_crcs=True)
+    assert walk == (len(message), 10, True)
+    assert [header.base_offset for _, header in iterate_batches(modernised(memoryview(message)))] == [9]

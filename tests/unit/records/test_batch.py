@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.records.golden import GOLDEN, LOG_APPEND_TIME, RECORDS
 from tests.unit.records.scans import SCANS
-from tidelog.records.batch import iterate_batches, iterate_records
+from tidelog.records.batch import iterate_batches, iterate_extents, iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
 from tidelog.records.errors import CorruptRecordError
@@ -202,3 +202,37 @@ def test_a_batch_that_cannot_be_read_is_corrupt() -> None:
 def test_a_false_record_count_costs_nothing() -> None:
     with pytest.raises(CorruptRecordError, match="2147483647 records"):
         list(iterate_records(with_data(GOOD, 2**31 - 1)))
+
+
+# A message of magic 0 without key and value, which is shorter than what tells the last offset of a batch.
+SHORTEST = bytes.fromhex("00000000000000090000000ea7ec68030000ffffffffffffffff")
+
+
+def test_extents_are_those_of_batches_and_of_messages() -> None:
+    batch = build_batch([Record(5, 1000, b"k", b"v"), Record(7, 1000, b"k", b"v")], base_offset=5)
+    message = GOLDEN["magic 1 none"]
+    found = list(iterate_extents(batch + message + SHORTEST))
+    assert found[0] == (0, len(batch), 2, 5, 7)
+    assert found[1][:3] == (len(batch), found[1].end, 1)
+    assert found[1].base_offset == found[1].last_offset == int.from_bytes(message[:8], "big")
+    assert found[-1] == (len(batch) + len(message), len(batch + message + SHORTEST), 0, 9, 9)
+
+
+@pytest.mark.parametrize("data", [BATCH, SHORTEST])
+def test_no_extent_is_found_of_what_is_cut_off(data: bytes) -> None:
+    for size in range(len(data)):
+        assert list(iterate_extents(data[:size])) == []
+        assert [each.end for each in iterate_extents(BATCH + data[:size])] == [len(BATCH)]
+
+
+@pytest.mark.parametrize("length", [-(2**31), -1, 0, 13])
+def test_a_length_that_nothing_has_ends_the_extents(length: int) -> None:
+    damaged = BATCH[:8] + length.to_bytes(4, "big", signed=True) + BATCH[12:]
+    extents = iterate_extents(BATCH + damaged)
+    assert next(extents).end == len(BATCH)
+    with pytest.raises(CorruptRecordError, match=f"byte {len(BATCH)} claims a length of {length}"):
+        next(extents)
+
+
+def test_batches_are_iterated_from_a_position_on() -> None:
+    assert [position for position, _ in iterate_batches(BATCH * 3, len(BATCH))] == [len(BATCH), 2 * len(BATCH)]

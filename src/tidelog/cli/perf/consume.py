@@ -14,7 +14,7 @@ from tidelog.cli.perf._wire import RawSocket, check_error
 from tidelog.cli.progress import Progress, progress
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.types import BrokerNode, TopicPartition
-from tidelog.records.header import HEADER_BYTES, read_header
+from tidelog.records.batch import iterate_batches
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.frames import encode_request
 from tidelog.wire.messages import FetchRequest
@@ -112,14 +112,11 @@ def count_batches(reply: memoryview, error_position: int) -> tuple[int, int, int
     (aborted,) = _unpack_int(reply, position)
     position += 4 + max(aborted, 0) * 16
     (size,) = _unpack_int(reply, position)
-    start = position = position + 4
+    start = position + 4
     end = start + max(size, 0)
-    count, next_offset = 0, -1
-    while position + HEADER_BYTES <= end:
-        header = read_header(reply, position)
-        if position + header.size_bytes > end:
-            break
+    count, next_offset, data_bytes = 0, -1, 0
+    for _, header in iterate_batches(reply[start:end]):
         count += header.record_count
         next_offset = header.next_offset
-        position += header.size_bytes
-    return count, next_offset, position - start
+        data_bytes += header.size_bytes
+    return count, next_offset, data_bytes

@@ -5,19 +5,17 @@ Runs before anything is decoded, so that the next answer can be asked for first.
 
 from typing import NamedTuple
 
+from tidelog.records.batch import iterate_extents
 from tidelog.records.builder import build_batch
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.header import (
-    EXTENT_BYTES,
     HEADER_BYTES,
     LEGACY_ATTRIBUTES_POSITION,
-    LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_POSITION,
     TimestampType,
     is_intact,
-    unpack_extent,
 )
 from tidelog.records.legacy import iterate_legacy_records
 
@@ -37,42 +35,29 @@ def walk_batches(data: memoryview, first_offset: int, end_offset: int, *, check_
 
     Raises CorruptRecordError for invalid batches.
     """
-    position, size, next_offset, has_old_format = 0, len(data), first_offset, False
-    while position + EXTENT_BYTES <= size:
-        base_offset, length, magic, last_delta = unpack_extent(data, position)
-        after = position + LENGTH_PREFIX_BYTES + length
-        if length < MAGIC_POSITION - LENGTH_PREFIX_BYTES:
-            raise CorruptRecordError(f"a batch at offset {base_offset} has an invalid length of {length} bytes")
-        if base_offset >= end_offset and magic == MAGIC:
-            # Nothing lies between the last batch and this one, so everything before the end was seen.
-            return Walk(position, max(next_offset, end_offset), has_old_format)
-        if after > size:
-            break
+    size_bytes, next_offset, has_old_format = 0, first_offset, False
+    for position, after, magic, base_offset, last_offset in iterate_extents(data):
         if magic == MAGIC:
-            if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+            if base_offset >= end_offset:
+                # Nothing lies between the last batch and this one, so everything before the end was seen.
+                return Walk(position, max(next_offset, end_offset), has_old_format)
+            if after - position < HEADER_BYTES:
                 raise CorruptRecordError(f"the batch at offset {base_offset} is shorter than its header")
             if check_crcs and not is_intact(data[position:after]):
                 raise CorruptRecordError(f"the batch at offset {base_offset} fails its CRC")
-            next_offset = max(next_offset, base_offset + last_delta + 1)
         else:
-            # The offset of a wrapper is that of the last message in it.
             has_old_format = True
-            next_offset = max(next_offset, base_offset + 1)
-        position = after
-    return Walk(position, next_offset, has_old_format)
+        next_offset = max(next_offset, last_offset + 1)
+        size_bytes = after
+    return Walk(size_bytes, next_offset, has_old_format)
 
 
 def modernised(data: memoryview) -> bytes:
     """Whole batches, those in the formats before Kafka 0.11 rewritten in today's. Offsets and times stay."""
-    parts: list[bytes | memoryview] = []
-    position = 0
-    while position < len(data):
-        _, length, magic, _ = unpack_extent(data, position)
-        after = position + LENGTH_PREFIX_BYTES + length
-        batch = data[position:after]
-        parts.append(batch if magic == MAGIC else _rewritten(batch))
-        position = after
-    return b"".join(parts)
+    return b"".join(
+        data[each.position : each.end] if each.magic == MAGIC else _rewritten(data[each.position : each.end])
+        for each in iterate_extents(data)
+    )
 
 
 def _rewritten(message: memoryview) -> bytes:

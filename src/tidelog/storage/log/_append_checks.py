@@ -7,7 +7,7 @@
 from typing import Final
 
 from tidelog.config import LogConfig
-from tidelog.records.batch import iterate_records
+from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.control import EndTransactionMarker, parse_end_transaction_marker
 from tidelog.records.errors import (
     CorruptRecordError,
@@ -18,13 +18,9 @@ from tidelog.records.errors import (
 from tidelog.records.header import (
     CODEC_MASK,
     CONTROL_BIT,
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
-    MAGIC,
     BatchHeader,
     TimestampType,
     check_crc,
-    read_header,
 )
 from tidelog.records.validation import COMPRESSION_TYPES, AppendRules, PreparedRecords, prepare
 from tidelog.storage.errors import AppendOffsetError
@@ -123,29 +119,17 @@ def fetched_batches(name: str, records: memoryview, next_offset: int) -> list[tu
     left gaps: AppendOffsetError otherwise. ApiError for corrupt bytes.
     """
     batches = []
-    position = 0
-    while position + LENGTH_PREFIX_BYTES < len(records):
-        try:
-            header = read_header(records, position)
-        except CorruptRecordError:
-            break
-        if header.magic != MAGIC or header.size_bytes < HEADER_BYTES:
-            raise _corrupt(name, header, f"magic {header.magic} and length {header.batch_length}")
-        end = position + header.size_bytes
-        if end > len(records):
-            break
-        if not check_crc(records, position, header):
-            raise _corrupt(name, header, "a checksum that does not match")
-        if header.base_offset < next_offset or header.last_offset_delta < 0:
-            raise AppendOffsetError(name, header.base_offset, header.last_offset, next_offset)
-        batches.append((records[position:end], header))
-        next_offset = header.next_offset
-        position = end
+    try:
+        for position, header in iterate_batches(records):
+            if not check_crc(records, position, header):
+                raise CorruptRecordError(f"the batch at offset {header.base_offset} has a checksum that does not match")
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                raise AppendOffsetError(name, header.base_offset, header.last_offset, next_offset)
+            batches.append((records[position : position + header.size_bytes], header))
+            next_offset = header.next_offset
+    except CorruptRecordError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{name}: {error}") from error
     return batches
-
-
-def _corrupt(name: str, header: BatchHeader, problem: str) -> ApiError:
-    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{name}: the batch at offset {header.base_offset} has {problem}")
 
 
 def marker_of(header: BatchHeader, batch: memoryview) -> tuple[EndTransactionMarker, int] | None:

@@ -47,6 +47,19 @@ class TestTaking:
         """Brokers send whole batches."""
         assert offsets(fetch(batch(0, 10), offset=6).take(9)) == [6, 7, 8, 9]
 
+    @pytest.mark.parametrize("length", [-1, 0, 13])
+    def test_a_first_batch_of_impossible_length_is_an_error_and_no_empty_fetch(self, length):
+        """An empty one would be fetched again for ever."""
+        taken = fetch(batch(4)[:8] + length.to_bytes(4, "big", signed=True) + batch(4)[12:], offset=4)
+        assert taken.is_failed
+        with pytest.raises(CorruptRecords, match="offset 4"):
+            taken.take(1)
+
+    def test_batches_before_one_of_impossible_length_are_returned(self):
+        taken = fetch(batch(0, 2), batch(2)[:8] + bytes(4) + batch(2)[12:])
+        assert offsets(taken.take(9)) == [0, 1]
+        assert (taken.is_done, taken.next_offset) == (True, 2)
+
     @pytest.mark.parametrize("codec", list(Codec))
     def test_codecs_make_no_difference(self, codec):
         assert offsets(fetch(batch(0, 50, codec=codec), offset=10).take(99)) == list(range(10, 50))

@@ -14,9 +14,9 @@ from tidelog.client.aio.consumer.errors import CorruptRecords, DeserializationFa
 from tidelog.client.aio.consumer.types import ConsumerRecord, FetchedBatches
 from tidelog.client.serialization import Deserialize
 from tidelog.client.types import TopicPartition
+from tidelog.records.batch import iterate_batches, iterate_extents
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.header import (
-    EXTENT_BYTES,
     LEGACY_ATTRIBUTES_POSITION,
     LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME_BIT,
@@ -27,8 +27,6 @@ from tidelog.records.header import (
     check_crc,
     read_header,
     read_length,
-    unpack_extent,
-    unpack_offset_and_length,
 )
 from tidelog.records.legacy import iterate_legacy_records
 from tidelog.records.rows import RowReader
@@ -82,11 +80,15 @@ class CompletedFetch:
         self._decoding = decoding
         self._aborted = None if aborted is None else AbortedFilter(aborted)
         self._position = 0
-        self._last, self._end, self.end_offset = _whole_batches(data, fetch_offset)
         self._reader: tuple[RowReader, BatchHeader] | None = None
         self._rows: deque[ConsumerRecord[Any, Any]] = deque()
         """Decoded and not taken: records of an old format, or those from one that a deserializer refused on."""
         self._error: Exception | None = None
+        self._last, self._end, self.end_offset = 0, 0, fetch_offset
+        try:
+            self._last, self._end, self.end_offset = _whole_batches(data, fetch_offset)
+        except CorruptRecordError as error:
+            self._error = CorruptRecords(topic_partition, fetch_offset, error)
 
     @classmethod
     def failed(cls, topic_partition: TopicPartition, fetch_offset: int, error: Exception) -> "CompletedFetch":
@@ -228,13 +230,8 @@ class CompletedFetch:
             raise CorruptRecordError(f"the batch at offset {header.base_offset} fails its CRC")
 
     def _check_all(self, start: int) -> None:
-        position = start
-        while position < self._end:
-            header = read_header(self._data, position)
-            if header.magic != MAGIC:
-                raise CorruptRecordError(f"batches of magic {header.magic} cannot be handed out undecoded")
+        for position, header in iterate_batches(memoryview(self._data)[: self._end], start):
             self._check_crc(position, header)
-            position += header.size_bytes
 
 
 def _deserialize(row: ConsumerRecord[Any, Any], decoding: Decoding) -> ConsumerRecord[Any, Any]:
@@ -253,19 +250,17 @@ def _deserialize(row: ConsumerRecord[Any, Any], decoding: Decoding) -> ConsumerR
 
 
 def _whole_batches(data: Buffer, fetch_offset: int) -> tuple[int, int, int]:
-    """Where the last whole batch begins, where it ends, and the offset after it. Brokers may cut off what follows."""
-    position = last = 0
-    size = len(data)
-    while position + MAGIC_POSITION < size:
-        length = read_length(data, position)
-        after = position + LENGTH_PREFIX_BYTES + length
-        if length <= 0 or after > size:
-            break
-        last = position
-        position = after
-    if not position:
+    """Where the last whole batch begins, where it ends, and the offset after it. Brokers may cut off what follows.
+
+    Raises CorruptRecordError where not even the first batch can be told from the rest.
+    """
+    last = None
+    try:
+        for extent in iterate_extents(data):
+            last = extent
+    except CorruptRecordError:
+        if last is None:
+            raise
+    if last is None:
         return 0, 0, fetch_offset
-    offset: int = unpack_offset_and_length(data, last)[0]
-    if data[last + MAGIC_POSITION] >= MAGIC and position - last >= EXTENT_BYTES:
-        offset += unpack_extent(data, last)[3]
-    return last, position, max(offset + 1, fetch_offset)
+    return last.position, last.end, max(last.last_offset + 1, fetch_offset)
