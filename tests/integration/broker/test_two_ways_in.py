@@ -62,8 +62,10 @@ def _start(stack: ExitStack, directory: Path) -> Broker:
         for name, configs in TOPICS.items()
     ]
     rpc.client.call(messages.CreateTopicsRequest(topics=topics))
-    producer = rpc.start("writer")
+    # However slow the machine is: the transaction stays open, and no request is cut into slices.
+    producer = rpc.start("writer", timeout_ms=900_000)
     inside.node.clock = ManualClock(NOW_MS)
+    inside.node.slices.seconds = lambda: 0.0
     rpc.begin(producer, (PLAIN, 0))
     return Broker(inside, rpc, producer, directory)
 

@@ -90,7 +90,10 @@ class FlushState:
     def files_below(
         self, end_offset: int, segments: Segments, producer_state: ProducerStateManager
     ) -> tuple[list[OpenFile], list[str]]:
-        """Log files with unflushed batches below `end_offset`, and the files beside them that recovery relies on."""
+        """Files with unflushed batches below `end_offset`, and those beside them that recovery relies on.
+
+        The active segment's is returned open, all others by name.
+        """
         files: list[OpenFile] = []
         paths: list[str] = []
         if end_offset <= self.recovery_point:
@@ -98,8 +101,11 @@ class FlushState:
         for segment in segments.since(self.recovery_point):
             if segment.base_offset >= end_offset:
                 break
-            files.append(segment.log_file.open())
-            if segment is not segments.active:
+            if segment is segments.active:
+                files.append(segment.log_file.open())
+            else:
+                # By name: a disk that is slow may leave many finished segments to one sync, and it waits for a thread.
+                paths.append(segment.log_file.path)
                 paths += segment.index_paths()
                 if segment.base_offset in producer_state.snapshot_offsets():
                     paths.append(producer_state.snapshot_path(segment.base_offset))

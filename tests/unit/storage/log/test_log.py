@@ -11,6 +11,7 @@ from tests.unit.storage.logs import NOW_MS, append, append_marker, batch, make_l
 from tidelog.config import LogConfig
 from tidelog.records.builder import build_batch
 from tidelog.records.record import Record
+from tidelog.storage._pools import DESCRIPTORS
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.leader_epochs import EpochEntry
 from tidelog.storage.log import Log
@@ -443,12 +444,27 @@ def test_what_a_flush_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("tidelog.storage.log._flushing.sync_path", synced.append)
     log.flush()
     names = {os.path.basename(path) for path in synced}
-    assert names >= {"topic-0", tmp_path.name, f"{0:020d}.index", f"{0:020d}.timeindex", f"{2:020d}.snapshot"}
+    rolled = {f"{0:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex"}
+    assert names >= {"topic-0", tmp_path.name, *rolled, f"{2:020d}.snapshot"}
     assert (Path(log.directory) / "leader-epoch-checkpoint").read_text() == "0\n1\n3 0\n"
     synced.clear()
     fill(log, 1)
     log.flush()
     assert synced == []
+
+
+def test_a_flush_of_many_segments_keeps_one_descriptor(tmp_path: Path) -> None:
+    """It may wait long for a thread, and other files need the descriptors meanwhile. Fails on 4724f6e."""
+    log = make_log(tmp_path, segment_bytes=BATCH * 2)
+    fill(log, 60)
+    job = log.prepare_flush()
+    while len(DESCRIPTORS):
+        DESCRIPTORS.make_room()
+    held = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.exists(entry.path)]
+    assert [path for path in held if path.endswith(".log")] == [str(Path(log.directory) / f"{58:020d}.log")]
+    job.run()
+    log.complete_flush(job)
+    assert log.recovery_point == 60
 
 
 def test_a_refused_sync_is_a_failed_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
