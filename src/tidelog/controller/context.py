@@ -1,4 +1,4 @@
-"""What the controller knows about the cluster: the one place for it, read from the tree when a controller is elected.
+"""The controller's state of the cluster: the only copy, read from the tree when a controller is elected.
 
 Changed by the controller's event of the moment and by nothing else. Iteration is in order of topic and index wherever
 it can reach the outside, so that the same events lead to the same requests.
@@ -16,7 +16,7 @@ _NO_REPLICAS = ReplicaAssignment(())
 
 
 class LiveBroker(NamedTuple):
-    """A registered broker. Its epoch tells its lives apart."""
+    """A registered broker. Each registration has another epoch."""
 
     registration: BrokerRegistration
     epoch: int
@@ -60,7 +60,7 @@ class ControllerContext:
         return sorted(self.live_brokers.keys() - self.shutting_down)
 
     def registered_broker_ids(self) -> list[int]:
-        """Those that shut down included: they still want to know who leads."""
+        """Brokers that shut down included: they still need the leaders."""
         return sorted(self.live_brokers)
 
     def broker_epoch(self, broker_id: int) -> int | None:
@@ -108,7 +108,7 @@ class ControllerContext:
         self.topics_ineligible_for_deletion.discard(name)
 
     def topic_assignment(self, name: str) -> TopicAssignment:
-        """What the topic's node holds, as the controller has it in mind."""
+        """The content of the topic's node, from the controller's state."""
         return TopicAssignment(self.topic_ids.get(name), tuple(self.topics[name]))
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:

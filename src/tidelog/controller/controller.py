@@ -58,7 +58,7 @@ class Controller:
     ) -> None:
         """`schedule_balance` puts `AutoPreferredReplicaLeaderElection` into the queue in so many seconds, once.
 
-        `register` makes this broker known in the tree again, in a new session.
+        `register` registers this broker again in a new session.
         """
         self.context = ControllerContext()
         self.events = event_queue
@@ -178,8 +178,8 @@ class Controller:
         except (SessionExpiredError, StoreUnavailableError):
             raise
         except Exception:
-            # A controller that knows half of the cluster must not decide; perhaps another broker has more luck.
-            logger.exception("broker %d fails to become controller and gives it up", broker_id)
+            # A controller that has read half of the cluster must not decide; another broker may succeed.
+            logger.exception("broker %d failed to become controller and resigns", broker_id)
             await self._give_up()
 
     async def _start_over(self) -> None:
@@ -217,7 +217,7 @@ class Controller:
         await self._load()
         requested = await tree.topic_deletions()
         await self._deletions.start(requested, self._ineligible_for_deletion(requested))
-        # Brokers must know each other before they are told whom to follow.
+        # Brokers need the others' addresses before LeaderAndIsr names their leaders.
         await self._send_metadata(self.context.registered_broker_ids())
         await self._replicas.start()
         await self._partitions.start()
@@ -249,7 +249,7 @@ class Controller:
         )
 
     async def _add_topics(self, names: Iterable[str]) -> list[TopicPartition]:
-        """Know topics from now on, and give an id to those that have none. Returns their partitions."""
+        """Add topics to the context, and give an id to those that have none. Returns their partitions."""
         added = []
         for name, assignment in (await self._tree.topic_assignments(names)).items():
             known = assignment
@@ -334,7 +334,7 @@ class Controller:
         await self._replicas.change(kept, ReplicaStatus.OFFLINE)
         await self._deletions.fail_replicas(deleted)
         if not kept and not any(isinstance(result, Leadership) for result in results.values()):
-            # No request has gone out that would bring the news.
+            # No other request has informed the brokers.
             await self._send_metadata(context.registered_broker_ids())
 
     async def _on_broker_modifications(self, event: events.BrokerModifications) -> None:
@@ -365,7 +365,7 @@ class Controller:
         event.reply(context.partitions_led_by(event.broker_id))
 
     async def _move_away_from(self, broker_id: int) -> None:
-        """Let other brokers lead, and stop the replicas that follow."""
+        """Move its leaderships to other brokers, and stop its follower replicas."""
         context = self.context
         context.shutting_down.add(broker_id)
         movable = [
@@ -604,7 +604,7 @@ _WATCHED: Final[Mapping[tuple[str, EventKind], Event]] = {
 
 
 def event_of_watch(path: str, kind: EventKind) -> Event | None:
-    """What a watch that fired means to the controller."""
+    """The event for a watch that fired."""
     event = _WATCHED.get((path, kind))
     if event is not None or kind is not EventKind.CHANGED:
         return event

@@ -1,4 +1,4 @@
-"""Who is to lead a partition, for each cause of an election. Nothing is written: the new leadership is returned."""
+"""Elects the leader of a partition, for each cause of an election. Nothing is written: the leadership is returned."""
 
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum

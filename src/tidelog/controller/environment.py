@@ -1,4 +1,4 @@
-"""What every part of the controller works with: settings, context, the tree, the queues to brokers and of events."""
+"""What the controller's parts share: settings, context, the tree, the queues to brokers and of events."""
 
 from __future__ import annotations
 

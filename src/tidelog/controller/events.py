@@ -1,4 +1,4 @@
-"""What happens to the controller, as values, and the queue in which they wait: one event is processed at a time.
+"""The controller's events, as values, and the queue in which they wait: one event is processed at a time.
 
 Events that carry a request have a `reply`, which gets the outcome, or NOT_CONTROLLER when the event is dropped because
 this broker stops being controller.
@@ -43,7 +43,7 @@ class ElectionTrigger(Enum):
 
 
 class Reply(Generic[T_contra]):
-    """Where the outcome of a request goes, once: the first counts, whatever goes wrong after it."""
+    """Takes the outcome of a request once: later outcomes are ignored."""
 
     __slots__ = ("_callback",)
 

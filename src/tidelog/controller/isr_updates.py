@@ -1,6 +1,6 @@
 """AlterPartition: a leader wants another ISR, and the controller writes it if the leader is up to date (KIP-497).
 
-the leader's epochs are above ours     NOT_CONTROLLER           another controller knows more
+the leader's epochs are above ours     NOT_CONTROLLER           another controller is newer
 its leader epoch is below ours         FENCED_LEADER_EPOCH      another replica leads
 the partition is as wanted             no error                 a request that was repeated
 its partition epoch is below ours      INVALID_UPDATE_VERSION   it has missed a change
@@ -123,14 +123,14 @@ class IsrUpdates:
         context = self._context
         missing = set(isr).difference(context.live_broker_ids())
         if version >= _EPOCHS_SINCE:
-            # A broker that restarted has an empty log perhaps: the leader must have seen its present life.
+            # A restarted broker may have lost its log: the leader must have seen its present registration.
             missing.update(
                 each.broker_id
                 for each in data.new_isr_with_epochs
                 if each.broker_epoch not in (_ANY_EPOCH, context.broker_epoch(each.broker_id))
             )
         if missing:
-            logger.info("the ISR %s of %s is refused for brokers %s", isr, partition, sorted(missing))
+            logger.info("the ISR %s of %s is rejected because of brokers %s", isr, partition, sorted(missing))
         return not missing
 
     async def _write(

@@ -1,4 +1,4 @@
-"""Elections that are asked for: preferred leaders and unclean ones, by admin clients, by a node, or by the balance.
+"""Requested elections: of preferred leaders and unclean ones, by admin clients, by a node, or by the balance.
 
 A broker that restarts leads nothing; the preferred leaders, first in their assignments, bring its share back.
 """
@@ -28,7 +28,7 @@ _CAUSES: Final = {
 
 
 class LeaderElections:
-    """Has leaders elected for partitions that are named, or that are out of balance."""
+    """Elects leaders of named partitions, or of those out of balance."""
 
     def __init__(self, environment: Environment, partitions: PartitionStateMachine) -> None:
         self._environment = environment
@@ -55,7 +55,7 @@ class LeaderElections:
         elected = await self._partitions.go_online(
             electable,
             _CAUSES[election_type],
-            # Data may be lost, which only a client can want.
+            # Data may be lost, so only an admin client may request it.
             is_unclean_allowed=election_type is ElectionType.UNCLEAN and trigger is ElectionTrigger.ADMIN,
         )
         for partition, result in elected.items():

@@ -164,7 +164,7 @@ class PartitionStateMachine:
         is_unclean_allowed: bool,
         results: ElectionResults,
     ) -> dict[TopicPartition, Election]:
-        """Who is to lead, by what the tree says now; reasons why none can go into `results`."""
+        """The new leaders, by the present state of the tree; reasons why none is elected go into `results`."""
         context = self._context
         leaderships = await self._environment.tree.leaderships(partitions)
         unclean = set() if is_unclean_allowed else await self._allowing_unclean(leaderships, cause)

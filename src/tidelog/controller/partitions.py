@@ -1,4 +1,4 @@
-"""A replica of a partition, and who leads a partition: the values that the controller's parts exchange."""
+"""A replica of a partition, and a partition's leadership: the values that the controller's parts exchange."""
 
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ class PartitionReplica(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """Who leads a partition and which replicas are in sync, as the partition's state node has it."""
+    """A partition's leader and ISR, as its state node has them."""
 
     leader: int
     leader_epoch: int

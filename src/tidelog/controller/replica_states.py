@@ -54,7 +54,7 @@ class ReplicaStateMachine:
         await self.change(offline, ReplicaStatus.OFFLINE)
 
     async def change(self, replicas: Iterable[PartitionReplica], status: ReplicaStatus) -> None:
-        """Let replicas enter a state. Those that may not stay as they are, and the log says so."""
+        """Move replicas to a state. An invalid transition is logged, and the replica stays as it is."""
         by_broker: dict[int, list[PartitionReplica]] = {}
         for replica in replicas:
             current = self._context.replica_state(replica)

@@ -106,7 +106,7 @@ class RequestBatch:
         *,
         is_new: bool,
     ) -> None:
-        """Brokers learn who leads the partition they have a replica of; every broker gets the metadata with it."""
+        """Inform the brokers of the partition's replicas of its leader; every broker gets its metadata."""
         for broker_id in broker_ids:
             states = self._leader_and_isr.setdefault(broker_id, {})
             before = states.get(partition)
@@ -150,7 +150,7 @@ class RequestBatch:
         )
 
     def add_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()) -> None:
-        """Brokers learn which brokers are alive, and who leads these partitions."""
+        """Inform brokers of the live brokers, and of these partitions' leaders."""
         self._metadata_brokers.update(broker_ids)
         self._metadata.update(dict.fromkeys(partitions))
 

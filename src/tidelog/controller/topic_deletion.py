@@ -24,7 +24,7 @@ _DELETION_BEGUN: Final = frozenset({ReplicaStatus.OFFLINE, ReplicaStatus.DELETIO
 
 
 class TopicDeletionManager:
-    """Deletes topics. Which topics are to go, and which cannot yet, is in the context."""
+    """Deletes topics. The context has the topics to delete, and those that are ineligible."""
 
     def __init__(
         self, environment: Environment, partitions: PartitionStateMachine, replicas: ReplicaStateMachine
@@ -132,7 +132,7 @@ class TopicDeletionManager:
         for topic in topics:
             for replica in context.replicas_of(topic):
                 if context.replica_state(replica) is ReplicaStatus.NON_EXISTENT:
-                    # A reassignment that failed half-way has not started it; its broker may have heard of it.
+                    # A reassignment that failed half-way has not started it; its broker may have got the request.
                     context.replica_states[replica] = ReplicaStatus.OFFLINE
                 if not context.is_online(replica.broker_id, replica.partition):
                     dead.append(replica)

@@ -130,7 +130,7 @@ class ProcessRunner:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, such that the process finds the same package as we did."""
+    """Our environment, extended so that the process imports the same package."""
     package_root = str(Path(tidelog.__file__).parents[1])
     inherited = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([package_root, inherited]) if inherited else package_root

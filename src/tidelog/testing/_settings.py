@@ -11,7 +11,7 @@ TEST_DEFAULTS: Final[Mapping[str, str]] = {
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    # Records of a test may bear any time: retention would delete those of last year, half a minute after the start.
+    # Records of a test may have any timestamp: retention would delete old ones half a minute after the start.
     "log.retention.check.interval.ms": str(2**63 - 1),
 }
 

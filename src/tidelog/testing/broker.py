@@ -36,7 +36,7 @@ class Broker:
         self.timeout_s = timeout_s
         self.is_process = process
         self.crash_at: str | None = None
-        """Where the next start of a process ends by itself, for tests of crashes; None for a broker that lives."""
+        """The crash point at which the next process kills itself, for tests of crashes; None for no crash."""
         self._own_dir: str | None = None
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
         self._runner: Runner | None = None
@@ -85,7 +85,7 @@ class Broker:
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nobody, as in a long garbage collection or a frozen machine."""
+        """SIGSTOP: it keeps its connections and answers no request, as a frozen machine does."""
         import signal
 
         self._demand_process("pause").signal(signal.SIGSTOP)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class BrokerFailed(RuntimeError):  # noqa: N818 - it says what happened
-    """The broker did not start, or did not stop as it should; the message ends with what it said last."""
+    """The broker did not start, or did not stop as it should; the message ends with its last log lines."""
 
 
 class Runner(Protocol):
@@ -22,7 +22,7 @@ class Runner(Protocol):
         """Controlled shutdown; waits for the end."""
 
     def kill(self) -> None:
-        """End it without a word; waits for the end."""
+        """Kill it; waits for the end."""
 
     def signal(self, number: int) -> None:
         """Send a signal to the broker's process."""

@@ -50,7 +50,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         description="Runs simulated clusters under faults and checks that nothing acknowledged is lost.",
         epilog="example: python -m tidelog.testing.simulation --seeds 200",
     )
-    parser.add_argument("--seed", type=int, default=None, help="run this seed alone, and tell its story")
+    parser.add_argument("--seed", type=int, default=None, help="run this seed alone, and print every event")
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run (default: 100)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
     parser.add_argument("--minutes", type=float, default=None, help="run seeds for this long instead of a number")
@@ -91,7 +91,7 @@ def _seeds(options: argparse.Namespace) -> Iterator[int]:
 
 
 def _progress(reports: Iterator[Report], options: argparse.Namespace) -> Iterator[Report]:
-    """Show how far it is, where somebody watches."""
+    """Show the progress, on a terminal."""
     if not sys.stderr.isatty():
         yield from reports
         return

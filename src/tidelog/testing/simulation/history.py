@@ -1,7 +1,7 @@
 """What the clients of a simulation saw: every send with its outcome, every read, every transaction.
 
 Clients write into it while they run; `anomalies` says afterwards what a log may never do. Values are unique, so that a
-record can be told from every other. The words for what can go wrong are those of the usual checkers:
+each record is identified by its value. The anomalies have the names of the usual checkers:
 
     lost write            acknowledged, below what was read later or at the end, and not there
     wrong offset          acknowledged at one offset, found at another

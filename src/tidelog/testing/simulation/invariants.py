@@ -85,7 +85,7 @@ class Invariants:
             self._committed[key] = high_watermark
 
     def _check_in_sync_replicas(self, partition: Partition, committed: int, epoch: int) -> None:
-        """Whoever may become the next leader has what was committed."""
+        """Every replica that may become the next leader has all committed records."""
         for replica in partition.isr:
             broker = self._by_name.get(f"broker-{replica}")
             if broker is None or not broker.is_serving:

@@ -378,7 +378,7 @@ class Network:
             end.reset()
 
     def power_off(self, host: str) -> None:
-        """A host is gone, without a word to anybody."""
+        """A host is gone, without a reset to its peers."""
         self._down.add(host)
         for key in [key for key, listener in self._listeners.items() if listener.host == host]:
             del self._listeners[key]
@@ -464,7 +464,7 @@ class Network:
         opened.set_result(ours)
 
     def send_reset(self, end: End) -> None:
-        """Tell the peer of `end` that the connection is gone, when the network lets it."""
+        """Notify the peer of `end` of the broken connection, when the network lets it."""
         peer = end.peer
 
         def arrive() -> None:

@@ -53,7 +53,7 @@ def truncate_to_high_watermark() -> Iterator[None]:
 
 
 def fetch_without_epoch_check() -> Any:
-    """A leader serves whoever fetches, whatever epoch the follower is in."""
+    """A leader serves every fetch, whatever leader epoch the follower names."""
     readable_end = Partition.readable_end
 
     def planted(self: Partition, _epoch: int, is_follower: bool, isolation: int, is_leader_only: bool = True) -> int:
