@@ -33,6 +33,8 @@ class BrokerDescription:
     broker_id: int
     port: int
     pid: int = 0
+    settings: dict[str, str] = field(default_factory=dict)
+    """Settings of this broker alone; they take precedence over all others."""
 
 
 @dataclass

@@ -207,6 +207,7 @@ class Supervisor:
             "broker.id": str(broker.broker_id),
             "listeners": f"PLAINTEXT://{description.host}:{broker.port}",
             "log.dirs": str(self.directory.data_of(broker.broker_id)),
+            **broker.settings,
         }
 
     def _log_tail(self, broker_id: int) -> str:

@@ -41,10 +41,12 @@ class Cluster:
         brokers: int = 3,
         config: Mapping[str, object] | None = None,
         *,
+        broker_config: Mapping[int, Mapping[str, object]] | None = None,
         zookeeper: str | None = None,
         data_dir: str | None = None,
         timeout_s: float = 60.0,
     ) -> None:
+        """`config` is for all brokers, `broker_config` for single brokers by their ids."""
         self.timeout_s = timeout_s
         self._own_dir = None if data_dir is not None else tempfile.mkdtemp(prefix="tidelog-cluster-")
         self.directory = ClusterDirectory(data_dir or str(self._own_dir))
@@ -53,6 +55,9 @@ class Cluster:
             self._description = self.directory.read()
         else:
             self._description = new_description(brokers, settings=settings, zookeeper=zookeeper)
+            for broker_id, own in (broker_config or {}).items():
+                texts = {name: setting_text(value) for name, value in own.items()}
+                self._description.broker(broker_id).settings = texts
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._supervisor: Supervisor | None = None

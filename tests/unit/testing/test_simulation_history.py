@@ -116,6 +116,20 @@ def lose_a_transaction(history: History) -> None:
     transaction.verdict = Verdict.COMMITTED
 
 
+def send_out_of_order(history: History) -> None:
+    for value, offset in ((b"c", 3), (b"d", 2)):
+        history.send(value, producer="producer").acknowledged(PLACE, offset)
+    history.final.saw(PLACE, 2, b"d")
+    history.final.saw(PLACE, 3, b"c")
+
+
+def deliver_only_some(history: History) -> None:
+    history.reader("first", group="group").saw(PLACE, 0, b"a")
+    sent(history, b"c", 2)
+    history.final.saw(PLACE, 2, b"c")
+    history.reader("second", group="group").saw(PLACE, 2, b"c")
+
+
 @pytest.mark.parametrize(
     ("happen", "name"),
     [
@@ -126,7 +140,9 @@ def lose_a_transaction(history: History) -> None:
         (read_what_is_gone, "lost write"),
         (read_what_was_never_sent, "unknown record"),
         (go_back, "non-monotonic poll"),
+        (send_out_of_order, "non-monotonic send"),
         (skip, "skipped record"),
+        (deliver_only_some, "unseen"),
         (show_an_aborted_transaction, "aborted read"),
         (read_an_aborted_transaction, "aborted read"),
         (tear_a_transaction, "torn transaction"),

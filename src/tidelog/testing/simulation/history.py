@@ -1,4 +1,4 @@
-"""What the clients of a simulation saw: every send with its outcome, every read, every transaction.
+"""What the clients of a cluster saw, simulated or real: every send with its outcome, every read, every transaction.
 
 Clients write into it while they run; `anomalies` says afterwards what a log may never do. Values are unique, so that a
 each record is identified by its value. The anomalies have the names of the usual checkers:
@@ -11,7 +11,9 @@ each record is identified by its value. The anomalies have the names of the usua
     aborted read          read with read_committed, of a transaction that was aborted
     torn transaction      some records of a committed transaction are there, others are not
     non-monotonic poll    offsets of one reader went back without a seek
+    non-monotonic send    records that one idempotent producer sent one after the other are in another order
     skipped record        a reader passed a record that is there
+    unseen                a record that is there was never delivered to a group that has come to the end
 """
 
 from __future__ import annotations
@@ -49,10 +51,20 @@ class Transaction:
 class Send:
     """One record on its way."""
 
-    __slots__ = ("acks_all", "idempotent", "offset", "outcome", "place", "transaction", "value")
+    __slots__ = ("acks_all", "idempotent", "offset", "outcome", "place", "producer", "transaction", "value")
 
-    def __init__(self, value: bytes, *, acks_all: bool, idempotent: bool, transaction: Transaction | None) -> None:
+    def __init__(
+        self,
+        value: bytes,
+        *,
+        acks_all: bool,
+        idempotent: bool,
+        transaction: Transaction | None,
+        producer: str | None = None,
+    ) -> None:
+        """`producer` names the producer instance, whose sends to one partition keep their order."""
         self.value = value
+        self.producer = producer
         self.acks_all = acks_all
         self.idempotent = idempotent
         self.transaction = transaction
@@ -74,8 +86,10 @@ class Read(NamedTuple):
 class Reader:
     """One assignment of one consumer: offsets in it only grow."""
 
-    def __init__(self, name: str, *, is_committed_only: bool) -> None:
+    def __init__(self, name: str, *, is_committed_only: bool, group: str | None = None) -> None:
+        """`group` names the consumers that share the records of their topics and miss none of them."""
         self.name = name
+        self.group = group
         self.is_committed_only = is_committed_only
         self.reads: dict[Place, list[Read]] = {}
 
@@ -94,15 +108,23 @@ class History:
         self.deleted_topics: set[str] = set()
 
     def send(
-        self, value: bytes, *, acks_all: bool = True, idempotent: bool = True, transaction: Transaction | None = None
+        self,
+        value: bytes,
+        *,
+        acks_all: bool = True,
+        idempotent: bool = True,
+        transaction: Transaction | None = None,
+        producer: str | None = None,
     ) -> Send:
-        sent = self.sends[value] = Send(value, acks_all=acks_all, idempotent=idempotent, transaction=transaction)
+        sent = self.sends[value] = Send(
+            value, acks_all=acks_all, idempotent=idempotent, transaction=transaction, producer=producer
+        )
         if transaction is not None:
             transaction.values.append(value)
         return sent
 
-    def reader(self, name: str, *, is_committed_only: bool = False) -> Reader:
-        reader = Reader(name, is_committed_only=is_committed_only)
+    def reader(self, name: str, *, is_committed_only: bool = False, group: str | None = None) -> Reader:
+        reader = Reader(name, is_committed_only=is_committed_only, group=group)
         self.readers.append(reader)
         return reader
 
@@ -116,8 +138,10 @@ class History:
         for reader in [*self.readers, self.final, self.final_committed]:
             found += self._inconsistencies(reader)
             found += _out_of_order(reader)
+        found += self._sends_out_of_order()
         found += self._transactions()
         found += self._skipped()
+        found += self.unseen()
         return found
 
     def _final_places(self) -> dict[bytes, list[tuple[Place, int]]]:
@@ -170,6 +194,21 @@ class History:
                     found.append(f"lost write: {reader.name} read {value!r} at {_at(place, offset)}, which is gone")
         return found
 
+    def _sends_out_of_order(self) -> list[str]:
+        found = []
+        last: dict[tuple[str, Place], Send] = {}
+        for sent in self.sends.values():
+            if sent.producer is None or not sent.idempotent or sent.place is None or sent.offset < 0:
+                continue
+            before = last.get((sent.producer, sent.place))
+            if before is not None and sent.offset <= before.offset:
+                found.append(
+                    f"non-monotonic send: {sent.producer} sent {before.value!r}, which is at "
+                    f"{_at(sent.place, before.offset)}, before {sent.value!r}, at {_at(sent.place, sent.offset)}"
+                )
+            last[sent.producer, sent.place] = sent
+        return found
+
     def _transactions(self) -> list[str]:
         found = []
         committed = {value for reads in self.final_committed.reads.values() for _, value in reads}
@@ -215,6 +254,28 @@ class History:
                     f"skipped record: {reader.name} passed {each.value!r} at {_at(place, each.offset)}"
                     for each in missing[:1]
                 ]
+        return found
+
+    def unseen(self) -> list[str]:
+        """For each group and partition the first record that none of its members has read."""
+        groups: dict[tuple[str, bool, str], dict[int, set[int]]] = {}
+        for reader in list(self.readers):
+            if reader.group is None:
+                continue
+            for (topic, partition), reads in list(reader.reads.items()):
+                seen = groups.setdefault((reader.group, reader.is_committed_only, topic), {})
+                seen.setdefault(partition, set()).update(read.offset for read in list(reads))
+        found = []
+        for (group, is_committed_only, topic), seen in groups.items():
+            final = self.final_committed if is_committed_only else self.final
+            for place, reads in final.reads.items():
+                if place[0] != topic or topic in self.deleted_topics:
+                    continue
+                offsets = seen.get(place[1], set())
+                missing = next((read for read in reads if read.offset not in offsets), None)
+                if missing is not None:
+                    where = _at(place, missing.offset)
+                    found.append(f"unseen: {missing.value!r} at {where} was never delivered to {group}")
         return found
 
 
