@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.handlers._operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from tidelog.metadata.image import INTERNAL_TOPICS
@@ -29,6 +30,8 @@ CREATED_PER_REQUEST_MAX: Final = 100
 """How many topics one request may auto-create; clients retry the others."""
 _PARTITIONS_AT_ONCE: Final = 200
 """Half a millisecond's worth."""
+_LISTENER_NOT_FOUND_FROM: Final = 6
+_NO_LEADER: Final = -1
 _TOPIC_IDS_FROM: Final = 12
 """Versions 10 and 11 have the field, but brokers did not support topic ids yet, and their responses need names."""
 
@@ -69,8 +72,15 @@ async def _describe_all(
     """`failures` says why topics that were to be made do not exist."""
     node = context.node
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    # Brokers first: the image may change while topics are described, and no leader may be named without its address.
+    brokers = [
+        MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        for broker in node.image.brokers()
+        if (endpoint := broker.endpoint(context.session.listener)) is not None
+    ]
+    shape = _Shape(operations, {broker.node_id for broker in brokers}, context)
     if request.topics is None or (not request.topics and context.api_version < _NULL_MEANS_ALL_FROM):
-        topics = [await _describe(topic, operations, context) for topic in list(node.image.topics())]
+        topics = [await _describe(topic, shape) for topic in list(node.image.topics())]
     else:
         may_create = _may_create(request, context)
         # A topic that is named twice is answered once.
@@ -78,13 +88,9 @@ async def _describe_all(
         for asked in request.topics:
             once.setdefault((asked.name, asked.topic_id), asked)
             await context.pause()
-        topics = [await _find(asked, may_create, failures, operations, context) for asked in once.values()]
+        topics = [await _find(asked, may_create, failures, shape) for asked in once.values()]
     return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker in node.image.brokers()
-            if (endpoint := broker.endpoint(context.session.listener)) is not None
-        ],
+        brokers=brokers,
         cluster_id=node.image.cluster_id,
         controller_id=node.image.controller_id,
         topics=topics,
@@ -94,13 +100,26 @@ async def _describe_all(
     )
 
 
+class _Shape(NamedTuple):
+    """What the descriptions of all topics of a response have in common."""
+
+    operations: int
+    reachable: AbstractSet[int]
+    """Brokers that the response names; only these are named as leaders."""
+    context: Context
+
+    def code_of_lost_leader(self, leader_id: int) -> ErrorCode:
+        """Why a partition's leader cannot be named."""
+        is_alive = self.context.node.image.broker(leader_id) is not None
+        if is_alive and self.context.api_version >= _LISTENER_NOT_FOUND_FROM:
+            return ErrorCode.LISTENER_NOT_FOUND
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+
 async def _find(
-    asked: MetadataRequestTopic,
-    may_create: bool,
-    failures: Mapping[str, ErrorCode],
-    operations: int,
-    context: Context,
+    asked: MetadataRequestTopic, may_create: bool, failures: Mapping[str, ErrorCode], shape: _Shape
 ) -> MetadataResponseTopic:
+    context = shape.context
     await context.pause()
     image = context.node.image
     name = asked.name
@@ -110,11 +129,11 @@ async def _find(
         found = image.topic_by_id(asked.topic_id)
         if found is None:
             return _failed(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return await _describe(found, operations, context)
+        return await _describe(found, shape)
     found = image.topic(name)
     if found is None:
-        return _failed(name, NO_UUID, failures.get(name) or _code_of_missing(name, may_create), operations)
-    return await _describe(found, operations, context)
+        return _failed(name, NO_UUID, failures.get(name) or _code_of_missing(name, may_create), shape.operations)
+    return await _describe(found, shape)
 
 
 def _code_of_missing(name: str, may_create: bool) -> ErrorCode:
@@ -133,27 +152,31 @@ def _failed(name: str | None, topic_id: bytes, code: ErrorCode, operations: int 
     )
 
 
-async def _describe(topic: TopicImage, operations: int, context: Context) -> MetadataResponseTopic:
-    await context.pause()
+async def _describe(topic: TopicImage, shape: _Shape) -> MetadataResponseTopic:
+    await shape.context.pause()
     partitions = topic.partitions
     described = MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        topic_authorized_operations=operations,
+        topic_authorized_operations=shape.operations,
     )
     for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
         if start:
-            await context.pause()
-        described.partitions += map(_describe_partition, partitions[start : start + _PARTITIONS_AT_ONCE])
+            await shape.context.pause()
+        described.partitions += [
+            _describe_partition(partition, shape) for partition in partitions[start : start + _PARTITIONS_AT_ONCE]
+        ]
     return described
 
 
-def _describe_partition(partition: PartitionImage) -> MetadataResponsePartition:
+def _describe_partition(partition: PartitionImage, shape: _Shape) -> MetadataResponsePartition:
+    leader_id = partition.leader_id
+    is_reachable = leader_id in shape.reachable
     return MetadataResponsePartition(
-        error_code=ErrorCode.NONE if partition.leader_id >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=ErrorCode.NONE if is_reachable else shape.code_of_lost_leader(leader_id),
         partition_index=partition.index,
-        leader_id=partition.leader_id,
+        leader_id=leader_id if is_reachable else _NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
