@@ -170,7 +170,8 @@ class ClusterMember:
         self.topics = ClusterTopics(node, self.controller, self.controller_client, self.metadata_waiters)
 
     def start(self) -> None:
-        """Begin what is done from time to time."""
+        """Begin what is done from time to time, and take a block of producer ids from the controller."""
+        self._node.producer_ids.prefetch()
         period_ms = max(self._node.config.replica_lag_time_max_ms // 2, 1)
         self._node.scheduler.schedule(
             "isr-expiration", self._node.replica_manager.propose_shrinking, period_ms, period_ms
@@ -187,6 +188,16 @@ class ClusterMember:
         self.broker_epoch = await self._registrar.register(registration, doubtful)
         # A session that ended has taken the watch of changed settings with it.
         node.dynamic_config.look()
+
+    async def wait_until_known(self, timeout_ms: int) -> bool:
+        """Whether the controller has named this broker and itself, at the latest after `timeout_ms`.
+
+        Before that, Metadata names no brokers, and some clients wait for minutes until they ask again.
+        """
+        image, broker_id = self._node.image, self._node.broker_id
+        return await self.metadata_waiters.wait(
+            lambda: image.controller_id >= 0 and image.broker(broker_id) is not None, timeout_ms
+        )
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         """A block of producer ids of this broker's own. Raises ApiError, after which the producer tries again."""
@@ -251,6 +262,7 @@ class ClusterMember:
         """Stop replicating and sending requests; resign as controller."""
         for task in list(self._notices):
             task.cancel()
+        self._node.producer_ids.close()
         await self.topics.close()
         await self.controller.stop()
         await self.fetchers.close()

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from tidelog.broker.dispatcher import Dispatcher
 from tidelog.broker.garbage import GarbageCollection
@@ -54,6 +54,8 @@ _STOP_SECONDS: Final = 1.0
 """How long a shutdown waits for what it could do without: requests under way, jobs of the cleaner, early syncs."""
 _METADATA_SECONDS: Final = 2.0
 """How long a shutdown waits for metadata that cannot be reached, in each call."""
+_CONTROLLER_TIMEOUT_MS: Final = 10_000
+"""How long a broker of a cluster waits for the controller before it calls itself ready."""
 _IDLE_CHECKS: Final = 10
 """How often within `connections.max.idle.ms` connections are looked at."""
 
@@ -378,10 +380,11 @@ async def _serve(server: Server, on_ready: Callable[[str], None]) -> int:
     await server.start()
     collection = GarbageCollection(loop, lambda: server.node.slices.unfinished > 0)
     collection.start()
+    asked = asyncio.ensure_future(stop_asked.wait())
+    await _wait_for_controller(server, asked)
     host, port = server.address
     on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     failure = asyncio.ensure_future(server.wait_for_failure())
-    asked = asyncio.ensure_future(stop_asked.wait())
     await asyncio.wait((failure, asked), return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
     if failure.done():
@@ -389,6 +392,20 @@ async def _serve(server: Server, on_ready: Callable[[str], None]) -> int:
     failure.cancel()
     await server.stop()
     return 0
+
+
+async def _wait_for_controller(server: Server, asked: asyncio.Future[Literal[True]]) -> None:
+    """A broker of a cluster is ready when the controller has informed it, unless that takes long."""
+    member = server.node.member
+    if member is None:
+        return
+    known = asyncio.ensure_future(member.wait_until_known(_CONTROLLER_TIMEOUT_MS))
+    await asyncio.wait((known, asked), return_when=asyncio.FIRST_COMPLETED)
+    if known.done() and not known.result():
+        logger.warning(
+            "no controller has informed broker %d within %d ms", server.node.broker_id, _CONTROLLER_TIMEOUT_MS
+        )
+    known.cancel()
 
 
 def _raise_descriptor_limit() -> None:

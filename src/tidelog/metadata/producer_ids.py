@@ -73,6 +73,16 @@ class ProducerIdAllocator:
         self._following: ProducerIdBlock | None = None
         self._taking: asyncio.Task[None] | None = None
 
+    def prefetch(self) -> None:
+        """Begin to take the first block: producers that come while the tree is away then get ids, too."""
+        if self._next > self._last and self._following is None:
+            self._take_following()
+
+    def close(self) -> None:
+        """Stop waiting for a block."""
+        if self._taking is not None:
+            self._taking.cancel()
+
     async def ready(self) -> None:
         """Return once `next_id` has an id to give, if it is called before anything else is awaited."""
         while self._next > self._last and self._following is None:

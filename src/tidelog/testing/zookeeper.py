@@ -105,6 +105,10 @@ class ZooKeeperServer:
     def pid(self) -> int:
         return self._live().pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> Self:
         """Start it, and return when it serves clients."""
         java = _java()

@@ -113,6 +113,27 @@ def test_ids_come_one_by_one_and_the_next_block_is_taken_ahead() -> None:
     asyncio.run(claim())
 
 
+def test_a_block_that_was_taken_ahead_serves_producers_while_the_tree_is_away() -> None:
+    async def claim() -> None:
+        store = MemoryStore()
+        is_away = False
+
+        async def take() -> ProducerIdBlock:
+            if is_away:
+                raise StoreUnavailableError("away")
+            return take_block(store, 0)
+
+        allocator = ProducerIdAllocator(take)
+        allocator.prefetch()
+        await asyncio.sleep(0)
+        is_away = True
+        assert [await next_id(allocator) for _ in range(1000)] == list(range(1000))
+        with pytest.raises(StoreUnavailableError):
+            await next_id(allocator)
+
+    asyncio.run(claim())
+
+
 def test_brokers_never_give_out_the_same_id_however_many_ask_at_once() -> None:
     async def claim() -> None:
         tree = MemoryTree()
