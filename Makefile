@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long unit simulate lint format bench docs clean
+.PHONY: help setup demo test test-long unit simulate chaos lint format bench docs clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -39,6 +39,9 @@ unit: setup ## the tests that need no socket and no process (under a minute)
 
 simulate: setup ## simulated clusters under faults: SEEDS=100, MINUTES=5 instead, or SEED=7 alone
 	$(BIN)/python -m tidelog.testing.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BROKERS),--brokers $(BROKERS))
+
+chaos: setup ## three real brokers under faults and other people's clients: SCHEDULES=30, or SEED=7 alone
+	$(BIN)/python -m tests.compat.chaos $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)) $(if $(JAVA),--java)
 
 lint: setup ## ruff, mypy (strict for the sources), import contracts
 	$(BIN)/ruff check .
