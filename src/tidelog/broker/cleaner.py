@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidelog.storage.cleaner.manager import LogCleaner
     from tidelog.storage.directories.manager import LogManager
     from tidelog.storage.errors import LogDirFailure
+    from tidelog.storage.log import Log
     from tidelog.timing import Clock, Scheduler
 
 logger = logging.getLogger(__name__)
@@ -87,6 +88,11 @@ class CleanerService:
             from tidelog.storage.cleaner.manager import CleanerConfig
 
             self._cleaner.update_config(CleanerConfig.of(config))
+
+    def abort(self, log: Log) -> None:
+        """Stop cleaning a log, if it is being cleaned."""
+        if self._cleaner is not None:
+            self._cleaner.abort(log)
 
     def abort_in(self, directory: str) -> None:
         """A log directory is gone: stop cleaning in it."""

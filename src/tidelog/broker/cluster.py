@@ -316,6 +316,7 @@ class ClusterMember:
             states = _states(request)
             await self._read_configs(topic for topic, _, _ in states)
             errors = await self._node.slices.run(self.roles.become_leader_or_follower(states))
+            self._node.log_dir_moves.resume()
         self._node.socket_server.wake()
         return _leader_and_isr_response(states, errors)
 

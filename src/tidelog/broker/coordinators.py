@@ -141,7 +141,8 @@ class ShardLoader:
         began = seconds()
         offset, end_offset = log.log_start_offset, log.written_end_offset
         while offset < end_offset and not loading.is_cancelled:
-            piece = log.read(offset, self._buffer_bytes, end_offset, True).slice
+            # Not `log`: the replica may move to another directory meanwhile.
+            piece = partition.log.read(offset, self._buffer_bytes, end_offset, True).slice
             if piece is None:
                 break
             data = await self._node.background.run(piece.read)

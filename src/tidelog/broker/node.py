@@ -12,6 +12,7 @@ from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.handlers import cluster_handlers, handlers
 from tidelog.broker.listener_security import ListenerSecurity
+from tidelog.broker.log_dir_moves import LogDirMoves
 from tidelog.broker.routes import Route
 from tidelog.broker.settings import limit_replication, replication_quotas
 from tidelog.broker.slices import TimeSlices
@@ -56,6 +57,7 @@ class Node:
         "groups",
         "image",
         "listener_security",
+        "log_dir_moves",
         "log_manager",
         "member",
         "metadata",
@@ -134,6 +136,7 @@ class Node:
         self.topics.add_leadership_listener(self.groups)
         self.topics.add_leadership_listener(self.transactions)
         self.topics.add_deletion_listener(self.groups.forget_topics)
+        self.log_dir_moves = LogDirMoves(self)
         self.dynamic_config = DynamicConfig(self)
         self.member = _member_of_cluster(self) if is_clustered else None
 

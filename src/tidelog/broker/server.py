@@ -205,6 +205,7 @@ class Server:
         summary = node.log_manager.load(self._config_of_topic())
         self._adopt(store)
         node.topics.open_all(store, is_unclean=bool(summary.unclean_directories))
+        node.log_dir_moves.resume()
 
     def _adopt(self, store: Store) -> None:
         """Compare logs and metadata, unless there are neither: a first start need not load what that takes."""
@@ -324,6 +325,7 @@ class Server:
         node.transactions.stop()
         if node.member is not None:
             await node.member.close()
+        await node.log_dir_moves.close()
         await _within(_STOP_SECONDS, "requests under way", node.slices.drain())
         node.replica_manager.end_turn()
         node.socket_server.close()

@@ -80,6 +80,7 @@ class Admin:
     delete_records = _blocking(AsyncAdmin.delete_records)
     describe_producers = _blocking(AsyncAdmin.describe_producers)
     describe_log_dirs = _blocking(AsyncAdmin.describe_log_dirs)
+    alter_replica_log_dirs = _blocking(AsyncAdmin.alter_replica_log_dirs)
     elect_leaders = _blocking(AsyncAdmin.elect_leaders)
     alter_partition_reassignments = _blocking(AsyncAdmin.alter_partition_reassignments)
     list_partition_reassignments = _blocking(AsyncAdmin.list_partition_reassignments)

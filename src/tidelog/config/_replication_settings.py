@@ -42,7 +42,7 @@ class ReplicationSettings(Settings, area="Replication"):
         doc="Fetchers per leading broker that a follower runs.")
     num_replica_alter_log_dirs_threads: int | None = setting(
         "num.replica.alter.log.dirs.threads", None, type=INT, importance="high",
-        effect=False, doc="Fetchers that move replicas between data directories; one per directory when not set.")
+        doc="Moves between data directories that run at the same time; as many as there are directories when not set.")
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         "replica.high.watermark.checkpoint.interval.ms", 5000, type=LONG, importance="high",
         doc="How often high watermarks are written.")

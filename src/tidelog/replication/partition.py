@@ -179,18 +179,7 @@ class Partition:
 
     def append_fetched(self, records: Buffer, now_ms: int) -> LogAppendInfo:
         """Append what the leader sent and write it: the next fetch says that it is there."""
-        log = self.log
-        try:
-            info = log.append_as_follower(records, now_ms)
-        except AppendOffsetError as error:
-            start_offset = log.log_start_offset
-            if log.log_end_offset != start_offset or not error.first_offset < start_offset <= error.last_offset:
-                raise
-            # DeleteRecords moved the leader's log start into the middle of a batch, and batches come whole.
-            log.truncate_fully_and_start_at(error.first_offset, now_ms, start_offset)
-            info = log.append_as_follower(records, now_ms)
-        log.write_staged()
-        return info
+        return append_copied(self.log, records, now_ms)
 
     def follow_leader(self, leader_high_watermark: int, leader_start_offset: int) -> bool:
         """Take over the leader's high watermark, as far as the log reaches, and its start; whether the former moved.
@@ -345,3 +334,21 @@ class Partition:
         """The log directory failed: nothing is served from here any more."""
         self.is_offline = True
         self.is_leader = False
+
+
+def append_copied(log: Log, records: Buffer, now_ms: int) -> LogAppendInfo:
+    """Append batches of another log, the next in order, and write them.
+
+    The first batch of an empty log may begin before its start. Raises AppendOffsetError, ApiError and LogDirFailure.
+    """
+    try:
+        info = log.append_as_follower(records, now_ms)
+    except AppendOffsetError as error:
+        start_offset = log.log_start_offset
+        if log.log_end_offset != start_offset or not error.first_offset < start_offset <= error.last_offset:
+            raise
+        # DeleteRecords moved the other log's start into the middle of a batch, and batches come whole.
+        log.truncate_fully_and_start_at(error.first_offset, now_ms, start_offset)
+        info = log.append_as_follower(records, now_ms)
+    log.write_staged()
+    return info

@@ -142,6 +142,13 @@ class ReplicaManager:
             self._complete_waiting(partition.key)
         return partition
 
+    def replace_log(self, partition: Partition, log: Log) -> None:
+        """A copy of the log, in another directory, takes its place. Nothing is staged."""
+        partition.log = log
+        if log.is_flush_due:
+            self._flush_in_background(log, lambda: self._on_flushed(partition))
+        self.watermark_moved(partition)
+
     def add_offline(self, topic: str, index: int) -> None:
         """A partition of this broker whose log is in a directory that could not even be opened."""
         self._without_log.add((topic, index))

@@ -16,6 +16,10 @@ LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 DELETE_DIR_SUFFIX: Final = "-delete"
 FUTURE_DIR_SUFFIX: Final = "-future"
 STRAY_DIR_SUFFIX: Final = "-stray"
+FILE_NAME_MAX: Final = 255
+
+REPLACEMENT_FILE: Final = "tidelog-replacement"
+"""In a directory that takes the place of another one: it tells the two apart if a crash leaves both."""
 
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
@@ -40,4 +44,9 @@ def delete_directory(topic: str, partition: int, unique: str) -> str:
     `unique` is a UUID without dashes; the topic name is shortened where the whole would be too long for a file name.
     """
     tail = f"-{partition}.{unique}{DELETE_DIR_SUFFIX}"
-    return topic[: 255 - len(tail)] + tail
+    return topic[: FILE_NAME_MAX - len(tail)] + tail
+
+
+def future_directory(topic: str, partition: int, unique: str) -> str:
+    """The name of the directory in which a copy of a partition is made. It may be too long for a file name."""
+    return f"{topic}-{partition}.{unique}{FUTURE_DIR_SUFFIX}"

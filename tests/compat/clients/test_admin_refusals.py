@@ -131,7 +131,7 @@ def test_a_replica_can_be_left_in_its_log_directory(broker: Broker, topic: str) 
     directories = call(broker, messages.DescribeLogDirsRequest(topics=None)).results
     (own,) = [each.log_dir for each in directories if topic in [entry.name for entry in each.topics]]
     assert moved(broker, own, topic) is ErrorCode.NONE
-    assert moved(broker, own, topic, 7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert moved(broker, own, topic, 7) is ErrorCode.REPLICA_NOT_AVAILABLE, "it would be created there"
     assert moved(broker, "/no/such/directory", topic) is ErrorCode.LOG_DIR_NOT_FOUND
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tidelog.cli.errors import CommandError
 from tidelog.cli.reassign._plans import _throttled_replicas, plan_document, read_plan
+from tidelog.client.aio.admin.types import TopicPartitionReplica
 from tidelog.client.types import TopicPartition
 
 PLAN = {TopicPartition("orders", 0): (1, 2), TopicPartition("orders", 1): (2, 3)}
@@ -17,7 +18,7 @@ PLAN = {TopicPartition("orders", 0): (1, 2), TopicPartition("orders", 1): (2, 3)
 def test_a_plan_is_read_as_it_was_printed(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan_document(PLAN)))
-    assert read_plan(path) == PLAN
+    assert read_plan(path) == (PLAN, {})
 
 
 def test_a_plan_of_kafkas_own_tool_is_read(tmp_path: Path) -> None:
@@ -25,7 +26,17 @@ def test_a_plan_of_kafkas_own_tool_is_read(tmp_path: Path) -> None:
     path.write_text(
         '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
     )
-    assert read_plan(path) == {TopicPartition("orders", 0): (1, 2)}
+    assert read_plan(path) == ({TopicPartition("orders", 0): (1, 2)}, {})
+
+
+def test_log_directories_are_read_and_printed_for_the_replicas_that_have_one(tmp_path: Path) -> None:
+    log_dirs = {TopicPartitionReplica("orders", 0, 2): "/data/2"}
+    document = plan_document(PLAN, log_dirs)
+    assert document["partitions"][0]["log_dirs"] == ["any", "/data/2"]
+    assert "log_dirs" not in document["partitions"][1]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document))
+    assert read_plan(path) == (PLAN, log_dirs)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +46,10 @@ def test_a_plan_of_kafkas_own_tool_is_read(tmp_path: Path) -> None:
         ("[]", "is not a plan"),
         ('{"partitions": [{"topic": "orders"}]}', "is not a plan"),
         ('{"partitions": []}', "has no partitions"),
+        (
+            '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any"]}]}',
+            "t-0 has 2 replicas, 1 log_dirs",
+        ),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', r"t-0 has invalid replicas \[\]"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', r"t-0 has invalid replicas \[1, 1\]"),
     ],

@@ -1,6 +1,7 @@
 """AlterReplicaLogDirs: moves a replica to another log directory.
 
-A replica that lies there already is confirmed. Moving one while it serves is not built, and is refused.
+A replica that lies there already is confirmed; another one begins to move, and DescribeLogDirs shows how far it is. One
+that is not there yet gets REPLICA_NOT_AVAILABLE and is created in that directory.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.wire.errors import ErrorCode
+from tidelog.storage.errors import LogDirFailure
+from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -43,16 +45,13 @@ async def handle(request: AlterReplicaLogDirsRequest, context: Context) -> Alter
 
 
 def _code_of(path: str, topic: str, index: int, context: Context) -> ErrorCode:
-    log_manager = context.node.log_manager
-    if path in log_manager.offline_directories():
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    if path not in log_manager.live_directories():
-        return ErrorCode.LOG_DIR_NOT_FOUND
-    log = log_manager.get_log(topic, index)
-    if log is None:
-        is_offline = (topic, index) in log_manager.offline_partitions()
-        return ErrorCode.KAFKA_STORAGE_ERROR if is_offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if log.parent_directory == path:
-        return ErrorCode.NONE
-    logger.warning("%s is not moved to %s: moving replicas between log.dirs is not supported yet", log.name, path)
-    return ErrorCode.UNSUPPORTED_VERSION
+    node = context.node
+    try:
+        node.log_dir_moves.move(topic, index, path)
+    except ApiError as error:
+        logger.info("%s-%d does not move to %s: %s", topic, index, path, error)
+        return error.code
+    except LogDirFailure as failure:
+        node.replica_manager.fail_log_dir(failure)
+        return failure.code
+    return ErrorCode.NONE

@@ -39,7 +39,12 @@ async def _describe(directory: DirectoryDescription, wanted: Wanted | None, cont
     for entry in directory.partitions:
         if wanted is None or entry.partition in wanted.get(entry.topic, ()):
             topics.setdefault(entry.topic, []).append(
-                DescribeLogDirsPartition(partition_index=entry.partition, partition_size=entry.size_bytes)
+                DescribeLogDirsPartition(
+                    partition_index=entry.partition,
+                    partition_size=entry.size_bytes,
+                    offset_lag=entry.offset_lag,
+                    is_future_key=entry.is_future,
+                )
             )
         await context.pause()
     return DescribeLogDirsResult(

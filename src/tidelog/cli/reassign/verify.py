@@ -7,7 +7,9 @@ import typer
 from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli.output import print_json, print_line, print_table
-from tidelog.cli.reassign._plans import PlanFile, clear_throttle, current_plan, read_plan
+from tidelog.cli.reassign._plans import PlanFile, clear_throttle, current_log_dirs, current_plan, read_plan
+from tidelog.client.aio.admin.types import TopicPartitionReplica
+from tidelog.client.types import TopicPartition
 
 EXAMPLE: Final = "tidelog reassign verify plan.json"
 CANCEL_EXAMPLE: Final = "tidelog reassign cancel plan.json"
@@ -22,18 +24,24 @@ def verify(
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Show which partitions have moved. Removes the throttles when none is moving; exit code 3 until all are done."""
-    target = read_plan(plan)
-    topics = sorted({where.topic for where in target})
+    target, log_dirs = reassignment = read_plan(plan)
     with connect_admin(bootstrap_server, command_config) as admin:
         moving = admin.list_partition_reassignments()
-        current = current_plan(admin, topics)
+        current = current_plan(admin, reassignment.topics)
+        current_dirs, future_dirs = current_log_dirs(admin, log_dirs)
+        in_place = {where for where, replicas in target.items() if current.get(where) == replicas}
+        in_place -= {_partition_of(each) for each, path in log_dirs.items() if current_dirs.get(each) != path}
+        on_the_way = {
+            *moving,
+            *(_partition_of(each) for each, path in log_dirs.items() if future_dirs.get(each) == path),
+        }
         states = {
-            where: "moving" if where in moving else "done" if current.get(where) == replicas else "not as planned"
-            for where, replicas in target.items()
+            where: "moving" if where in on_the_way else "done" if where in in_place else "not as planned"
+            for where in target
         }
         # The rates of brokers hold for every plan: one of another plan may still need them.
-        if not moving:
-            clear_throttle(admin, topics)
+        if not on_the_way:
+            clear_throttle(admin, reassignment.topics)
     rows = [
         (where.topic, where.partition, states[where], ",".join(map(str, current.get(where, ()))))
         for where in sorted(target)
@@ -46,12 +54,22 @@ def verify(
         raise typer.Exit(EXIT_UNFINISHED)
 
 
+def _partition_of(replica: TopicPartitionReplica) -> TopicPartition:
+    return TopicPartition(replica.topic, replica.partition)
+
+
 def cancel(plan: PlanFile, bootstrap_server: BootstrapServer = None, command_config: CommandConfig = None) -> None:
     """Cancel a reassignment: partitions keep, or get back, their old replicas."""
-    target = read_plan(plan)
+    target, log_dirs = reassignment = read_plan(plan)
     with connect_admin(bootstrap_server, command_config) as admin:
         moving = admin.list_partition_reassignments(target)
         if moving:
             admin.alter_partition_reassignments(dict.fromkeys(moving))
-        clear_throttle(admin, sorted({where.topic for where in target}))
-    print_line(f"cancelled {len(moving)} reassignments" if moving else "no partition of this plan is moving")
+        current_dirs, future_dirs = current_log_dirs(admin, log_dirs)
+        on_the_way = {each: path for each, path in current_dirs.items() if each in future_dirs}
+        if on_the_way:
+            # A move to the directory that a replica is in ends the one that is under way.
+            admin.alter_replica_log_dirs(on_the_way)
+        clear_throttle(admin, reassignment.topics)
+    count = len({*moving, *map(_partition_of, on_the_way)})
+    print_line(f"cancelled {count} reassignments" if count else "no partition of this plan is moving")

@@ -143,10 +143,10 @@ class LogCleaner:
                 self._abandon(cleaning, "its directory is offline")
 
     def abort(self, log: Log) -> None:
-        """Stop cleaning a log that is about to be truncated or deleted, if it is being cleaned."""
+        """Stop cleaning a log that is about to be truncated, deleted or moved, if it is being cleaned."""
         cleaning = self._running.get((log.topic, log.partition))
         if cleaning is not None and cleaning.log is log:
-            self._abandon(cleaning, "the log is about to be truncated or deleted")
+            self._abandon(cleaning, "the log is about to be truncated, deleted or moved")
 
     def progress_of(self, key: PartitionKey) -> Progress | None:
         """The progress of cleaning a partition, None when it is not being cleaned."""
@@ -191,7 +191,7 @@ class LogCleaner:
 
     def _may_clean(self, log: Log) -> bool:
         key = log.topic, log.partition
-        if key in self._running or key in self._leaving or key in self.uncleanable:
+        if log.is_being_copied or key in self._running or key in self._leaving or key in self.uncleanable:
             return False
         if self._logs.get_log(*key) is not log:
             return False

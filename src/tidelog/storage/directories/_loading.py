@@ -8,7 +8,7 @@ import gc
 import logging
 from collections.abc import Callable
 from threading import Thread
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from tidelog.config import LogConfig
 from tidelog.storage.checkpoints import CheckpointError, OffsetCheckpointFile
@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_LOADED: Final = (PartitionState.LIVE, PartitionState.FUTURE)
+
 LogConfigOf = Callable[[str], LogConfig]
 """The settings of a topic's logs, by its name."""
 
@@ -34,8 +36,10 @@ class LoadedDirectory(NamedTuple):
     logs: list[Log]
     recovery: Recovery
     was_clean: bool
+    future_logs: list[Log]
+    """Copies of partitions that were being made."""
     others: list[PartitionDirectory]
-    """Directories that are not live partitions: deleted, future and stray ones."""
+    """The other directories: deleted and stray ones."""
 
 
 class Loader(NamedTuple):
@@ -60,15 +64,18 @@ class Loader(NamedTuple):
             )
         except (OSError, CheckpointError) as error:
             raise LogDirFailure(directory.path, error) from error
-        live = [one for one in found if one.state is PartitionState.LIVE]
+        loadable = [one for one in found if one.state in _LOADED]
         threads = 1 if was_clean else self.threads
-        loaded = run_on_threads(threads, [self._job(directory, one, offsets, was_clean) for one in live])
+        loaded = run_on_threads(threads, [self._job(directory, one, offsets, was_clean) for one in loadable])
         recovery = Recovery()
-        for _, done in loaded:
+        logs: list[Log] = []
+        future_logs: list[Log] = []
+        for log, done in loaded:
+            (future_logs if log.is_future else logs).append(log)
             if done.segments:
                 recovery = recovery.plus(done)
-        others = [one for one in found if one.state is not PartitionState.LIVE]
-        return LoadedDirectory(directory.path, [log for log, _ in loaded], recovery, was_clean, others)
+        others = [one for one in found if one.state not in _LOADED]
+        return LoadedDirectory(directory.path, logs, recovery, was_clean, future_logs, others)
 
     def _job(
         self, directory: LogDirectory, found: PartitionDirectory, offsets: "_CheckpointedOffsets", was_clean: bool

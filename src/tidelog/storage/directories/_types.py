@@ -38,11 +38,14 @@ class DuplicatePartitionError(StorageError):
 
 
 class PartitionSize(NamedTuple):
-    """A partition in a log directory."""
+    """A log in a log directory: a partition's, or the copy that will take its place."""
 
     topic: str
     partition: int
     size_bytes: int
+    offset_lag: int = 0
+    """How far the log is behind: a copy behind the log, a log behind its high watermark; -1 if that is not known."""
+    is_future: bool = False
 
 
 class DirectoryDescription(NamedTuple):

@@ -1,8 +1,8 @@
 """All logs of a broker: their log directories, creation, deletion, checkpoints, retention and flushing.
 
 Start-up calls `open_directories`, then `load`, then `start_tasks`; shutdown calls `close`. In between the broker gets
-logs by topic and partition, and creates and deletes them here. One thread owns the manager; blocking work is handed to
-`Background` (checkpoints, removals) or to `flush`.
+logs by topic and partition, creates and deletes them here, and lets copies in another directory take their place. One
+thread owns the manager; blocking work is handed to `Background` (checkpoints, removals) or to `flush`.
 
 A directory that fails goes offline with its logs until the next start; the others stay online. Failures are reported to
 `on_failure`, whose owner notifies the other components and calls `handle_log_dir_failure`.
@@ -10,10 +10,11 @@ A directory that fails goes offline with its logs until the next start; the othe
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tidelog.config import LogConfig
+from tidelog.storage import names
 from tidelog.storage._pools import OUT_OF_DESCRIPTORS
 from tidelog.storage.directories._housekeeping import Housekeeping
 from tidelog.storage.directories._live_directory import LiveDirectory, LogsByPartition
@@ -28,6 +29,13 @@ from tidelog.storage.directories._types import (
     PartitionSize,
 )
 from tidelog.storage.directories.background import Background, Done, Remover, run_inline
+from tidelog.storage.directories.future_logs import (
+    FutureLogs,
+    is_marked_complete,
+    marking_complete,
+    the_replaced,
+    unmark,
+)
 from tidelog.storage.directories.log_directory import LogDirectory, PartitionState
 from tidelog.storage.directories.partition_metadata import (
     create_partition_metadata,
@@ -82,6 +90,7 @@ class LogManager:
         self._live: dict[str, LiveDirectory] = {}
         self._offline: dict[str, str] = {}
         self._logs: dict[PartitionKey, Log] = {}
+        self._future = FutureLogs()
         self._deleted: dict[str, dict[str, dict[PartitionKey, int]]] = {}
         """The clean points of deleted partitions that checkpoints may still name, by topic and directory."""
         self._offline_partitions: dict[PartitionKey, str] = {}
@@ -144,6 +153,7 @@ class LogManager:
             if not loaded.was_clean and loaded.logs:
                 unclean.append(loaded.path)
         self._check_any_left()
+        self._settle_future_logs()
         took_ms = self._clock.monotonic_ms() - started_ms
         summary = LoadSummary(len(self._logs), len(self._live), tuple(unclean), recovery, took_ms)
         _report(summary)
@@ -151,15 +161,14 @@ class LogManager:
 
     def _take_over(self, loaded: LoadedDirectory) -> None:
         for log in loaded.logs:
-            key = log.topic, log.partition
-            if key in self._logs:
-                raise DuplicatePartitionError(
-                    f"{log.name} exists in both {self._logs[key].directory} and {log.directory}. A log directory "
-                    "probably failed while the partition was being moved: delete the one on the disk that failed"
-                )
-            self._logs[key] = log
+            if (log.topic, log.partition) in self._logs:
+                self._choose(self._logs[log.topic, log.partition], log)
+            else:
+                self._logs[log.topic, log.partition] = log
+        for log in loaded.future_logs:
+            self._take_over_future(log)
         live = self._live[loaded.path]
-        live.log_count = len(loaded.logs)
+        live.log_count = len(loaded.logs) + len(loaded.future_logs)
         live.is_loaded = True
         for other in loaded.others:
             path = f"{loaded.path}/{other.name}"
@@ -167,6 +176,46 @@ class LogManager:
                 self._remover.directory(path, self.config.log_segment_delete_delay_ms)
             else:
                 logger.warning("%s is not loaded: it is marked %s", path, other.state.value)
+
+    def _choose(self, one: Log, other: Log) -> None:
+        """Two logs of one partition: a crash came while a copy took the place of the other."""
+        replaced = the_replaced(one, other)
+        if replaced is None:
+            raise DuplicatePartitionError(
+                f"{one.name} exists in both {one.directory} and {other.directory}. A log directory "
+                "probably failed while the partition was being moved: delete the one on the disk that failed"
+            )
+        kept = other if replaced is one else one
+        logger.warning("%s is kept and %s is deleted: it was replaced", kept.directory, replaced.directory)
+        self._logs[one.topic, one.partition] = kept
+        self._discard(replaced)
+        unmark(kept)
+
+    def _take_over_future(self, log: Log) -> None:
+        other = self._future.get((log.topic, log.partition))
+        if other is not None:
+            raise DuplicatePartitionError(
+                f"there are two copies of {log.name}: {other.directory} and {log.directory}; delete one of them"
+            )
+        self._future.add(log)
+
+    def _settle_future_logs(self) -> None:
+        """Drop copies beside their logs, and let complete ones take their place where only the name was missing."""
+        for key, copy in self._future.items():
+            log = self._logs.get(key)
+            try:
+                if log is None and not self._offline and is_marked_complete(copy):
+                    logger.warning("%s has no log beside it and is complete: it becomes the log", copy.directory)
+                    self._future.pop(key)
+                    copy.become_current()
+                    unmark(copy)
+                    self._logs[key] = copy
+                elif log is not None and log.parent_directory == copy.parent_directory:
+                    self.delete_future_log(*key)
+            except LogDirFailure as failure:
+                self._fail(failure)
+            except OSError as error:
+                self._fail(copy.fail(error))
 
     def start_tasks(self) -> None:
         """Schedule the periodic tasks, beginning after `log.initial.task.delay.ms`."""
@@ -200,6 +249,95 @@ class LogManager:
         """Apply changed settings to the logs of a topic."""
         for log in self.logs_of(topic):
             log.update_config(config)
+
+    # Copies in another directory
+
+    def get_future_log(self, topic: str, partition: int) -> Log | None:
+        """The copy of a partition's log that is being made in another directory."""
+        return self._future.get((topic, partition))
+
+    def future_logs(self) -> Iterator[tuple[PartitionKey, Log]]:
+        """All copies."""
+        return self._future.items()
+
+    def prefer_directory(self, topic: str, partition: int, path: str) -> None:
+        """Create the log of a partition in this directory, whenever that will be."""
+        self._future.prefer((topic, partition), path)
+
+    def create_future_log(self, log: Log, path: str) -> Log:
+        """Begin a copy of a log in another directory. The caller fills it. Raises LogDirFailure.
+
+        ApiError INVALID_TOPIC_EXCEPTION where its name is too long, KAFKA_STORAGE_ERROR while a directory is offline: a
+        copy may be there already.
+        """
+        name = names.future_directory(log.topic, log.partition, os.urandom(16).hex())
+        if len(name) > names.FILE_NAME_MAX:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {log.topic} is too long for a move")
+        if self._offline:
+            raise _storage_error(f"{log.name} cannot be moved while log directories are offline: {self._reasons()}")
+        live = self._live[path]
+        try:
+            unmark(log)
+            copy = self._create_in(live, name, log.topic, log.partition, log.topic_id, log.config, log.log_start_offset)
+        except OSError as error:
+            raise LogDirFailure(path, error) from error
+        live.log_count += 1
+        self._future.add(copy)
+        return copy
+
+    def delete_future_log(self, topic: str, partition: int) -> None:
+        """Give up the copy of a partition, if there is one."""
+        copy = self._future.pop((topic, partition))
+        if copy is not None and copy.parent_directory in self._live:
+            self._live[copy.parent_directory].log_count -= 1
+            try:
+                self._discard(copy)
+            except LogDirFailure as failure:
+                self._on_failure(failure)
+
+    def marking_complete(self, copy: Log) -> Callable[[], None]:
+        """A function to call before `replace_with_future_log`, on any thread. Raises LogDirFailure."""
+        mark, path = marking_complete(copy), copy.parent_directory
+
+        def run() -> None:
+            try:
+                mark()
+            except OSError as error:
+                raise LogDirFailure(path, error) from error
+
+        return run
+
+    def replace_with_future_log(self, topic: str, partition: int) -> Log:
+        """Let the copy of a partition, which is complete and marked, take the place of its log; returns the copy.
+
+        The log is deleted as if its topic were. Raises LogDirFailure if the copy's directory fails; then nothing has
+        changed.
+        """
+        key = topic, partition
+        log, copy = self._logs[key], self._future.get(key)
+        assert copy is not None, f"{topic}-{partition} is not being moved"
+        copy.become_current()
+        self._future.pop(key)
+        self._logs[key] = copy
+        try:
+            if log.parent_directory in self._live:
+                self._live[log.parent_directory].log_count -= 1
+                self._discard(log)
+        except LogDirFailure as failure:
+            self._on_failure(failure)
+        try:
+            unmark(copy)
+        except OSError as error:
+            logger.warning("the replacement file of %s stays: %s", copy.directory, error)
+        self.checkpoint_recovery_points()
+        self.checkpoint_start_offsets()
+        self.checkpoint_high_watermarks()
+        return copy
+
+    def _discard(self, log: Log) -> None:
+        """Mark a log as deleted; its files are removed later. Raises LogDirFailure."""
+        path = log.rename_for_delete()
+        self._remover.directory(path, self.config.log_segment_delete_delay_ms, log)
 
     def get_or_create_log(
         self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, *, is_new: bool = True
@@ -237,9 +375,11 @@ class LogManager:
         log.topic_id = topic_id
 
     def _create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
-        for live in sorted(self._live.values(), key=_log_count):
+        preferred = self._live.get(self._future.take_preferred((topic, partition)) or "")
+        name = names.partition_directory(topic, partition)
+        for live in sorted(self._live.values(), key=_log_count) if preferred is None else [preferred]:
             try:
-                log = self._create_in(live, topic, partition, topic_id, config)
+                log = self._create_in(live, name, topic, partition, topic_id, config)
             except FileExistsError as error:
                 raise _storage_error(f"{error.filename} exists, but did not when the logs were loaded") from error
             except OSError as error:
@@ -253,9 +393,16 @@ class LogManager:
         raise _storage_error(f"{topic}-{partition} cannot be created, no log directory is online: {self._reasons()}")
 
     def _create_in(
-        self, live: LiveDirectory, topic: str, partition: int, topic_id: bytes | None, config: LogConfig
+        self,
+        live: LiveDirectory,
+        name: str,
+        topic: str,
+        partition: int,
+        topic_id: bytes | None,
+        config: LogConfig,
+        start_offset: int = 0,
     ) -> Log:
-        path = f"{live.path}/{topic}-{partition}"
+        path = f"{live.path}/{name}"
         log = Log.create(
             path,
             topic,
@@ -265,6 +412,7 @@ class LogManager:
             producer_expiration_ms=self.config.producer_id_expiration_ms,
             topic_id=topic_id,
             on_files_deleted=self._remover.files,
+            start_offset=start_offset,
         )
         if topic_id is not None:
             log.flush_state.add_unsynced(create_partition_metadata(path, topic_id))
@@ -276,6 +424,8 @@ class LogManager:
         Before a log of the same name is created, the function that `forget_deleted` returns must have been called.
         """
         key = topic, partition
+        self.delete_future_log(topic, partition)
+        self._future.take_preferred(key)
         log = self._logs.get(key)
         if log is None:
             failed = self._offline_partitions.pop(key, None)
@@ -339,10 +489,12 @@ class LogManager:
             live.checkpoint_clean_points(self._logs_in(live), self._background, self._done_in(live.path))
 
     def _logs_in(self, live: LiveDirectory) -> LogsByPartition:
-        if len(self._live) == 1 and live.path in self._live:
+        if len(self._live) == 1 and live.path in self._live and not self._future:
             return self._logs
         path = live.path
-        return {key: log for key, log in self._logs.items() if log.parent_directory == path}
+        logs = {key: log for key, log in self._logs.items() if log.parent_directory == path}
+        logs.update((key, copy) for key, copy in self._future.items() if copy.parent_directory == path)
+        return logs
 
     def _flush_now(self, log: Log) -> None:
         log.flush(now_ms=self._clock.wall_ms())
@@ -371,6 +523,10 @@ class LogManager:
             del self._logs[key]
             self._offline_partitions[key] = path
             log.release()
+        for key, copy in self._future.items():
+            if copy.parent_directory == path:
+                self._future.pop(key)
+                copy.release()
         self._offline[path] = str(cause)
         live.directory.unlock()
         logger.error("log directory %s is offline with its %d partitions: %s", path, len(logs), cause)
@@ -406,10 +562,19 @@ class LogManager:
             except OSError as error:
                 self._on_failure(LogDirFailure(live.path, error))
                 continue
-            sizes = [PartitionSize(*key, log.size_bytes) for key, log in self._logs_in(live).items()]
+            sizes = [
+                PartitionSize(*key, log.size_bytes, self._lag_of(key, log), log.is_future)
+                for key, log in self._logs_in(live).items()
+            ]
             described.append(DirectoryDescription(live.path, False, space.total_bytes, space.usable_bytes, sizes))
         described += [DirectoryDescription(path, True, -1, -1, ()) for path in self._offline]
         return described
+
+    def _lag_of(self, key: PartitionKey, log: Log) -> int:
+        if not log.is_future:
+            return max(log.high_watermark - log.log_end_offset, 0)
+        current = self._logs.get(key)
+        return -1 if current is None else max(current.log_end_offset - log.log_end_offset, 0)
 
     # Shutdown
 
@@ -424,6 +589,7 @@ class LogManager:
             logger.error("%s: its logs will be recovered at the next start", failure)
         self._live.clear()
         self._logs.clear()
+        self._future = FutureLogs()
         return not failures and not self._offline
 
     def unlock(self) -> None:

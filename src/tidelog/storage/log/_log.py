@@ -67,6 +67,7 @@ class Log:
         "directory",
         "flush_state",
         "is_being_cleaned",
+        "is_being_copied",
         "leader_epochs",
         "parent_directory",
         "partition",
@@ -111,6 +112,8 @@ class Log:
         self.positions = Positions(log_start_offset, next_offset, producer_state)
         self.is_being_cleaned = False
         """Set by the cleaner while it has a job on this log: segments must not be deleted meanwhile."""
+        self.is_being_copied = False
+        """Set while a copy in another log directory is made: the log must not be cleaned meanwhile."""
         self._is_deleted = False
         self.flush_state = FlushState(
             max(recovery_point, log_start_offset),
@@ -499,6 +502,38 @@ class Log:
         job = self.prepare_flush(up_to)
         job.run()
         self.complete_flush(job, now_ms)
+
+    # --- copies in another log directory ---
+
+    @property
+    def is_future(self) -> bool:
+        """Whether this is a copy that has not taken the place of the partition's log yet."""
+        return self.directory.endswith(names.FUTURE_DIR_SUFFIX)
+
+    def become_current(self) -> None:
+        """Take the partition's name: this copy is complete. Raises LogDirFailure."""
+        self.write_staged()
+        try:
+            self._rename(os.path.join(self.parent_directory, self.name))
+        except OSError as error:
+            raise self.fail(error) from error
+        self.flush_state.add_unsynced(self.directory, self.parent_directory)
+
+    def take_over_state(self, log: "Log", *, clean_point: int) -> None:
+        """Take over what the batches do not tell: this copy has all of them, and `log` is not used any more.
+
+        These are the high watermark and the start, an epoch without a batch, producers whose batches were deleted, and
+        transactions that are being verified.
+        """
+        assert self.log_end_offset == log.log_end_offset, f"{self} is not a copy of {log}"
+        self.update_config(log.config)
+        self.producer_state.take_over(log.producer_state)
+        self.update_high_watermark(log.high_watermark)
+        self.maybe_increment_log_start_offset(log.log_start_offset, StartOffsetReason.LEADER_INCREMENT)
+        for entry in log.leader_epochs.entries():
+            if entry.epoch > self.leader_epochs.latest_epoch:
+                self.leader_epochs.assign(*entry)
+        self.positions.clean_point = clean_point
 
     # --- the end of a log ---
 

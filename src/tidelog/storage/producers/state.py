@@ -413,6 +413,14 @@ class ProducerStateManager:
         for offset in strays:
             self.remove_snapshot(offset)
 
+    def take_over(self, state: "ProducerStateManager") -> None:
+        """Take over the producers of a log with the same batches, which is not used any more."""
+        self.producers = state.producers
+        self.ongoing = state.ongoing
+        self.unreplicated = state.unreplicated
+        self.verifications = state.verifications
+        self.is_recall_due = state.is_recall_due
+
     def move_to(self, directory: str) -> None:
         """The directory has been renamed."""
         self.directory = directory

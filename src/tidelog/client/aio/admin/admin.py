@@ -34,6 +34,7 @@ from tidelog.client.aio.admin.types import (
     Reassignment,
     TopicDescription,
     TopicListing,
+    TopicPartitionReplica,
     TransactionDescription,
     TransactionListing,
 )
@@ -235,6 +236,13 @@ class AsyncAdmin:
             await driver.client.refresh()
             broker_ids = sorted(driver.client.metadata.nodes)
         return await partitions.describe_log_dirs(driver, broker_ids, wanted)
+
+    async def alter_replica_log_dirs(self, paths: Mapping[TopicPartitionReplica, str]) -> None:
+        """Move replicas to other log directories of their brokers; `describe_log_dirs` shows how far they are.
+
+        A replica that does not exist yet is waited for, up to `default.api.timeout.ms`.
+        """
+        await partitions.alter_replica_log_dirs(self._running, paths)
 
     async def elect_leaders(
         self, wanted: Iterable[TopicPartition] | None = None, kind: ElectionType = ElectionType.PREFERRED

@@ -10,6 +10,7 @@ from tidelog.client.aio.admin.types import (
     LogDirectory,
     Reassignment,
     ReplicaOnDisk,
+    TopicPartitionReplica,
 )
 from tidelog.client.aio.reactions import error_code_of
 from tidelog.client.errors import ApiError
@@ -18,6 +19,8 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DescribeLogDirsRequest,
@@ -32,6 +35,7 @@ from tidelog.wire.messages import (
     ListPartitionReassignmentsResponse,
 )
 from tidelog.wire.messages.alter_partition_reassignments import ReassignablePartition, ReassignableTopic
+from tidelog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirTopic
 from tidelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from tidelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsResult
 from tidelog.wire.messages.describe_producers import TopicRequest
@@ -155,6 +159,36 @@ async def describe_log_dirs(
         return {items[0]: answer_of(reply.error_code, None, found, f"broker {node_id}")}
 
     return await driver.run(broker_ids, driver.to_broker, ask)
+
+
+async def alter_replica_log_dirs(driver: Driver, paths: Mapping[TopicPartitionReplica, str]) -> None:
+    """Move replicas to other log directories of their brokers."""
+
+    async def to_broker(replica: TopicPartitionReplica) -> int:
+        return await driver.to_broker(replica.broker_id)
+
+    async def ask(node_id: int, items: list[TopicPartitionReplica]) -> Answers[TopicPartitionReplica, None]:
+        partitions: dict[str, list[TopicPartition]] = {}
+        for replica in items:
+            partitions.setdefault(paths[replica], []).append(TopicPartition(replica.topic, replica.partition))
+        directories = [
+            AlterReplicaLogDir(
+                path=path,
+                topics=[AlterReplicaLogDirTopic(name=name, partitions=each) for name, each in by_topic(some).items()],
+            )
+            for path, some in partitions.items()
+        ]
+        reply = await driver.client.send(
+            node_id, AlterReplicaLogDirsRequest(dirs=directories), AlterReplicaLogDirsResponse
+        )
+        answers: Answers[TopicPartitionReplica, None] = {}
+        for topic in reply.results:
+            for each in topic.partitions:
+                replica = TopicPartitionReplica(topic.topic_name, each.partition_index, node_id)
+                answers[replica] = answer_of(each.error_code, None, None, f"{replica} to {paths[replica]}")
+        return answers
+
+    await driver.run(paths, to_broker, ask)
 
 
 async def elect_leaders(

@@ -194,6 +194,14 @@ class ListedOffset(NamedTuple):
     leader_epoch: int
 
 
+class TopicPartitionReplica(NamedTuple):
+    """The replica of a partition on one broker."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+
 class ReplicaOnDisk(NamedTuple):
     """A partition in a log directory."""
 
