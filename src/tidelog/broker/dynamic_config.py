@@ -20,8 +20,8 @@ from tidelog.broker.settings import (
 )
 from tidelog.config import settings_without_effect, topic_config, topic_settings_without_effect
 from tidelog.controller.partition_states import UNCLEAN_ELECTION
-from tidelog.metadata.config_changes import ConfigChangeListener
-from tidelog.metadata.configs import ConfigEntity, read_overrides
+from tidelog.metadata.changes import ChangeListener
+from tidelog.metadata.configs import CONFIG_CHANGES, ConfigEntity, read_overrides
 from tidelog.metadata.errors import StoreError
 from tidelog.metadata.image import BrokerImage
 from tidelog.metadata.registration import register_broker
@@ -38,7 +38,7 @@ class DynamicConfig:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._listener = ConfigChangeListener(node.metadata.on_loop(self._on_notice), node.clock.wall_ms)
+        self._listener = ChangeListener(CONFIG_CHANGES, node.metadata.on_loop(self._on_notice), node.clock.wall_ms)
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -7,12 +7,13 @@ values are valid; the caller passes its checks in as functions.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.metadata import paths
+from tidelog.metadata.changes import Announcements
 from tidelog.metadata.errors import BadVersionError, NodeExistsError, NoNodeError
 from tidelog.metadata.store import Create, Operation, Set, Store
-from tidelog.metadata.tree import decode_config, encode_config, encode_config_change
+from tidelog.metadata.tree import decode_config, decode_config_change, encode_config, encode_config_change
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.primitives import STRING_BYTES_MAX
 
@@ -21,6 +22,10 @@ Validator: TypeAlias = Callable[[Mapping[str, str]], object]
 
 ListValue: TypeAlias = Callable[[str], str | None]
 """The value that holds without an override, if the setting is a comma-separated list; else None."""
+
+
+CONFIG_CHANGES: Final = Announcements(paths.CONFIG_CHANGES, paths.CONFIG_CHANGE_PREFIX, decode_config_change)
+"""Each names an entity: `topics/T`, `brokers/<default>`, …."""
 
 
 class ConfigEntity(NamedTuple):

@@ -1,8 +1,9 @@
 import pytest
 
 from tidelog.config.errors import ConfigError
-from tidelog.metadata.config_changes import EXPIRATION_MS, ConfigChangeListener
+from tidelog.metadata.changes import EXPIRATION_MS, ChangeListener
 from tidelog.metadata.configs import (
+    CONFIG_CHANGES,
     Alteration,
     AlterOperation,
     ConfigEntity,
@@ -157,7 +158,7 @@ def test_every_broker_finds_every_change_in_order() -> None:
     prepare_tree(one)
     replace_overrides(one, ConfigEntity("topics", "before"), {}, anything)
     events: list[WatchEvent] = []
-    listener = ConfigChangeListener(events.append, lambda: 0)
+    listener = ChangeListener(CONFIG_CHANGES, events.append, lambda: 0)
     assert listener.take(other) == ["topics/before"], "what came before the first call is taken, too"
     assert not events
     replace_overrides(one, ORDERS, {"a": "1"}, anything)
@@ -172,19 +173,19 @@ def test_every_broker_finds_every_change_in_order() -> None:
 def test_a_notice_that_cannot_be_read_does_not_hide_the_next(
     store: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listener = ConfigChangeListener(lambda _event: None, lambda: 0)
+    listener = ChangeListener(CONFIG_CHANGES, lambda _event: None, lambda: 0)
     store.create("/config/changes/config_change_", b"rubbish", sequential=True)
     store.create("/config/changes/something-else")
     replace_overrides(store, ORDERS, {}, anything)
     assert listener.take(store) == ["topics/orders"]
-    assert caplog.text.count("is ignored") == 1
+    assert caplog.text.count("announces a change that cannot be read") == 1
 
 
 def test_old_notices_are_removed() -> None:
     clock = ManualClock()
     store = MemoryTree(clock.wall_ms).connect()
     prepare_tree(store)
-    listener = ConfigChangeListener(lambda _event: None, clock.wall_ms)
+    listener = ChangeListener(CONFIG_CHANGES, lambda _event: None, clock.wall_ms)
     replace_overrides(store, ORDERS, {}, anything)
     clock.advance(EXPIRATION_MS + 1)
     replace_overrides(store, ConfigEntity("topics", "next"), {}, anything)

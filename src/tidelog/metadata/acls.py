@@ -1,0 +1,180 @@
+"""Access control entries in the tree: a node for each resource with entries, and nodes that announce changes.
+
+Kafka has two trees: `/kafka-acl` for literal patterns, from its first days, and `/kafka-acl-extended/prefixed`. A node
+without entries is removed. A change is written against the version that was read, then announced.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from tidelog.metadata import paths
+from tidelog.metadata._json import Document, encode_json
+from tidelog.metadata.changes import Announcements
+from tidelog.metadata.errors import BadVersionError, MalformedNodeError, NodeExistsError, NoNodeError
+from tidelog.metadata.store import Store
+from tidelog.metadata.walk import ensure_paths
+from tidelog.security.acls import Entry, Operation, PatternType, Permission, Resource, ResourceType
+
+Entries: TypeAlias = tuple[Entry, ...]
+
+_VERSION: Final = 1
+
+
+def _camel_case(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+_TYPES: Final[Mapping[str, ResourceType]] = {
+    _camel_case(each.name): each for each in ResourceType if each is not ResourceType.ANY
+}
+_TYPE_NAMES: Final = {each: name for name, each in _TYPES.items()}
+_OPERATIONS: Final[Mapping[str, Operation]] = {_camel_case(each.name): each for each in Operation}
+_PERMISSIONS: Final[Mapping[str, Permission]] = {_camel_case(each.name): each for each in Permission}
+_ROOTS: Final[Mapping[PatternType, str]] = {
+    PatternType.LITERAL: paths.ACLS,
+    PatternType.PREFIXED: f"{paths.EXTENDED_ACLS}/prefixed",
+}
+
+
+def prepare_acl_nodes(store: Store) -> None:
+    """Make the nodes that entries and announcements stand under."""
+    ensure_paths(
+        store,
+        [
+            paths.ACL_CHANGES,
+            paths.EXTENDED_ACL_CHANGES,
+            *(f"{root}/{name}" for root in _ROOTS.values() for name in _TYPES),
+        ],
+    )
+
+
+def resource_path(resource: Resource) -> str:
+    return f"{_ROOTS[resource.pattern]}/{_TYPE_NAMES[resource.type]}/{resource.name}"
+
+
+def all_entries(store: Store) -> Iterator[tuple[Resource, Entries]]:
+    """Every resource with its entries. A node that cannot be read raises: nothing may be open by accident."""
+    resources = [
+        Resource(resource_type, name, pattern)
+        for pattern, root in _ROOTS.items()
+        for type_name, resource_type in _TYPES.items()
+        for name in store.children(f"{root}/{type_name}")
+    ]
+    for resource, node in zip(resources, store.get_many([resource_path(each) for each in resources]), strict=True):
+        if node is not None:
+            yield resource, decode_entries(resource_path(resource), node[0])
+
+
+def read_entries(store: Store, resource: Resource) -> Entries:
+    """The entries of a resource; none for one that has no node."""
+    return _read(store, resource)[0]
+
+
+def change_entries(store: Store, resource: Resource, change: Callable[[Entries], Iterable[Entry]]) -> Entries:
+    """Replace the entries of a resource by what `change` makes of them, and announce it. Returns what they are now.
+
+    `change` is called again if another broker was faster.
+    """
+    path = resource_path(resource)
+    while True:
+        before, version = _read(store, resource)
+        after = tuple(dict.fromkeys(change(before)))
+        if after == before:
+            return after
+        try:
+            if version is None:
+                store.create(path, encode_entries(after))
+            elif after:
+                store.set(path, encode_entries(after), version)
+            else:
+                store.delete(path, version)
+        except (BadVersionError, NodeExistsError, NoNodeError):
+            continue
+        _announce(store, resource)
+        return after
+
+
+def _read(store: Store, resource: Resource) -> tuple[Entries, int | None]:
+    path = resource_path(resource)
+    try:
+        data, stat = store.get(path)
+    except NoNodeError:
+        return (), None
+    return decode_entries(path, data), stat.version
+
+
+def encode_entries(entries: Iterable[Entry]) -> bytes:
+    return encode_json(
+        {
+            "version": _VERSION,
+            "acls": [
+                {
+                    "principal": entry.principal,
+                    "permissionType": _camel_case(entry.permission.name),
+                    "operation": _camel_case(entry.operation.name),
+                    "host": entry.host,
+                }
+                for entry in entries
+            ],
+        }
+    )
+
+
+def decode_entries(path: str, data: bytes) -> Entries:
+    if not data:
+        return ()
+    document = Document(path, data)
+    return tuple(_decode_entry(path, each) for each in document.required("acls", list))
+
+
+def _decode_entry(path: str, fields: object) -> Entry:
+    if not isinstance(fields, dict):
+        raise MalformedNodeError(path, f"malformed node: an ACL is a JSON object, not {fields!r}")
+    document = Document.of(path, fields)
+    operation, permission = document.required("operation", str), document.required("permissionType", str)
+    if operation not in _OPERATIONS or permission not in _PERMISSIONS:
+        raise document.malformed(f"an ACL is to {permission!r} the operation {operation!r}")
+    return Entry(
+        document.required("principal", str),
+        document.required("host", str),
+        _OPERATIONS[operation],
+        _PERMISSIONS[permission],
+    )
+
+
+# --- announcements ---
+
+
+def _announce(store: Store, resource: Resource) -> None:
+    if resource.pattern is PatternType.LITERAL:
+        data = f"{_TYPE_NAMES[resource.type]}:{resource.name}".encode()
+        store.create(f"{paths.ACL_CHANGES}/{paths.ACL_CHANGE_PREFIX}", data, sequential=True)
+        return
+    data = encode_json(
+        {
+            "version": _VERSION,
+            "resourceType": resource.type.name,
+            "name": resource.name,
+            "patternType": resource.pattern.name,
+        }
+    )
+    store.create(f"{paths.EXTENDED_ACL_CHANGES}/{paths.ACL_CHANGE_PREFIX}", data, sequential=True)
+
+
+def _decode_literal_change(path: str, data: bytes) -> Resource:
+    type_name, colon, name = data.decode(errors="replace").partition(":")
+    if not colon or type_name not in _TYPES:
+        raise MalformedNodeError(path, f"malformed node: {data[:80]!r} names no resource")
+    return Resource(_TYPES[type_name], name)
+
+
+def _decode_extended_change(path: str, data: bytes) -> Resource:
+    document = Document(path, data)
+    type_name, pattern = document.required("resourceType", str), document.required("patternType", str)
+    if type_name not in ResourceType.__members__ or pattern not in PatternType.__members__:
+        raise document.malformed(f"{type_name!r} and {pattern!r} name no resource")
+    return Resource(ResourceType[type_name], document.required("name", str), PatternType[pattern])
+
+
+LITERAL_CHANGES: Final = Announcements(paths.ACL_CHANGES, paths.ACL_CHANGE_PREFIX, _decode_literal_change)
+EXTENDED_CHANGES: Final = Announcements(paths.EXTENDED_ACL_CHANGES, paths.ACL_CHANGE_PREFIX, _decode_extended_change)

@@ -1,0 +1,164 @@
+"""Decides what a principal may do: the rules of Kafka's AclAuthorizer.
+
+A super user may do everything. A resource that no entry names is open only with `allow.everyone.if.no.acl.found`.
+Otherwise an entry that denies goes before every entry that allows, and what no entry allows is denied. READ, WRITE,
+DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS.
+
+Decisions are remembered until an entry changes, so a repeated question costs one look into a dictionary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Final
+
+from tidelog.security.acls import (
+    WILDCARD,
+    Binding,
+    BindingFilter,
+    Entry,
+    Operation,
+    PatternType,
+    Permission,
+    Resource,
+    ResourceType,
+)
+
+_IMPLYING: Final[Mapping[Operation, frozenset[Operation]]] = {
+    Operation.DESCRIBE: frozenset(
+        (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER, Operation.ALL)
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset((Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL)),
+}
+_DECISIONS_MAX: Final = 20_000
+"""Decisions remembered. A client that asks about ever more names makes the authorizer start over."""
+
+Decision = tuple[str, str, Operation, ResourceType, str]
+
+
+class AclAuthorizer:
+    """The entries of one cluster, and decisions by them."""
+
+    def __init__(self, super_users: Collection[str] = (), *, allows_unlisted: bool = False) -> None:
+        """`super_users` are principals; `allows_unlisted` opens resources that no entry names."""
+        self._super_users = frozenset(super_users)
+        self._allows_unlisted = allows_unlisted
+        self._entries: dict[Resource, tuple[Entry, ...]] = {}
+        self._prefix_lengths: dict[ResourceType, list[int]] = {}
+        self._decisions: dict[Decision, bool] = {}
+        self._decisions_by_type: dict[tuple[str, str, Operation, ResourceType], bool] = {}
+
+    def replace(self, resource: Resource, entries: Iterable[Entry]) -> None:
+        """These are the entries of a resource from now on; none remove it."""
+        entries = tuple(entries)
+        if entries:
+            self._entries[resource] = entries
+        else:
+            self._entries.pop(resource, None)
+        if resource.pattern is PatternType.PREFIXED:
+            self._prefix_lengths[resource.type] = sorted(
+                {
+                    len(each.name)
+                    for each in self._entries
+                    if each.pattern is PatternType.PREFIXED and each.type is resource.type
+                }
+            )
+        self._decisions.clear()
+        self._decisions_by_type.clear()
+
+    def resources(self) -> list[Resource]:
+        return list(self._entries)
+
+    def find(self, wanted: BindingFilter) -> Iterator[Binding]:
+        """The bindings that a filter matches, in a stable order."""
+        for resource in sorted(filter(wanted.matches_resource, self._entries)):
+            for entry in self._entries[resource]:
+                if wanted.matches_entry(entry):
+                    yield Binding(resource, entry)
+
+    def is_allowed(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        key = (principal, host, operation, resource_type, name)
+        decision = self._decisions.get(key)
+        if decision is None:
+            if len(self._decisions) >= _DECISIONS_MAX:
+                self._decisions.clear()
+            decision = self._decisions[key] = self._decide(*key)
+        return decision
+
+    def is_allowed_on_any(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there is, or could be, a resource of a type on which the principal may do something."""
+        key = (principal, host, operation, resource_type)
+        decision = self._decisions_by_type.get(key)
+        if decision is None:
+            if len(self._decisions_by_type) >= _DECISIONS_MAX:
+                self._decisions_by_type.clear()
+            decision = self._decisions_by_type[key] = self._decide_on_any(*key)
+        return decision
+
+    def _decide(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        if principal in self._super_users:
+            return True
+        lists = self._entries_for(resource_type, name)
+        if not lists:
+            return self._allows_unlisted
+        applying = [entry for entry in chain.from_iterable(lists) if entry.applies(principal, host)]
+        denied = (operation, Operation.ALL)
+        if any(entry.permission is Permission.DENY and entry.operation in denied for entry in applying):
+            return False
+        allowed = _IMPLYING.get(operation, denied)
+        return any(entry.permission is Permission.ALLOW and entry.operation in allowed for entry in applying)
+
+    def _entries_for(self, resource_type: ResourceType, name: str) -> list[tuple[Entry, ...]]:
+        """Of every pattern that applies to a resource."""
+        candidates = [
+            Resource(resource_type, name),
+            Resource(resource_type, WILDCARD),
+            *(
+                Resource(resource_type, name[:length], PatternType.PREFIXED)
+                for length in self._prefix_lengths.get(resource_type, ())
+                if length <= len(name)
+            ),
+        ]
+        return [entries for each in candidates if (entries := self._entries.get(each))]
+
+    def _decide_on_any(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+        if principal in self._super_users:
+            return True
+        denied = set(self._patterns(principal, host, operation, resource_type, Permission.DENY))
+        if (WILDCARD, PatternType.LITERAL) in denied:
+            return False
+        if self._allows_unlisted:
+            return True
+        return any(
+            allowed == (WILDCARD, PatternType.LITERAL) or not _is_dominated(allowed, denied)
+            for allowed in self._patterns(principal, host, operation, resource_type, Permission.ALLOW)
+        )
+
+    def _patterns(
+        self,
+        principal: str,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        permission: Permission,
+    ) -> Iterator[tuple[str, PatternType]]:
+        """The patterns of a type with an entry for a principal, host and operation."""
+        for resource, entries in self._entries.items():
+            if resource.type is resource_type and any(
+                entry.permission is permission
+                and entry.operation in (operation, Operation.ALL)
+                and entry.applies(principal, host)
+                for entry in entries
+            ):
+                yield resource.name, resource.pattern
+
+
+def _is_dominated(allowed: tuple[str, PatternType], denied: Collection[tuple[str, PatternType]]) -> bool:
+    """Whether a denied pattern covers everything that an allowed one does."""
+    name, pattern = allowed
+    if pattern is PatternType.LITERAL and allowed in denied:
+        return True
+    return any((name[:length], PatternType.PREFIXED) in denied for length in range(len(name) + 1))
