@@ -186,6 +186,8 @@ class Server:
         node = self.node
         summary = node.log_manager.load(self._config_of_topic())
         await node.metadata.run(node.dynamic_config.start)
+        if node.access is not None:
+            await node.metadata.run(node.access.start)
         self._start_tasks()
         await member.register(self._doubtful(is_unclean=bool(summary.unclean_directories)))
         member.start()
@@ -219,6 +221,8 @@ class Server:
         """Watch changes of settings, start periodic work, and serve clients."""
         node = self.node
         node.dynamic_config.start(store)
+        if node.access is not None:
+            node.access.start(store)
         self._start_tasks()
         node.socket_server.start_accepting()
         node.timer_driver.rearm()
