@@ -106,7 +106,7 @@ def test_a_setting_without_effect_is_named_once(tmp_path):
         ("num.partitons=3", ["num.partitons"]),
         ("listeners=nonsense", ["listeners", "nonsense"]),
         ("listeners=SASL_SSL://127.0.0.1:0", ["listeners", "SASL_SSL", "not supported"]),
-        ("authorizer.class.name=AclAuthorizer", ["authorizer.class.name", "AclAuthorizer", "not supported"]),
+        ("authorizer.class.name=AclAuthorizer", ["authorizer.class.name", "AclAuthorizer", "must be one of"]),
         ("zookeeper.ssl.crl.enable=true", ["zookeeper.ssl.crl.enable"]),
     ],
 )

@@ -188,6 +188,8 @@ class ClusterMember:
         self.broker_epoch = await self._registrar.register(registration, doubtful)
         # A session that ended has taken the watch of changed settings with it.
         node.dynamic_config.look()
+        if node.access is not None:
+            node.access.look()
 
     async def wait_until_known(self, timeout_ms: int) -> bool:
         """Whether the controller has named this broker and itself, at the latest after `timeout_ms`.

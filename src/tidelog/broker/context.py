@@ -5,13 +5,38 @@ One is made for each request that is decoded into a message; Produce and Fetch d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from tidelog.security.acls import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
+from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.broker.routes import Route
     from tidelog.network.connection import Slot
     from tidelog.network.session import Session
+
+
+_DENIED: Final[Mapping[ResourceType, ErrorCode]] = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+
+_EVERYTHING: Final = {kind: sum(1 << each for each in operations) for kind, operations in OPERATIONS.items()}
+"""The operations of each type as a bit set, for clients that ask where no authorizer is set (KIP-430)."""
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+NamedT = TypeVar("NamedT", bound=_Named)
 
 
 class ClientLeft(Exception):  # noqa: N818 -- an event, not an error of the broker
@@ -47,3 +72,45 @@ class Context:
     def session(self) -> Session:
         """The client's session. Produce and Fetch find it at `slot.connection.session`."""
         return self.slot.connection.session
+
+    # --- what the client may do; everything, where no authorizer is set ---
+
+    def is_allowed(
+        self,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str = CLUSTER_NAME,
+        *,
+        is_logged: bool = True,
+    ) -> bool:
+        """`is_logged` is False where a denial only leaves something out of an answer."""
+        access = self.node.access
+        return access is None or access.allows(self.session, operation, resource_type, name, is_logged=is_logged)
+
+    def check_allowed(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> None:
+        """Raise the error of a resource that the client may not use."""
+        if not self.is_allowed(operation, resource_type, name):
+            raise ApiError(_DENIED[resource_type])
+
+    def divide_topics(self, operation: Operation, topics: list[NamedT]) -> tuple[list[NamedT], list[NamedT]]:
+        """The topics of a request that the client may use, and the others."""
+        if self.node.access is None:
+            return topics, []
+        denied = self.denied_topics(operation, (topic.name for topic in topics))
+        return (
+            [topic for topic in topics if topic.name not in denied],
+            [topic for topic in topics if topic.name in denied],
+        )
+
+    def denied_topics(self, operation: Operation, names: Iterable[str]) -> frozenset[str]:
+        """Those of the topics that the client may not use."""
+        if self.node.access is None:
+            return frozenset()
+        return frozenset(
+            name for name in dict.fromkeys(names) if not self.is_allowed(operation, ResourceType.TOPIC, name)
+        )
+
+    def operations_allowed(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """What the client may do to a resource, as a bit set (KIP-430)."""
+        access = self.node.access
+        return _EVERYTHING[resource_type] if access is None else access.operations(self.session, resource_type, name)

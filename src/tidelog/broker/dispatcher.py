@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.context import ClientLeft, Context
 from tidelog.broker.coordinators import Reply
+from tidelog.broker.demands import ON_CLUSTER
 from tidelog.broker.metadata_errors import storage_error
 from tidelog.broker.routes import REQUEST_BYTES_MAX, Route
 from tidelog.metadata.errors import StoreUnavailableError
 from tidelog.network.log_rate_limit import LogRateLimit
+from tidelog.security.acls import ResourceType
 from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ApiError, ErrorCode, WireError
@@ -88,7 +90,7 @@ class Dispatcher:
                 # An earlier request of this connection may have staged records that this one has to see.
                 self._node.replica_manager.write_staged()
             if route.handle is None and route.handle_bytes is None:
-                route.load()
+                self._load(route)
             handle_bytes = route.handle_bytes
             if handle_bytes is None or stop - start > route.handled_as_bytes_max:
                 self._handle_message(route, slot, data, start, stop, version)
@@ -99,6 +101,12 @@ class Dispatcher:
             handle_bytes(self._node, slot, data, position, stop, version, correlation_id)
         except Exception as cause:
             _fail(slot, "a request" if route is None else route.api_key.name, cause)
+
+    def _load(self, route: Route) -> None:
+        route.load()
+        if self._node.access is not None and route.handle is not None:
+            # What a client may do is decided where requests are messages, unless a hot path does it itself.
+            route.handled_as_bytes_max = -1
 
     def _answer_unsupported(
         self, connection: Connection, slot: Slot, api_key: int, version: int, correlation_id: int
@@ -140,6 +148,8 @@ class Dispatcher:
         route = context.route
         assert route.handle is not None, "a loaded route can handle"
         try:
+            if (operation := ON_CLUSTER.get(route.api_key)) is not None:
+                context.check_allowed(operation, ResourceType.CLUSTER)
             return route.handle(request, context)
         except Exception as cause:
             return self._error_response(route, cause)

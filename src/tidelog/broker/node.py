@@ -35,6 +35,7 @@ from tidelog.storage.errors import LogDirFailure
 from tidelog.timing import Scheduler, Timer
 
 if TYPE_CHECKING:
+    from tidelog.broker.access import Access
     from tidelog.broker.cluster import ClusterMember, ClusterView
 
 
@@ -45,6 +46,7 @@ class Node:
     """
 
     __slots__ = (
+        "access",
         "background",
         "broker_id",
         "cleaning",
@@ -138,6 +140,8 @@ class Node:
         self.topics.add_deletion_listener(self.groups.forget_topics)
         self.log_dir_moves = LogDirMoves(self)
         self.dynamic_config = DynamicConfig(self)
+        self.access = _access_of(self) if config.authorizer_class_name else None
+        """What clients may do; None where they may do everything."""
         self.member = _member_of_cluster(self) if is_clustered else None
 
     @property
@@ -176,6 +180,12 @@ def _member_of_cluster(node: Node) -> ClusterMember:
 
         connector = SecureConnector(security.inter_broker_tls)
     return ClusterMember(node, connector)
+
+
+def _access_of(node: Node) -> Access:
+    from tidelog.broker.access import Access
+
+    return Access(node)
 
 
 class NodeBase:

@@ -52,6 +52,15 @@ NOT_VERIFIED: Final = Verified()
 Verification = Mapping["PartitionKey", Verified]
 
 
+def has_transactional_batches(spans: ProduceSpans, data: bytearray | memoryview) -> bool:
+    return any(
+        end - start >= HEADER_BYTES
+        and data[start + MAGIC_POSITION] == MAGIC
+        and unpack_attributes_and_producer(data, start)[0] & TRANSACTIONAL_BIT
+        for _, _, start, end in spans.partitions
+    )
+
+
 def verify_produce(
     node: Node, spans: ProduceSpans, data: bytearray | memoryview, version: int, then: Callable[[Verification], None]
 ) -> None:

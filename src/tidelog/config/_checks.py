@@ -53,8 +53,17 @@ def _protocols_problem(value: tuple[str, ...]) -> str | None:
     return None if "classic" in value else "Disabling the 'classic' protocol is not supported"
 
 
+def _principals_problem(value: str) -> str | None:
+    for each in filter(None, (part.strip() for part in value.split(";"))):
+        kind, colon, name = each.partition(":")
+        if not (kind and colon and name):
+            return f"{each!r} is not a principal, such as User:alice; several are separated by semicolons"
+    return None
+
+
 MIGRATION_POLICY: Final = Check(", ".join(MIGRATION_POLICIES), _migration_problem)
 REBALANCE_PROTOCOLS: Final = Check("classic, consumer", _protocols_problem)
 GZIP_LEVEL: Final = Check("1 to 9, or -1", _gzip_problem)
+PRINCIPALS: Final = Check("principals, such as `User:alice;User:bob`", _principals_problem)
 THROTTLED_REPLICAS: Final = Check("`*`, or `partition:broker` pairs", _throttled_problem)
 METADATA_VERSION: Final = Check("a Kafka version, such as 3.9 or 3.9-IV0", _version_problem)

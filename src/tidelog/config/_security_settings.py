@@ -1,11 +1,12 @@
 """Broker settings: authorization, delegation tokens, TLS, SASL.
 
-Those of TLS take effect, for every listener or under `listener.name.<listener>.` for one. SASL and access control are
-rejected where they would be relied on.
+Those of TLS take effect, for every listener or under `listener.name.<listener>.` for one, and so does access control.
+SASL is rejected where it would be relied on.
 """
 
 from __future__ import annotations
 
+from tidelog.config._checks import PRINCIPALS
 from tidelog.config.declaration import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Settings, setting
 from tidelog.config.kinds import CLASS, INT, LIST, LONG, PASSWORD, SHORT
 
@@ -16,14 +17,14 @@ class AuthorizationSettings(Settings, area="Authorization and tokens"):
 
     authorizer_class_name: str = setting(
         "authorizer.class.name", "", importance="low",
-        refused="access control is not supported yet, and every client would be allowed everything",
-        doc="Switches access control on: Kafka's `kafka.security.authorizer.AclAuthorizer`, or `AclAuthorizer`. "
+        one_of=("", "kafka.security.authorizer.AclAuthorizer", "tidelog.security.authorizer.AclAuthorizer"),
+        doc="Switches access control on. Both names stand for the same: Kafka's rules, with ACLs in the metadata tree. "
             "Empty: every client may do everything.")
     super_users: str = setting(
-        "super.users", "", effect=False,
+        "super.users", "", validator=PRINCIPALS,
         doc="Principals that may do everything, as `User:name` separated by semicolons.")
     allow_everyone_if_no_acl_found: bool = setting(
-        "allow.everyone.if.no.acl.found", False, effect=False,
+        "allow.everyone.if.no.acl.found", False,
         doc="Resources without any ACL are open to every principal.")
     principal_builder_class: str = setting(
         "principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",

@@ -113,7 +113,9 @@ def read_partitions(
             if replica_id >= 0 and reply.records is not None and source.is_throttled(partition, replica_id):
                 reply = reply._replace(records=None)
         except ApiError as error:
-            reply = PartitionReply(fetch.partition_index, error.code)
+            # Kafka lists no aborted transactions of a partition it did not look up, and has null for one it did.
+            aborted_transactions = () if topic is None else None
+            reply = PartitionReply(fetch.partition_index, error.code, aborted_transactions=aborted_transactions)
             has_error = True
         except LogDirFailure as failure:
             source.fail_log_dir(failure)

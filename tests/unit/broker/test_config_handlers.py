@@ -90,7 +90,7 @@ def context() -> Any:
     node.dynamic_config = DynamicConfig(cast(Any, node))
     node.dynamic_config.start(store)
     node.slices = Pauses()
-    return SimpleNamespace(node=node, api_version=4, pause=node.slices.pause)
+    return SimpleNamespace(node=node, api_version=4, pause=node.slices.pause, check_allowed=lambda *_: None)
 
 
 async def run_inline(function: Callable[[], object]) -> object:

@@ -78,7 +78,9 @@ class World:
     def __init__(self, handle: Callable[[Any, Context], Any], hooks: RequestHooks | None = None) -> None:
         self.written = 0
         node: Any = SimpleNamespace(
-            slices=TimeSlices(asyncio.get_running_loop()), replica_manager=SimpleNamespace(write_staged=self._write)
+            slices=TimeSlices(asyncio.get_running_loop()),
+            replica_manager=SimpleNamespace(write_staged=self._write),
+            access=None,
         )
         self.slices: TimeSlices = node.slices
         self.routes = {**handlers(), **own_handlers()}

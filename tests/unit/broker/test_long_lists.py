@@ -28,7 +28,13 @@ def context_of(slices: Stretches) -> Any:
     image = ClusterImage("cluster")
     image.set_topic(TopicImage("t1", bytes(15) + b"1", [PartitionImage(0, 0, 0, (0,), (0,))]))
     node = SimpleNamespace(slices=slices, image=image)
-    return SimpleNamespace(node=node, pause=slices.pause, api_version=2)
+    return SimpleNamespace(
+        node=node,
+        pause=slices.pause,
+        api_version=2,
+        check_allowed=lambda *_: None,
+        is_allowed=lambda *_, **_options: True,
+    )
 
 
 def test_topics_are_counted_one_at_a_time() -> None:

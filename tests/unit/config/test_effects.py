@@ -85,7 +85,7 @@ def test_every_setting_is_read_or_declared_without_effect(group: type[Settings],
 
 REFUSED = {
     "listeners": "SASL_SSL://127.0.0.1:9093",
-    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "authorizer.class.name": "org.example.Authorizer",
     "zookeeper.ssl.crl.enable": "true",
     "zookeeper.ssl.ocsp.enable": "true",
     "zookeeper.ssl.cipher.suites": "TLS_AES_256_GCM_SHA384",

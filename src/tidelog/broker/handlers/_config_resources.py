@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from tidelog.metadata import paths
 from tidelog.metadata.configs import ConfigEntity
+from tidelog.security.acls import Operation
+from tidelog.security.acls import ResourceType as SecuredType
 from tidelog.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
 
 
 class ResourceType(IntEnum):
@@ -16,6 +22,14 @@ class ResourceType(IntEnum):
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
+
+
+def check_config_access(operation: Operation, resource_type: int, name: str, context: Context) -> None:
+    """Raise the error of a client that may not see, or not alter, the settings of a resource."""
+    if resource_type == ResourceType.TOPIC:
+        context.check_allowed(operation, SecuredType.TOPIC, name)
+    elif resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS):
+        context.check_allowed(operation, SecuredType.CLUSTER)
 
 
 def topic_entity(name: str) -> ConfigEntity:

@@ -1,19 +1,21 @@
-"""Authorized operations as bit sets, for clients that ask (KIP-430). Without an authorizer everything is allowed."""
+"""Authorized operations as bit sets, for clients that ask (KIP-430)."""
 
-from typing import Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.security.acls import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
 
 NOT_ASKED: Final = -(2**31)
 
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
 
-
-def _bits(*operations: int) -> int:
-    return sum(1 << operation for operation in operations)
-
-
-TOPIC_OPERATIONS: Final = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-CLUSTER_OPERATIONS: Final = _bits(
-    _CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE
-)
-GROUP_OPERATIONS: Final = _bits(_READ, _DELETE, _DESCRIBE)
+def cluster_operations(is_asked: bool, context: Context) -> int:
+    """Of the cluster; none for a client that may not describe it."""
+    if not is_asked:
+        return NOT_ASKED
+    if not context.is_allowed(Operation.DESCRIBE, ResourceType.CLUSTER):
+        return 0
+    return context.operations_allowed(ResourceType.CLUSTER)

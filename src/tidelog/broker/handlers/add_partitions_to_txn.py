@@ -13,6 +13,7 @@ from tidelog.broker.coordinators import Reply
 from tidelog.broker.handlers._parts import are_few
 from tidelog.broker.handlers._transactions import code_of, error_for_version, partitions_by_topic, partitions_of
 from tidelog.coordination import ProducerEpoch
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -39,6 +40,7 @@ def handle(
 ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     """Ask the coordinator of each transactional id."""
     if context.api_version >= _SEVERAL_FROM:
+        context.check_allowed(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
         return _handle_several(request, context)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -83,7 +85,7 @@ async def _handle_several(request: AddPartitionsToTxnRequest, context: Context) 
 def _add(transaction: AddPartitionsToTxnTransaction, context: Context, shape: Callable[[Codes], T]) -> T:
     name = transaction.transactional_id
     partitions = partitions_of(transaction.topics)
-    refused = _unknown(partitions, context)
+    refused = _denied(name, partitions, context) or _unknown(partitions, context)
     if refused:
         return shape({entry: refused.get(entry, ErrorCode.OPERATION_NOT_ATTEMPTED) for entry in partitions})
     producer = ProducerEpoch(transaction.producer_id, transaction.producer_epoch)
@@ -103,6 +105,16 @@ def _verify(transaction: AddPartitionsToTxnTransaction, context: Context, shape:
     producer = ProducerEpoch(transaction.producer_id, transaction.producer_epoch)
     context.node.transactions.verify(transaction.transactional_id, producer, partitions, found.append)
     return shape(found[0])
+
+
+def _denied(transactional_id: str, partitions: list[PartitionKey], context: Context) -> Codes:
+    """Partitions that the client may not add. Newer versions come from brokers, which asked the client's leave."""
+    if context.api_version >= _SEVERAL_FROM:
+        return {}
+    if not context.is_allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    denied = context.denied_topics(Operation.WRITE, (name for name, _ in partitions))
+    return {key: ErrorCode.TOPIC_AUTHORIZATION_FAILED for key in partitions if key[0] in denied}
 
 
 def _unknown(partitions: list[PartitionKey], context: Context) -> Codes:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tidelog.broker.handlers._config_resources import (
     ResourceType,
     broker_entity,
+    check_config_access,
     invalid,
     parse_broker_id,
     topic_entity,
@@ -32,6 +33,7 @@ from tidelog.metadata.configs import (
     replace_overrides,
 )
 from tidelog.metadata.errors import StoreError
+from tidelog.security.acls import Operation
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages import alter_configs as replacing
 from tidelog.wire.messages import incremental_alter_configs as incremental
@@ -65,6 +67,7 @@ async def handle(request: replacing.AlterConfigsRequest, context: Context) -> re
         )
         try:
             _check(resource, counts)
+            check_config_access(Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context)
             _check_names(resource, [each.name for each in resource.configs if each.value is None])
             await _replace(context.node, resource, request.validate_only)
         except ApiError as error:
@@ -87,6 +90,7 @@ async def handle_incremental(
         )
         try:
             _check(resource, counts)
+            check_config_access(Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context)
             deleted = AlterOperation.DELETE
             _check_names(
                 resource,

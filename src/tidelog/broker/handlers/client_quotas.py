@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -37,9 +38,10 @@ _CLIENT_QUOTAS: Final = frozenset(
 )
 
 
-def handle_describe(request: DescribeClientQuotasRequest, _context: Context) -> DescribeClientQuotasResponse:
+def handle_describe(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
     """No quota matches, whatever is asked for, as long as it makes sense."""
     try:
+        context.check_allowed(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
         _check_filter(request.components)
     except ApiError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
@@ -52,6 +54,7 @@ async def handle_alter(request: AlterClientQuotasRequest, context: Context) -> A
     for entry in request.entries:
         answer = EntryDataResponse(error_message=None, entity=entry.entity)
         try:
+            context.check_allowed(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
             _check_entry(entry)
         except ApiError as error:
             answer.error_code, answer.error_message = error.code, error.message

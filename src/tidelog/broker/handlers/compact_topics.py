@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.own_messages import (
     CompactedPartition,
@@ -25,13 +26,15 @@ async def handle(request: CompactTopicsRequest, context: Context) -> CompactTopi
         response.topics.append(answer)
         await context.pause()
         for index in topic.partitions:
-            answer.partitions.append(_compact(context.node, topic.name, index, only_status=request.only_status))
+            answer.partitions.append(_compact(context, topic.name, index, only_status=request.only_status))
             await context.pause()
     return response
 
 
-def _compact(node: Node, topic: str, index: int, *, only_status: bool) -> CompactedPartition:
+def _compact(context: Context, topic: str, index: int, *, only_status: bool) -> CompactedPartition:
+    node = context.node
     try:
+        context.check_allowed(Operation.ALTER, ResourceType.TOPIC, topic)
         if not only_status:
             _request(node, topic, index)
         return _status(node, topic, index)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers._answers import Answers
 from tidelog.broker.handlers._groups import check_consumer_protocol
-from tidelog.broker.handlers._operations import GROUP_OPERATIONS, NOT_ASKED
+from tidelog.broker.handlers._operations import NOT_ASKED
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -21,19 +22,21 @@ if TYPE_CHECKING:
 
 async def handle(request: ConsumerGroupDescribeRequest, context: Context) -> ConsumerGroupDescribeResponse:
     """Look at each group."""
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     answers: Answers[DescribedGroup] = Answers()
     for group_id in request.group_ids:
-        answers.add(group_id, partial(_describe, group_id, operations, context))
+        answers.add(group_id, partial(_describe, group_id, request.include_authorized_operations, context))
         await context.pause()
     return ConsumerGroupDescribeResponse(groups=answers.all)
 
 
-def _describe(group_id: str, operations: int, context: Context) -> DescribedGroup:
+def _describe(group_id: str, wants_operations: bool, context: Context) -> DescribedGroup:
     try:
+        context.check_allowed(Operation.DESCRIBE, ResourceType.GROUP, group_id)
         check_consumer_protocol(context)
         described = context.node.groups.shard_of(group_id).describe_consumer_group(group_id)
     except ApiError as error:
         return DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
-    described.authorized_operations = operations
+    described.authorized_operations = (
+        context.operations_allowed(ResourceType.GROUP, group_id) if wants_operations else NOT_ASKED
+    )
     return described

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers._late_topics import refuse_late
 from tidelog.broker.handlers._partition_limit import COUNTED_AT_ONCE, partition_limit_error
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -56,6 +57,7 @@ async def _grow(
     await context.node.slices.pause()
     result = CreatePartitionsTopicResult(name=topic.name, error_message=None)
     try:
+        context.check_allowed(Operation.ALTER, ResourceType.TOPIC, topic.name)
         if too_many is not None:
             raise too_many
         if count > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.coordinators import Reply, gather
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -31,6 +32,9 @@ async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroups
 
 
 def _delete(group_id: str, context: Context) -> DeletableGroupResult:
+    if not context.is_allowed(Operation.DELETE, ResourceType.GROUP, group_id):
+        return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
     def shape(outcome: ErrorCode | ApiError) -> DeletableGroupResult:
         code = outcome.code if isinstance(outcome, ApiError) else outcome
         return DeletableGroupResult(group_id=group_id, error_code=code)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tidelog.broker.coordinators import Reply, gather
 from tidelog.broker.handlers._parts import PARTITIONS_AT_ONCE, are_few
 from tidelog.replication.delete_records import DeleteResult
+from tidelog.security.acls import Operation
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -56,8 +58,14 @@ async def _delete_many(request: DeleteRecordsRequest, context: Context) -> Delet
 def _delete(
     offsets: Sequence[tuple[tuple[str, int], int]], timeout_ms: int, context: Context
 ) -> list[DeleteResult] | Reply:
-    reply = Reply(list)
-    wanted = [(topic, index, offset) for (topic, index), offset in offsets]
+    denied = context.denied_topics(Operation.DELETE, (topic for (topic, _), _ in offsets))
+    refused = [
+        DeleteResult(topic, index, -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        for (topic, index), _ in offsets
+        if topic in denied
+    ]
+    reply = Reply(lambda results: [*refused, *results])
+    wanted = [(topic, index, offset) for (topic, index), offset in offsets if topic not in denied]
     context.node.replica_manager.delete_records(wanted, timeout_ms, reply)
     if not reply.is_there:
         context.node.socket_server.wake()  # the end of the turn sets the timer

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers._late_topics import refuse_late
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -57,7 +58,10 @@ async def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicRe
             name = node.image.topic_name(asked.topic_id)
             if name is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+            # A client that may not see the topic does not learn its name.
+            context.check_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
         result.name = name
+        context.check_allowed(Operation.DELETE, ResourceType.TOPIC, name)
         result.topic_id = await node.topic_changes.delete(name)
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message

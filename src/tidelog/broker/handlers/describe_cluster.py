@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers._operations import CLUSTER_OPERATIONS, NOT_ASKED
+from tidelog.broker.handlers._operations import cluster_operations
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -39,7 +39,5 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
             for broker in image.brokers()
             if (endpoint := broker.endpoint(context.session.listener)) is not None
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(request.include_cluster_authorized_operations, context),
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from heapq import merge
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers._operations import TOPIC_OPERATIONS
 from tidelog.metadata.topics import check_topic_name
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -27,6 +27,13 @@ async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> D
     """Describe topics in order of their names until the page is full; the cursor says where to go on."""
     image = context.node.image
     names = await _names(request, context)
+    denied: frozenset[str] = frozenset()
+    if request.topics:
+        denied = context.denied_topics(Operation.DESCRIBE, names)
+    else:
+        names = [
+            name for name in names if context.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name, is_logged=False)
+        ]
     first_index = 0
     if request.cursor is not None:
         if request.cursor.partition_index < 0:
@@ -40,6 +47,11 @@ async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> D
         if not left:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
+        if name in denied:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            response.topics.append(DescribeTopicPartitionsResponseTopic(name=name, error_code=code))
+            first_index = 0
+            continue
         topic = image.topic(name)
         if topic is None:
             response.topics.append(_missing(name))
@@ -52,7 +64,7 @@ async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> D
                 topic_id=topic.topic_id,
                 is_internal=topic.is_internal,
                 partitions=[_partition(partition) for partition in page],
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=context.operations_allowed(ResourceType.TOPIC, name),
             )
         )
         left -= len(page)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidelog.controller.events import ElectionType
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -28,6 +29,8 @@ _NO_CANDIDATE: Final = {0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, 1: ErrorCod
 
 async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
     """Answer each partition once. A request for all partitions is answered with those that need an election."""
+    if not context.is_allowed(Operation.ALTER, ResourceType.CLUSTER):
+        return await _denied(request, context)
     no_candidate = _NO_CANDIDATE.get(request.election_type)
     if context.node.member is not None and no_candidate is not None:
         return await _elect_in_cluster(request, context.node.member, context)
@@ -45,6 +48,16 @@ async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeaders
             await context.pause()
     for name, found in codes.items():
         response.replica_election_results.append(await _result(name, found, context))
+    return response
+
+
+async def _denied(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    response = ElectLeadersResponse(error_code=code)
+    for topic in request.topic_partitions or ():
+        response.replica_election_results.append(
+            await _result(topic.topic, dict.fromkeys(topic.partitions, code), context)
+        )
     return response
 
 

@@ -16,12 +16,15 @@ from tidelog.records.errors import CorruptRecordError, UnsupportedCompressionErr
 from tidelog.replication.fetch import FetchParameters, Wanted
 from tidelog.replication.replica_selection import ClientMetadata
 from tidelog.replication.wide_fetch import PARTITIONS_AT_ONCE
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, decode_request, encode_response
 
 if TYPE_CHECKING:
+    from tidelog.broker.access import Access
     from tidelog.broker.node import Node
     from tidelog.network.connection import Slot
+    from tidelog.network.session import Session
     from tidelog.replication.fetch_session import FetchContext
     from tidelog.storage.types import FileSlice
 
@@ -47,6 +50,8 @@ def handle_bytes(
     if context.error:
         slot.fill(encode_response(correlation_id, version, (), error_code=context.error))  # type: ignore[arg-type]
         return
+    if node.access is not None:
+        context = _only_allowed(node.access, slot.connection.session, context, spans.replica_id)
     wanted = context.wanted
     parameters = _parameters(node, slot, spans, version)
     if len(wanted) > PARTITIONS_AT_ONCE:
@@ -68,6 +73,26 @@ def handle_bytes(
         slot.park(waiting.force_complete)
         # The end of a turn sets the timer for the new deadline. A request that only waits must ask for one.
         node.socket_server.wake()
+
+
+def _only_allowed(access: Access, session: Session, context: FetchContext, replica_id: int) -> FetchContext:
+    """The same request, in which partitions that the client may not read are refused. A follower reads all or none."""
+    if replica_id >= 0:
+        if access.allows(session, Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            return context
+        return context._replace(wanted=[_denied(entry) for entry in context.wanted])
+    return context._replace(
+        wanted=[
+            entry
+            if entry.topic is None or access.allows(session, Operation.READ, ResourceType.TOPIC, entry.topic)
+            else _denied(entry)
+            for entry in context.wanted
+        ]
+    )
+
+
+def _denied(entry: Wanted) -> Wanted:
+    return entry._replace(topic=None, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _responding(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._transactions import error_for_version
 from tidelog.broker.metadata_errors import metadata_errors_translated
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -22,6 +23,9 @@ async def handle(request: InitProducerIdRequest, context: Context) -> InitProduc
     A producer without a transactional id that sends its id and epoch (v3+, KIP-360) wants the next epoch. The broker
     has no state of it, so it gets a new id, which has the same effect: its sequences start at 0.
     """
+    refusal = _denial(request, context)
+    if refusal is not None:
+        return _refusal(refusal)
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return _refusal(ErrorCode.INVALID_REQUEST)
     with metadata_errors_translated():
@@ -29,6 +33,21 @@ async def handle(request: InitProducerIdRequest, context: Context) -> InitProduc
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=context.node.producer_ids.next_id(), producer_epoch=0)
     return _initialize(request, request.transactional_id, context)
+
+
+def _denial(request: InitProducerIdRequest, context: Context) -> ErrorCode | None:
+    """An idempotent producer must be allowed to write to the cluster, or to any topic at all."""
+    if request.transactional_id is not None:
+        is_allowed = context.is_allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        return None if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    access = context.node.access
+    if (
+        access is None
+        or context.is_allowed(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, is_logged=False)
+        or access.allows_on_any(context.session, Operation.WRITE, ResourceType.TOPIC)
+    ):
+        return None
+    return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _initialize(request: InitProducerIdRequest, transactional_id: str, context: Context) -> InitProducerIdResponse:

@@ -6,12 +6,13 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.handlers._groups import check_group_id
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
-    from tidelog.broker.group_coordinator import Operation
+    from tidelog.broker.group_coordinator import Operation as GroupOperation
 
 _SEVERAL_FROM: Final = 3
 MEMBERS_AT_ONCE: Final = 500
@@ -21,6 +22,7 @@ def handle(
     request: LeaveGroupRequest, context: Context
 ) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
     """Ask the group's coordinator."""
+    context.check_allowed(Operation.READ, ResourceType.GROUP, request.group_id)
     check_group_id(request.group_id)
     is_single = context.api_version < _SEVERAL_FROM
     if is_single:
@@ -51,5 +53,5 @@ async def _leave_in_parts(request: LeaveGroupRequest, context: Context) -> Leave
     return response
 
 
-def _leaving(request: LeaveGroupRequest) -> Operation:
+def _leaving(request: LeaveGroupRequest) -> GroupOperation:
     return lambda shard, _respond, now_ms: shard.leave(request, now_ms)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidelog.broker.handlers._operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from tidelog.broker.handlers._operations import NOT_ASKED, cluster_operations
 from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.metadata.topics import check_topic_name
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.metadata import (
     MetadataRequest,
@@ -58,7 +59,12 @@ async def _names_to_create(request: MetadataRequest, context: Context) -> list[s
     if _may_create(request, context):
         image = context.node.image
         for asked in request.topics or ():
-            if asked.name is not None and asked.topic_id == NO_UUID and image.topic(asked.name) is None:
+            if (
+                asked.name is not None
+                and asked.topic_id == NO_UUID
+                and image.topic(asked.name) is None
+                and _may_create_topic(asked.name, context)
+            ):
                 names[asked.name] = None
                 if len(names) == CREATED_PER_REQUEST_MAX:
                     break
@@ -66,21 +72,31 @@ async def _names_to_create(request: MetadataRequest, context: Context) -> list[s
     return list(names)
 
 
+def _may_create_topic(name: str, context: Context) -> bool:
+    return context.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name) and (
+        context.is_allowed(Operation.CREATE, ResourceType.CLUSTER, is_logged=False)
+        or context.is_allowed(Operation.CREATE, ResourceType.TOPIC, name)
+    )
+
+
 async def _describe_all(
     request: MetadataRequest, context: Context, failures: Mapping[str, ErrorCode]
 ) -> MetadataResponse:
     """`failures` says why topics that were to be made do not exist."""
     node = context.node
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     # Brokers first: the image may change while topics are described, and no leader may be named without its address.
     brokers = [
         MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
         for broker in node.image.brokers()
         if (endpoint := broker.endpoint(context.session.listener)) is not None
     ]
-    shape = _Shape(operations, {broker.node_id for broker in brokers}, context)
+    shape = _Shape(request.include_topic_authorized_operations, {broker.node_id for broker in brokers}, context)
     if request.topics is None or (not request.topics and context.api_version < _NULL_MEANS_ALL_FROM):
-        topics = [await _describe(topic, shape) for topic in list(node.image.topics())]
+        topics = [
+            await _describe(topic, shape)
+            for topic in list(node.image.topics())
+            if context.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, is_logged=False)
+        ]
     else:
         may_create = _may_create(request, context)
         # A topic that is named twice is answered once.
@@ -94,19 +110,21 @@ async def _describe_all(
         cluster_id=node.image.cluster_id,
         controller_id=node.image.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(request.include_cluster_authorized_operations, context),
     )
 
 
 class _Shape(NamedTuple):
     """What the descriptions of all topics of a response have in common."""
 
-    operations: int
+    has_operations: bool
+    """Whether the operations that the client may do are asked for."""
     reachable: AbstractSet[int]
     """Brokers that the response names; only these are named as leaders."""
     context: Context
+
+    def operations(self, topic: str) -> int:
+        return self.context.operations_allowed(ResourceType.TOPIC, topic) if self.has_operations else NOT_ASKED
 
     def code_of_lost_leader(self, leader_id: int) -> ErrorCode:
         """Why a partition's leader cannot be named."""
@@ -129,10 +147,18 @@ async def _find(
         found = image.topic_by_id(asked.topic_id)
         if found is None:
             return _failed(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        if not context.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, found.name):
+            # An id gives nothing away; a name does.
+            return _failed(None, asked.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return await _describe(found, shape)
+    if not context.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return _failed(name, NO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     found = image.topic(name)
     if found is None:
-        return _failed(name, NO_UUID, failures.get(name) or _code_of_missing(name, may_create), shape.operations)
+        if may_create and not _may_create_topic(name, context):
+            return _failed(name, NO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        code = failures.get(name) or _code_of_missing(name, may_create)
+        return _failed(name, NO_UUID, code, shape.operations(name))
     return await _describe(found, shape)
 
 
@@ -159,7 +185,7 @@ async def _describe(topic: TopicImage, shape: _Shape) -> MetadataResponseTopic:
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        topic_authorized_operations=shape.operations,
+        topic_authorized_operations=shape.operations(topic.name),
     )
     for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
         if start:

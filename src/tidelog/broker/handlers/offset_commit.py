@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.broker.handlers._groups import committed_in_parts
 from tidelog.broker.handlers._parts import are_few
 from tidelog.groups import CommitCodes, Committer
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from tidelog.network.connection import Slot
 
 _EPOCHS_FROM: Final = 9
+_GROUP_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _new = tuple.__new__
 
@@ -36,6 +39,8 @@ def handle(
     request: OffsetCommitRequest, context: Context
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     """Ask the group's coordinator; partitions that do not exist are refused one by one, whatever it says."""
+    if not context.is_allowed(Operation.READ, ResourceType.GROUP, request.group_id):
+        return OffsetCommitResponse(topics=[_denied(each, _GROUP_DENIED) for each in request.topics])
     if are_few([topic.partitions for topic in request.topics]):
         return _commit(request, context)
     return committed_in_parts(request, OffsetCommitResponse(), _commit, context)
@@ -49,6 +54,7 @@ def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespo
         request.group_instance_id,
         knows_epochs=context.api_version >= _EPOCHS_FROM,
     )
+    allowed, denied = context.divide_topics(Operation.READ, request.topics)
     topics: list[CommittedTopic] = [
         (
             topic.name,
@@ -63,19 +69,23 @@ def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespo
                 for each in topic.partitions
             ],
         )
-        for topic in request.topics
+        for topic in allowed
     ]
 
     def shape(outcome: CommitCodes | ApiError) -> OffsetCommitResponse:
         return OffsetCommitResponse(
             topics=[
-                OffsetCommitResponseTopic(
-                    name=name,
-                    partitions=[
-                        OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in codes
-                    ],
-                )
-                for name, codes in _codes(topics, outcome, partition_count)
+                *(_denied(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for each in denied),
+                *(
+                    OffsetCommitResponseTopic(
+                        name=name,
+                        partitions=[
+                            OffsetCommitResponsePartition(partition_index=index, error_code=code)
+                            for index, code in codes
+                        ],
+                    )
+                    for name, codes in _codes(topics, outcome, partition_count)
+                ),
             ]
         )
 
@@ -85,6 +95,16 @@ def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespo
             request.group_id, committer, topics, partition_count, now_ms, request.retention_time_ms
         ),
         shape,
+    )
+
+
+def _denied(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in topic.partitions
+        ],
     )
 
 

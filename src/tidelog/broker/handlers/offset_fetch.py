@@ -11,6 +11,7 @@ from tidelog.broker.handlers._answers import Answers
 from tidelog.broker.handlers._parts import are_few, in_parts
 from tidelog.coordination import Decision
 from tidelog.groups import Committer, PartitionOffset, read_stored
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _GROUP_ERROR_FROM: Final = 2
 _SEVERAL_FROM: Final = 8
+_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 OFFSETS_PER_REPLY_MAX: Final = 100_000
 """Of requests for all offsets of several groups. Groups beyond are said to be loading, and are asked for again."""
@@ -57,11 +59,18 @@ def handle(
     """Ask the coordinator of each group."""
     if context.api_version >= _SEVERAL_FROM:
         lists = [topic.partition_indexes for group in request.groups for topic in group.topics or ()]
-        if not are_few(lists) or not are_few([request.groups]) or any(each.topics is None for each in request.groups):
+        if (
+            context.node.access is not None
+            or not are_few(lists)
+            or not are_few([request.groups])
+            or any(each.topics is None for each in request.groups)
+        ):
             return _fetch_many_groups(request, context)
         found = [_fetch_group(group, request.require_stable, context) for group in request.groups]
         return gather(found, lambda groups: OffsetFetchResponse(groups=groups))
     topics = request.topics
+    if context.node.access is not None:
+        return _fetch_many(request, context)
     if topics is None or not are_few([topic.partition_indexes for topic in topics]):
         return _fetch_many(request, context)
     wanted = [(topic.name, topic.partition_indexes) for topic in topics]
@@ -183,7 +192,12 @@ async def _offsets(
     reader: Committer | None,
     context: Context,
 ) -> Offsets | ApiError:
-    """The offsets of a group, a part of them at a time; all of them if `topics` is None."""
+    """The offsets of a group, a part of them at a time; all of them if `topics` is None.
+
+    Topics that the client may not describe are refused, or left out if it did not name them.
+    """
+    if not context.is_allowed(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     found: dict[str, list[PartitionOffset]] = {}
     ask = context.node.groups.ask
     if topics is None:
@@ -195,12 +209,19 @@ async def _offsets(
             return stored
         for each in stored:
             read = read_stored(each)
-            if read is not None:
+            if read is not None and context.is_allowed(
+                Operation.DESCRIBE, ResourceType.TOPIC, read[0], is_logged=False
+            ):
                 found.setdefault(read[0], []).append(read[1])
             await context.pause()
         return found
+    denied = context.denied_topics(Operation.DESCRIBE, (topic.name for topic in topics))
     for part in in_parts((topic.name, topic.partition_indexes) for topic in topics):
-        outcome = await ask(group_id, partial(_fetching, group_id, part, require_stable, reader))
+        allowed = [(name, indexes) for name, indexes in part if name not in denied]
+        for name, indexes in part:
+            if name in denied:
+                found.setdefault(name, []).extend(PartitionOffset(index, None, _TOPIC_DENIED) for index in indexes)
+        outcome = await ask(group_id, partial(_fetching, group_id, allowed, require_stable, reader))
         if isinstance(outcome, ApiError):
             return outcome
         for name, entries in outcome.items():

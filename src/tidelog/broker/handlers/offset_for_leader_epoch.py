@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -20,19 +21,22 @@ if TYPE_CHECKING:
 async def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
     """Answer every partition for itself."""
     response = OffsetForLeaderEpochResponse()
+    is_broker = context.is_allowed(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, is_logged=False)
     for topic in request.topics:
         result = OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(result)
         await context.pause()
         for asked in topic.partitions:
-            result.partitions.append(_answer(topic.topic, asked, context))
+            result.partitions.append(_answer(topic.topic, asked, is_broker, context))
             await context.pause()
     return response
 
 
-def _answer(topic: str, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
+def _answer(topic: str, asked: OffsetForLeaderPartition, is_broker: bool, context: Context) -> EpochEndOffset:
     response = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
     try:
+        if not is_broker:
+            context.check_allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         partition = context.node.replica_manager.partition(topic, asked.partition)
         partition.check_readable(asked.current_leader_epoch)
         response.leader_epoch, response.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)

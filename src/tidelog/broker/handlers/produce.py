@@ -21,6 +21,7 @@ from tidelog.broker.slices import SLICE_SECONDS
 from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.records.validation import PreparedRecords, TooMuchWorkError
 from tidelog.replication.produce import Errors, PendingProduce, StagedBatch
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.produce import PartitionReply, ProduceSpans, decode_request, encode_response, encode_single
@@ -57,13 +58,33 @@ def handle_bytes(
     if spans[0] is None:
         _append_all(node, slot, data, spans, version, correlation_id, None)
         return
-    from tidelog.broker.transaction_verification import verify_produce
+    from tidelog.broker.transaction_verification import has_transactional_batches, verify_produce
 
+    access = node.access
+    if (
+        access is not None
+        and has_transactional_batches(spans, data)
+        and not access.allows(slot.connection.session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, spans[0])
+    ):
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        _refuse_all(node, slot, spans, version, correlation_id, code)
+        return
     # A producer with a transactional id: its coordinator is asked first, where that is due.
     append = partial(_append_all, node, slot, data, spans, version, correlation_id)
     verifying = _Verifying(slot, append)
     verify_produce(node, spans, data, version, verifying.on_verified)
     verifying.wait()
+
+
+def _refuse_all(
+    node: Node, slot: Slot, spans: ProduceSpans, version: int, correlation_id: int, code: ErrorCode
+) -> None:
+    """The same error for every partition, without a look at its records."""
+    outcomes: list[Outcome] = [(topic, index, PartitionReply(index, code)) for topic, index, _, _ in spans.partitions]
+    if spans.acks == 0:
+        _answer_nothing(slot, outcomes)
+    else:
+        _answer(node, slot, version, correlation_id, outcomes, ())
 
 
 class _Verifying:
@@ -110,6 +131,7 @@ def _append_all(
     `progress` is there when the request goes on: the loop was left to others, or records were prepared on a thread.
     """
     _, acks, timeout_ms, partitions = spans
+    access = node.access
     replica_manager = node.replica_manager
     now_ms = node.clock.wall_ms()
     view = memoryview(data)
@@ -129,6 +151,10 @@ def _append_all(
         partition = replica_manager.find_on_wire(topic, index)
         guard = asked = None
         try:
+            if access is not None and not access.allows(
+                slot.connection.session, Operation.WRITE, ResourceType.TOPIC, topic.decode()
+            ):
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if verified:
                 guard = _guard(verified, topic, index)
             if partition is None or start < 0 or topic in _INTERNAL_TOPICS or not -1 <= acks <= 1:

@@ -5,7 +5,7 @@ From version 3 on the member names itself, so that one that has left its group c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.coordinators import Reply
@@ -15,9 +15,11 @@ from tidelog.broker.handlers._parts import are_few
 from tidelog.broker.transaction_verification import NOT_VERIFIED, Verification, verify
 from tidelog.coordination import ProducerEpoch
 from tidelog.groups import CommitCodes, Committer
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -38,6 +40,11 @@ def handle(
     request: TxnOffsetCommitRequest, context: Context
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     """Verify the transaction, then call the group's coordinator."""
+    try:
+        context.check_allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        context.check_allowed(Operation.READ, ResourceType.GROUP, request.group_id)
+    except ApiError as error:
+        return _shaper(request.topics, [], context)(error)
     if are_few([topic.partitions for topic in request.topics]):
         return _verify_and_commit(request, context)
     return committed_in_parts(request, TxnOffsetCommitResponse(), _verify_and_commit, context)
@@ -47,7 +54,8 @@ def _verify_and_commit(request: TxnOffsetCommitRequest, context: Context) -> Txn
     node = context.node
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
     partition = (OFFSETS_TOPIC, node.groups.partition_of(request.group_id))
-    reply = Reply(_shaper(request, context))
+    allowed, denied = context.divide_topics(Operation.READ, request.topics)
+    reply = Reply(_shaper(allowed, denied, context))
 
     def commit(verification: Verification) -> None:
         refusal, guard = verification.get(partition, NOT_VERIFIED)
@@ -56,7 +64,7 @@ def _verify_and_commit(request: TxnOffsetCommitRequest, context: Context) -> Txn
         if refusal is not None:
             reply(refusal)
         else:
-            _commit(request, producer, context, reply)
+            _commit(request, allowed, producer, context, reply)
 
     is_newer = context.api_version >= _ABORTABLE_FROM
     verify(node, request.transactional_id, producer, {partition: _NO_SEQUENCE}, is_newer, commit)
@@ -73,7 +81,13 @@ def _is_still_verified(
     return hosted is not None and hosted.log.producer_state.is_verified(*producer, guard)
 
 
-def _commit(request: TxnOffsetCommitRequest, producer: ProducerEpoch, context: Context, reply: Reply) -> None:
+def _commit(
+    request: TxnOffsetCommitRequest,
+    allowed: Sequence[TxnOffsetCommitRequestTopic],
+    producer: ProducerEpoch,
+    context: Context,
+    reply: Reply,
+) -> None:
     node = context.node
     committer = Committer(request.generation_id, request.member_id, request.group_instance_id)
 
@@ -91,7 +105,7 @@ def _commit(request: TxnOffsetCommitRequest, producer: ProducerEpoch, context: C
                 for each in topic.partitions
             ],
         )
-        for topic in request.topics
+        for topic in allowed
     ]
 
     def respond(outcome: CommitCodes | ApiError) -> None:
@@ -113,14 +127,15 @@ def _commit(request: TxnOffsetCommitRequest, producer: ProducerEpoch, context: C
 
 
 def _shaper(
-    request: TxnOffsetCommitRequest, context: Context
+    allowed: Sequence[TxnOffsetCommitRequestTopic], denied: Sequence[TxnOffsetCommitRequestTopic], context: Context
 ) -> Callable[[CommitCodes | ApiError], TxnOffsetCommitResponse]:
+    def code_all(topics: Sequence[TxnOffsetCommitRequestTopic], code: ErrorCode) -> CommitCodes:
+        return [(topic.name, [(each.partition_index, code) for each in topic.partitions]) for topic in topics]
+
     def shape(outcome: CommitCodes | ApiError) -> TxnOffsetCommitResponse:
         if isinstance(outcome, ApiError):
             code = _error_for_version(outcome.code, context.api_version)
-            outcome = [
-                (topic.name, [(each.partition_index, code) for each in topic.partitions]) for topic in request.topics
-            ]
+            outcome = code_all(allowed, code)
         return TxnOffsetCommitResponse(
             topics=[
                 TxnOffsetCommitResponseTopic(
@@ -130,7 +145,7 @@ def _shaper(
                         for index, code in codes
                     ],
                 )
-                for name, codes in outcome
+                for name, codes in [*code_all(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED), *outcome]
             ]
         )
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
+_DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _MECHANISMS: Final = (1, 2)
 _ITERATIONS: Final = range(4096, 16385)
 
@@ -55,6 +57,7 @@ async def handle_alter(
 ) -> AlterUserScramCredentialsResponse:
     """Reject each user: with the first error of its changes, or as a duplicate."""
     response = AlterUserScramCredentialsResponse()
+    is_allowed = context.is_allowed(Operation.ALTER, ResourceType.CLUSTER)
     results: dict[str, AlterUserScramCredentialsResult] = {}
     mechanisms: dict[str, int] = {}
     """Of each user a bit for every mechanism: sets or pairs of a hundred thousand users would take long to free."""
@@ -64,6 +67,8 @@ async def handle_alter(
         if result is None:
             result = results[change.name] = AlterUserScramCredentialsResult(user=change.name)
             result.error_code, result.error_message = _refusal(change)
+            if not is_allowed:
+                result.error_code, result.error_message = _DENIED, _DENIED.text
             response.results.append(result)
         bit = 1 << (change.mechanism & 0xFF)
         seen = mechanisms.get(change.name, 0)

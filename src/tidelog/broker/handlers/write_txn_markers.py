@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.coordinators import Reply, gather
 from tidelog.broker.transaction_markers import write_marker
 from tidelog.coordination import ProducerEpoch
+from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -23,9 +24,30 @@ if TYPE_CHECKING:
 
 async def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse:
     """Write them all; answered when each is committed or refused."""
+    if not context.is_allowed(Operation.ALTER, ResourceType.CLUSTER, is_logged=False) and not context.is_allowed(
+        Operation.CLUSTER_ACTION, ResourceType.CLUSTER
+    ):
+        return WriteTxnMarkersResponse(markers=[_denied(marker) for marker in request.markers])
     written: list[Reply] = []
     results = [await _write(marker, context, written) for marker in request.markers]
     return gather(written, lambda _: WriteTxnMarkersResponse(markers=results))
+
+
+def _denied(marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in marker.topics
+        ],
+    )
 
 
 async def _write(marker: WritableTxnMarker, context: Context, written: list[Reply]) -> WritableTxnMarkerResult:

@@ -1,0 +1,135 @@
+"""What clients of this broker may do, by the ACLs in the metadata tree. There is one only where an authorizer is set.
+
+ACLs are read when the broker starts and again whenever a change is announced. A change made here takes effect before
+its client has the answer. Decisions are written to the logger `kafka.authorizer.logger`: denials at INFO, the rest at
+DEBUG.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from tidelog.metadata.acls import (
+    EXTENDED_CHANGES,
+    LITERAL_CHANGES,
+    Entries,
+    all_entries,
+    change_entries,
+    prepare_acl_nodes,
+    read_entries,
+)
+from tidelog.metadata.changes import ChangeListener
+from tidelog.metadata.errors import StoreError
+from tidelog.network.log_rate_limit import LogRateLimit
+from tidelog.security.acls import CLUSTER_NAME, OPERATIONS, Entry, Operation, Resource, ResourceType
+from tidelog.security.authorizer import AclAuthorizer
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.config import BrokerConfig
+    from tidelog.metadata.store import Store, WatchEvent
+    from tidelog.network.session import Session
+
+logger = logging.getLogger(__name__)
+audit_logger = logging.getLogger("kafka.authorizer.logger")
+audit_logger.addFilter(LogRateLimit())
+
+
+class Access:
+    """The authorizer of one broker and its listener on the tree."""
+
+    def __init__(self, node: Node) -> None:
+        self._metadata = node.metadata
+        self.authorizer = _new_authorizer(node.config)
+        on_announcement = node.metadata.on_loop(self._on_announcement)
+        self._listeners = [
+            ChangeListener(announcements, on_announcement, node.clock.wall_ms)
+            for announcements in (LITERAL_CHANGES, EXTENDED_CHANGES)
+        ]
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- decisions ---
+
+    def allows(
+        self,
+        session: Session,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str = CLUSTER_NAME,
+        *,
+        is_logged: bool = True,
+    ) -> bool:
+        """`is_logged` is False where a denial only leaves something out of an answer."""
+        is_allowed = self.authorizer.is_allowed(session.principal, session.address, operation, resource_type, name)
+        if is_logged and (not is_allowed or audit_logger.isEnabledFor(logging.DEBUG)):
+            _log(session, operation, resource_type, name, is_allowed=is_allowed)
+        return is_allowed
+
+    def allows_on_any(self, session: Session, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there is any resource of a type that the operation is allowed on."""
+        is_allowed = self.authorizer.is_allowed_on_any(session.principal, session.address, operation, resource_type)
+        _log(session, operation, resource_type, "any", is_allowed=is_allowed)
+        return is_allowed
+
+    def operations(self, session: Session, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """The operations allowed on a resource, as a bit set (KIP-430)."""
+        return sum(
+            1 << operation
+            for operation in OPERATIONS[resource_type]
+            if self.allows(session, operation, resource_type, name, is_logged=False)
+        )
+
+    # --- changes ---
+
+    def start(self, store: Store) -> None:
+        """Read all ACLs, and follow their changes from now on."""
+        prepare_acl_nodes(store)
+        for listener in self._listeners:
+            listener.take(store)
+        for resource, entries in all_entries(store):
+            self.authorizer.replace(resource, entries)
+
+    async def change(self, resource: Resource, change: Callable[[Entries], Iterable[Entry]]) -> None:
+        """Change the entries of a resource in the tree and here."""
+        entries = await self._metadata.run(change_entries, resource, change)
+        self.authorizer.replace(resource, entries)
+
+    def look(self) -> None:
+        """Follow what has changed, soon, and watch for more."""
+        task = asyncio.get_running_loop().create_task(self._follow())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _on_announcement(self, _event: WatchEvent) -> None:
+        self.look()
+
+    async def _follow(self) -> None:
+        async with self._lock:
+            for listener in self._listeners:
+                try:
+                    for resource in await self._metadata.run(listener.take):
+                        self.authorizer.replace(resource, await self._metadata.run(read_entries, resource))
+                except StoreError as error:
+                    logger.warning("changed ACLs cannot be read: %s", error)
+
+
+def _new_authorizer(config: BrokerConfig) -> AclAuthorizer:
+    super_users = [each.strip() for each in config.super_users.split(";") if each.strip()]
+    return AclAuthorizer(super_users, allows_unlisted=config.allow_everyone_if_no_acl_found)
+
+
+def _log(session: Session, operation: Operation, resource_type: ResourceType, name: str, *, is_allowed: bool) -> None:
+    audit_logger.log(
+        logging.DEBUG if is_allowed else logging.INFO,
+        "principal %s is %s: operation %s from host %s on %s:%s",
+        session.principal,
+        "allowed" if is_allowed else "denied",
+        operation.name,
+        session.address,
+        resource_type.name,
+        name,
+    )
