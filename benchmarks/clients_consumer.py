@@ -41,7 +41,7 @@ class Job:
 
 
 Count = Callable[[int], bool]
-"""Told how many more records came; whether there are more to come."""
+"""Called with the number of new records; returns whether there are more to come."""
 
 
 def _tidelog(job: Job) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class Member:
         self._writer.close()
 
     async def rebalance(self) -> None:
-        """Join, hand out or receive an assignment; again if somebody joined meanwhile."""
+        """Join, hand out or receive an assignment; again if another member joined meanwhile."""
         while True:
             joined = await self._join()
             code = await self._sync(joined)

@@ -195,7 +195,7 @@ def end_to_end(
         deadline = clock() + int(seconds * 1e9)
         for fetch in fetches:
             consuming.sendall(fetch)
-            # Nothing tells from outside that the fetch is parked; a millisecond is twenty times what parking takes.
+            # Nothing shows from outside that the fetch is parked; a millisecond is twenty times what parking takes.
             time.sleep(0.001)
             before = clock()
             producing.sendall(produce)

@@ -40,9 +40,9 @@ class Usage:
 
 
 def free_port() -> int:
-    """A port nobody listens on now, below the range from which the kernel takes the ports of outgoing connections.
+    """A port without a listener, below the range from which the kernel takes the ports of outgoing connections.
 
-    A port of that range may be taken by somebody's connection before the broker binds it, and a client that polls it
+    A port of that range may be taken by another connection before the broker binds it, and a client that polls it
     may even connect to itself.
     """
     while True:

@@ -3,7 +3,7 @@
 They come from Maven once and stay in `${XDG_CACHE_HOME:-~/.cache}/tidelog/spark-kafka-4.2.0`, beside Apache Kafka's.
 The benchmarks measure it beside our connector; `tests/compat/spark_connector` lets it read and write our broker. Both
 ask `unavailable_reason()` first. Version 4.2.0 runs on Spark 4.3; of its helper for tokens any version does, because
-nobody here asks for tokens.
+no broker here asks for tokens.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def odd_orders(*, first: int = 0) -> Iterator[Event]:
     """Three orders that cannot be enriched: without quantity, of an unknown customer, and with truncated JSON."""
     none, stray, broken = orders(3, first=first)
     yield none._replace(value=_json({**json.loads(none.value), "quantity": 0}))
-    nobody = "cust-stray"
-    yield stray._replace(key=nobody.encode(), value=_json({**json.loads(stray.value), "customer_id": nobody}))
+    stray_id = "cust-stray"
+    yield stray._replace(key=stray_id.encode(), value=_json({**json.loads(stray.value), "customer_id": stray_id}))
     yield broken._replace(value=broken.value[: len(broken.value) // 2])
 
 

@@ -4,7 +4,7 @@ It produces a record, fetches it and asks for metadata, again and again on one c
 `Bystander.begin` and `end` it keeps the longest wait for an answer; a wait that begins inside and ends outside counts,
 since `end` waits for it.
 
-On a machine that does other things too, a wait is longer than what the broker did meanwhile. Where the kernel tells
+On a machine that does other things too, a wait is longer than what the broker did meanwhile. Where the kernel reports
 (`/proc/PID/schedstat`), the processor time that the broker's main thread took within one wait is kept as well: for a
 broker with one thread that is what the wait would have been on a machine of its own.
 """

@@ -48,7 +48,7 @@ def test_topics_are_made_described_widened_and_removed(servers: str) -> None:
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_one_refusal_is_raised_and_several_are_told_apart(servers: str) -> None:
+def test_one_error_is_raised_and_several_are_distinguished(servers: str) -> None:
     there, new = make_topic(servers), unique("new")
     with Admin(bootstrap_servers=servers) as admin:
         with pytest.raises(ApiError) as alone:
@@ -172,7 +172,7 @@ def test_transactions_are_listed_described_and_fenced(servers: str) -> None:
             new_id, new_epoch = (await admin.fence_producers([name]))[name]
             assert (new_id, new_epoch) > (described.producer_id, described.producer_epoch)
             with pytest.raises(ApiError) as unknown:
-                await admin.describe_transactions([unique("nobody")])
+                await admin.describe_transactions([unique("unknown")])
             assert unknown.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
     run(work())
@@ -211,7 +211,7 @@ def test_a_closed_admin_refuses(servers: str) -> None:
         admin.describe_cluster()
 
 
-def test_one_name_in_place_of_a_list_harms_nobody(servers: str) -> None:
+def test_one_name_in_place_of_a_list_affects_no_other_name(servers: str) -> None:
     """Its letters would be taken for names, and topics with such names would be gone."""
     topic = make_topic(servers)
     with Admin(bootstrap_servers=servers) as admin:

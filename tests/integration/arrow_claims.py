@@ -1,4 +1,4 @@
-"""Arrow in, Arrow out: what holds of tables through our clients, whoever's broker it is that `servers` names."""
+"""Arrow in, Arrow out: what holds of tables through our clients, with Tidelog's broker and with Kafka's."""
 
 import datetime as dt
 from typing import Any

@@ -33,7 +33,7 @@ class Cluster:
         return name
 
     def group(self) -> str:
-        """A group nobody else uses."""
+        """A group of its own."""
         return f"g{time.time_ns() % 10**9}-{next(_numbers)}"
 
     def write(
@@ -124,7 +124,7 @@ async def eventually(condition: Callable[[], Awaitable[bool]], patience_s: float
 
 
 class Diary(RebalanceListener):
-    """Writes down what a listener is told."""
+    """Records the calls of a listener."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[str, list[int]]] = []

@@ -1,6 +1,6 @@
 """A partition's files seen from outside: nothing of `tidelog.storage` takes part, so that it cannot vouch for itself.
 
-The walk is strict: from the first byte to the last, every batch must be whole, bear a correct checksum and continue the
+The walk is strict: from the first byte to the last, every batch must be whole, have a correct checksum and continue the
 offsets of the one before. What is found is what a broker may serve.
 """
 

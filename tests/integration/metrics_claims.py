@@ -110,7 +110,7 @@ def test_a_callback_gets_the_figures_again_and_again(servers: str) -> None:
         raise RuntimeError("a mistake of the application's")
 
     with Producer(
-        bootstrap_servers=servers, client_id=unique("told"), statistics_interval_ms=10, statistics_callback=take
+        bootstrap_servers=servers, client_id=unique("statistics"), statistics_interval_ms=10, statistics_callback=take
     ) as producer:
         assert enough.wait(SECONDS)
         assert came[0].client_id == producer.metrics().client_id

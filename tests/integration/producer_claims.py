@@ -18,7 +18,7 @@ from tidelog.records.record import Record
 from tidelog.wire.errors import ApiError, ErrorCode
 
 
-def test_a_record_arrives_as_it_was_sent_and_its_metadata_tells_where(servers: str) -> None:
+def test_a_record_arrives_as_it_was_sent_and_its_metadata_has_its_offset(servers: str) -> None:
     topic = make_topic(servers, 3)
 
     async def work() -> RecordMetadata:
@@ -123,20 +123,20 @@ def test_an_own_partitioner_is_asked(servers: str) -> None:
 
 def test_callbacks_come_in_the_order_of_the_sends(servers: str) -> None:
     topic = make_topic(servers)
-    told: list[int] = []
+    delivered: list[int] = []
 
     async def work() -> None:
         async with AsyncProducer(bootstrap_servers=servers, batch_size=300) as producer:
             for _ in range(300):
                 await producer.send(
-                    topic, b"value", on_delivery=lambda found, error: told.append(present(found).offset)
+                    topic, b"value", on_delivery=lambda found, error: delivered.append(present(found).offset)
                 )
 
     run(work())
-    assert told == list(range(300))
+    assert delivered == list(range(300))
 
 
-def test_a_failing_callback_harms_nobody(servers: str) -> None:
+def test_a_failing_callback_affects_no_other_record(servers: str) -> None:
     topic = make_topic(servers)
 
     def fail(metadata: RecordMetadata | None, error: Exception | None) -> None:
@@ -347,7 +347,7 @@ def test_a_batch_built_elsewhere_gets_its_place_in_the_sequence(servers: str) ->
     assert values(read_all(servers, topic)) == [b"before", b"built", b"built", b"built", b"after"]
 
 
-def test_log_append_time_is_told(servers: str) -> None:
+def test_log_append_time_is_returned(servers: str) -> None:
     topic = make_topic(servers, config={"message.timestamp.type": "LogAppendTime"})
 
     async def work() -> RecordMetadata:
@@ -374,10 +374,10 @@ def test_the_blocking_producer_is_shared_by_threads(servers: str) -> None:
         for thread in threads:
             thread.join()
         producer.flush(SECONDS)
-        told = producer.send(topic, b"last", partition=0).result(SECONDS)
+        delivered = producer.send(topic, b"last", partition=0).result(SECONDS)
     found = read_all(servers, topic, 3)
     assert len(found) == 4001
-    assert told == RecordMetadata(topic, 0, told.offset, told.timestamp)
+    assert delivered == RecordMetadata(topic, 0, delivered.offset, delivered.timestamp)
     for start in range(4):
         mine = [int(present(m.value())) for m in found if m.key() == str(start).encode()]
         assert mine == list(range(start, 4000, 4)), "the records of one thread and key keep their order"
@@ -389,14 +389,14 @@ def test_blocking_deliveries_call_back_and_blocking_in_a_callback_is_refused(ser
     done = threading.Event()
     with Producer(bootstrap_servers=servers) as producer:
 
-        def told(metadata: RecordMetadata | None, error: Exception | None) -> None:
+        def delivered(metadata: RecordMetadata | None, error: Exception | None) -> None:
             try:
                 producer.flush()
             except Exception as refused:
                 outcomes.append(refused)
             producer.send(topic, b"from the callback").add_done_callback(lambda _: done.set())
 
-        producer.send(topic, b"first", on_delivery=told)
+        producer.send(topic, b"first", on_delivery=delivered)
         assert done.wait(SECONDS)
     assert "from a callback" in str(outcomes[0])
     assert values(read_all(servers, topic)) == [b"first", b"from the callback"]

@@ -46,7 +46,7 @@ class RawClient:
         self.socket.settimeout(timeout_s)
         try:
             if sys.platform == "linux":
-                # A port that nobody listens on may be given to the very socket that calls it, which then talks to
+                # A port without a listener may be given to the very socket that connects to it, which then talks to
                 # itself and keeps a broker that is about to come back from listening there.
                 self.socket.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
                 self.socket.bind(("127.0.0.2", 0))

@@ -63,14 +63,14 @@ def _sorted(file, *left_out):
 
 def test_a_topic_makes_the_round_trip_through_a_file(tidelog, broker, filled, tmp_path):
     first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"
-    told = tidelog("export", filled, first, "--format", "json").document
-    assert (told["records"], told["bytes"]) == (ROWS, first.stat().st_size)
-    assert told["partitions"]["2"] == {"start": 0, "end": 1000}
+    summary = tidelog("export", filled, first, "--format", "json").document
+    assert (summary["records"], summary["bytes"]) == (ROWS, first.stat().st_size)
+    assert summary["partitions"]["2"] == {"start": 0, "end": 1000}
     assert pq.read_schema(first).equals(SCHEMA)
     broker.create_topic("copy", partitions=3)
-    told = tidelog("import", first, "copy", "--keep-partitions", "--compression", "lz4", "--format", "json").document
-    assert told["records"] == ROWS
-    assert told["partitions"] == {str(index): {"first": 0, "last": 999} for index in range(3)}
+    summary = tidelog("import", first, "copy", "--keep-partitions", "--compression", "lz4", "--format", "json").document
+    assert summary["records"] == ROWS
+    assert summary["partitions"] == {str(index): {"first": 0, "last": 999} for index in range(3)}
     assert tidelog("export", "copy", second).code == 0
     assert _sorted(first, "topic") == _sorted(second, "topic")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first.parquet", "second.parquet"]
@@ -87,7 +87,7 @@ def test_a_range_of_one_partition_is_exported(tidelog, filled, tmp_path):
     assert table["offset"].to_pylist() == list(range(100, 150))
 
 
-def test_progress_is_told_in_logs(tidelog, filled, tmp_path):
+def test_progress_is_logged(tidelog, filled, tmp_path):
     ran = tidelog("export", filled, tmp_path / "progress.parquet")
     assert f"export filled: {ROWS:,} of {ROWS:,} after" in ran.err
 
@@ -110,7 +110,7 @@ def test_what_cannot_be_done_is_said_in_a_line(tidelog, broker, filled, tmp_path
         (("export", filled, none, "--column", "vlaue"), "'vlaue'"),
         (("export", filled, none, "--partition", 7), "no partition 7"),
         (("export", filled, none, "--compression", "rar"), "'rar'"),
-        (("import", file, filled, "--value", "nobody"), "no column 'nobody'"),
+        (("import", file, filled, "--value", "unknown"), "no column 'unknown'"),
         (("import", file, filled, "--value", "age"), "make it binary or string"),
         (("import", file, filled, "--keep-partitions"), "partition 9 does not exist"),
         (("import", tmp_path / "text.parquet", filled), "text.parquet"),

@@ -118,7 +118,7 @@ def test_ten_thousand_fetches_that_wait_for_one_record(broker: Broker) -> None:
                 assert b"at last" in partition.records
 
 
-def test_answers_that_wait_behind_a_slow_one_keep_nobody_out(broker: Broker) -> None:
+def test_answers_that_wait_behind_a_slow_one_keep_no_other_client_out(broker: Broker) -> None:
     """Four connections with a thousand requests behind fetches that wait: twice `queued.max.requests`, all answered."""
     with siege(broker) as bystander, ExitStack() as stack:
         with RawClient(broker.port) as client:

@@ -10,7 +10,7 @@ from benchmarks import apache_kafka
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    """The answer is kept for the life of a process; each test asks anew."""
+    """The answer is kept for the life of a process; each test asks again."""
     apache_kafka.unavailable_reason.cache_clear()
     yield
     apache_kafka.unavailable_reason.cache_clear()

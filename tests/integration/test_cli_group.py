@@ -74,10 +74,10 @@ class TestShowing:
         group = cluster.group()
         commit(cluster, group, topic, 1, 1)
         assert group in tidelog(cluster, "group", "list").out.splitlines()
-        told = [
+        listed = [
             each for each in tidelog(cluster, "group", "list", "--format", "json").document if each["group"] == group
         ]
-        assert told == [{"group": group, "state": "Empty", "type": "classic", "protocol_type": ""}]
+        assert listed == [{"group": group, "state": "Empty", "type": "classic", "protocol_type": ""}]
         assert group in tidelog(cluster, "group", "list", "--state", "empty").out
         assert group not in tidelog(cluster, "group", "list", "--state", "stable").out
 
@@ -94,7 +94,7 @@ class TestShowing:
             [group, topic, "1", "100", "100", "0"],
         ]
 
-    def test_members_and_state_are_shown_while_somebody_reads(
+    def test_members_and_state_are_shown_while_a_consumer_reads(
         self, cluster: Cluster, tidelog: Tidelog, topic: str
     ) -> None:
         group = cluster.group()
@@ -153,9 +153,9 @@ class TestShowing:
         assert [(look["lag"], look["read_per_s"]) for look in looks.lines] == [(60, None), (60, 0)]
 
     def test_a_group_that_is_not_there_is_an_error(self, cluster: Cluster, tidelog: Tidelog) -> None:
-        ran = tidelog(cluster, "group", "describe", "nobody")
+        ran = tidelog(cluster, "group", "describe", "unknown")
         assert ran.code == 1
-        assert "group 'nobody' does not exist" in ran.err
+        assert "group 'unknown' does not exist" in ran.err
 
     def test_groups_can_be_deleted_whole_or_in_part(self, cluster: Cluster, tidelog: Tidelog, topic: str) -> None:
         group, other = cluster.group(), cluster.topic(1)
@@ -230,7 +230,7 @@ class TestResetting:
             (["--topic", "TOPIC", "--shift-by", "1"], "there are none for"),
         ],
     )
-    def test_mistakes_are_told(
+    def test_mistakes_are_reported(
         self, cluster: Cluster, tidelog: Tidelog, topic: str, words: list[str], said: str
     ) -> None:
         named = [word.replace("TOPIC", topic) for word in words]
@@ -250,7 +250,7 @@ class TestConsuming:
         assert sorted(places) == [(partition, offset) for partition in range(2) for offset in range(100)]
         assert committed(cluster, group, topic) == [100, 100]
 
-    def test_a_topic_that_is_not_there_is_waited_for_and_told(self, cluster: Cluster, tidelog: Tidelog) -> None:
+    def test_a_topic_that_is_not_there_is_waited_for_and_reported(self, cluster: Cluster, tidelog: Tidelog) -> None:
         ran = tidelog(cluster, "consume", cluster.group(), "--group", "g", "--timeout", "0.1")
         assert (ran.code, ran.out) == (0, "")
         assert "yet; waiting for it" in ran.err
@@ -278,10 +278,10 @@ class TestConsuming:
             f"[{group},{topic},0]::[OffsetMetadata[25,half],CommitTime T,ExpirationTime NONE]",
         ]
         assert set(shapes[3:]) == {f"[{group},{topic},0]::NULL", f"[{group},{topic},1]::NULL"}
-        told = [
+        listed = [
             each for each in tidelog(cluster, *words, "offsets", "--format", "json").lines if each["group"] == group
         ]
-        assert told[2]["value"]["offset"] == 25
+        assert listed[2]["value"]["offset"] == 25
 
     def test_groups_are_shown_too(self, cluster: Cluster, tidelog: Tidelog, topic: str) -> None:
         group = cluster.group()
@@ -291,8 +291,8 @@ class TestConsuming:
                 pass
         words = ("consume", "__consumer_offsets", "--from-beginning", "--until-end", "--formatter", "groups")
         assert f"{group}::[GroupMetadata[generation 1,consumer,range,leader " in tidelog(cluster, *words).out
-        told = [each for each in tidelog(cluster, *words, "--format", "json").lines if each["group"] == group]
-        assert [len(each["value"]["members"]) for each in told] == [1, 0]
+        listed = [each for each in tidelog(cluster, *words, "--format", "json").lines if each["group"] == group]
+        assert [len(each["value"]["members"]) for each in listed] == [1, 0]
 
 
 def test_a_member_that_is_terminated_leaves_its_group(cluster: Cluster, topic: str) -> None:
@@ -307,10 +307,10 @@ def test_a_member_that_is_terminated_leaves_its_group(cluster: Cluster, topic: s
         assert admin.describe_groups([group])[group].state == "Empty"
 
 
-def test_a_cluster_that_is_not_there_is_told_at_once(tidelog: Tidelog) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        away = Cluster(f"127.0.0.1:{nobody.getsockname()[1]}")
+def test_a_cluster_that_is_not_there_is_reported_at_once(tidelog: Tidelog) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        away = Cluster(f"127.0.0.1:{bound.getsockname()[1]}")
         for words in (["group", "list"], ["consume", "t", "--group", "g"]):
             ran = tidelog(away, *words)
             assert (ran.code, "or --bootstrap-server" in ran.err) == (1, True), ran

@@ -1,4 +1,4 @@
-"""`tidelog reassign`: partitions move between brokers, as slowly as they are told to."""
+"""`tidelog reassign`: partitions move between brokers, at the rate of their throttle."""
 
 from __future__ import annotations
 

@@ -87,13 +87,13 @@ def test_a_partition_that_is_not_there_is_refused(tidelog, topic):
     assert (refused.code, "no partition 9; it has 0 to 2" in refused.err) == (1, True)
 
 
-def test_a_record_the_topic_refuses_is_told_with_the_reason(tidelog, broker):
+def test_a_record_the_topic_refuses_is_reported_with_the_reason(tidelog, broker):
     broker.create_topic("needs-keys", config={"cleanup.policy": "compact"})
     refused = tidelog("produce", "needs-keys", stdin=b"no key\n")
     assert (refused.code, "INVALID_RECORD" in refused.err) == (1, True)
 
 
-def test_consuming_begins_and_ends_where_it_is_told(tidelog, topic):
+def test_consuming_begins_and_ends_at_the_given_offsets(tidelog, topic):
     tidelog("produce", topic, "--partition", "2", stdin=b"".join(b"%d\n" % number for number in range(10)))
     of = ("consume", topic, "--partition", "2")
     assert tidelog(*of, "--offset", "7", "--until-end").out == "7\n8\n9\n"
@@ -167,7 +167,7 @@ def test_perf_measures_both_ways(tidelog):
     assert end["latest"] > produced["records"]
 
 
-def test_perf_tells_why_it_was_refused(tidelog, broker):
+def test_perf_reports_why_it_was_refused(tidelog, broker):
     broker.create_topic("small", config={"max.message.bytes": 1000})
     refused = tidelog("perf", "produce", "small", "--records", "100", "--batch-bytes", "5000")
     assert (refused.code, "MESSAGE_TOO_LARGE" in refused.err) == (1, True)
@@ -197,7 +197,7 @@ def test_every_file_of_a_data_directory_can_be_dumped(tidelog, broker, topic):
     ]
 
 
-def test_a_damaged_log_is_told_and_the_exit_code_is_1(tidelog, broker, topic, tmp_path):
+def test_a_damaged_log_is_reported_and_the_exit_code_is_1(tidelog, broker, topic, tmp_path):
     tidelog("produce", topic, "--partition", "0", stdin=b"x\n")
     (log,) = glob.glob(os.path.join(broker.data_dir, f"{topic}-0", "*.log"))
     with open(log, "rb") as whole:
@@ -207,7 +207,7 @@ def test_a_damaged_log_is_told_and_the_exit_code_is_1(tidelog, broker, topic, tm
     assert "invalid bytes" in damaged.out
 
 
-def test_the_demo_tells_what_happened_and_what_to_try_next():
+def test_the_demo_prints_what_happened_and_what_to_try_next():
     said = run("demo", "broker", "--records", "5000")
     assert said.code == 0, said.err
     assert "5,000 records were produced" in said.out

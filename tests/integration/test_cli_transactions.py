@@ -81,9 +81,9 @@ def test_a_transaction_is_described(broker: Broker, opened: Producer) -> None:
 
 
 def test_an_unknown_id_is_said(broker: Broker) -> None:
-    said = transactions(broker, "describe", "nobody")
+    said = transactions(broker, "describe", "no-such-id")
     assert said.code == 1
-    assert "nobody" in said.err
+    assert "no-such-id" in said.err
 
 
 def test_a_hanging_transaction_is_found_and_aborted(broker: Broker, rpc: Rpc, opened: Producer) -> None:
@@ -131,5 +131,5 @@ def test_an_abort_by_id_fences_the_producer(broker: Broker, rpc: Rpc) -> None:
 
 
 def test_an_abort_of_an_unknown_id_makes_nothing(broker: Broker) -> None:
-    assert transactions(broker, "abort", "--transactional-id", "nobody").code == 1
-    assert "nobody" not in transactions(broker, "list").out
+    assert transactions(broker, "abort", "--transactional-id", "no-such-id").code == 1
+    assert "no-such-id" not in transactions(broker, "list").out

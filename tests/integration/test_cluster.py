@@ -132,6 +132,6 @@ def test_fencing_ends_a_transaction_and_leaves_its_successor_alone(broker: Broke
     assert refused.value.code is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_dead_address_is_told_at_once() -> None:
+def test_a_dead_address_fails_at_once() -> None:
     with pytest.raises(BootstrapFailed):
         Cluster(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=50)

@@ -72,7 +72,7 @@ def _dirty_log(tmp_path: Path, batches: int = 10, size: int = 10) -> Log:
 
 
 def _is_gone(pid: int) -> bool:
-    """Whether a process has ended, be it that nobody has waited for it yet."""
+    """Whether a process has ended, even if its parent has not waited for it yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def test_what_cannot_be_done_is_said_and_the_next_job_is_done(tmp_path: Path, wo
     assert isinstance([*worker.events()][-1], JobDone)
 
 
-def test_the_rate_is_kept_and_progress_is_told_meanwhile(tmp_path: Path, worker: Worker) -> None:
+def test_the_rate_is_kept_and_progress_is_reported_meanwhile(tmp_path: Path, worker: Worker) -> None:
     log = _dirty_log(tmp_path, batches=100, size=10_000)
     total = log.size_bytes
     worker.send(plan(log)._replace(bytes_per_second_max=2.0 * total, buffer_bytes=8192))

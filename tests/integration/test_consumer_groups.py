@@ -40,7 +40,7 @@ def sizes(*members: AsyncConsumer) -> list[int]:
 class TestSharing:
     @pytest.mark.parametrize("strategy", STRATEGIES)
     def test_members_share_partitions_and_every_record_is_read_once(self, cluster: Cluster, strategy: str) -> None:
-        """Nobody fails, so with commits before every hand-over nothing is read twice."""
+        """No member fails, so with commits before every hand-over nothing is read twice."""
         topic, group = cluster.topic(4), cluster.group()
         cluster.write(topic, range(400))
         settings = {"group_id": group, "partition_assignment_strategy": strategy, "max_poll_records": 50}
@@ -123,8 +123,8 @@ class TestSharing:
                 assert consumer.assignment == frozenset()
 
         asyncio.run(main())
-        told = [each for each in diary.entries if each[1]]
-        assert told == [("assigned", [0]), ("revoked", [0]), ("assigned", [0]), ("revoked", [0])]
+        noted = [each for each in diary.entries if each[1]]
+        assert noted == [("assigned", [0]), ("revoked", [0]), ("assigned", [0]), ("revoked", [0])]
 
 
 def _read_to(*members: AsyncConsumer, total: int) -> bool:
@@ -147,8 +147,8 @@ class TestListeners:
         ]
 
     def test_cooperative_members_keep_what_stays(self, cluster: Cluster) -> None:
-        told = [entry for entry in self.diary_of_first(cluster, "cooperative-sticky") if entry[1]]
-        assert told == [("assigned", [0, 1]), ("revoked", [1]), ("revoked", [0])]
+        noted = [entry for entry in self.diary_of_first(cluster, "cooperative-sticky") if entry[1]]
+        assert noted == [("assigned", [0, 1]), ("revoked", [1]), ("revoked", [0])]
 
     def diary_of_first(self, cluster: Cluster, strategy: str) -> list[tuple[str, list[int]]]:
         topic = cluster.topic(2)
@@ -262,19 +262,19 @@ class TestCommits:
                 at(topic, 1): OffsetAndMetadata(3, "", -1),
             }
 
-    def test_commits_nobody_waits_for_arrive_in_order_and_tell_their_callbacks(self, cluster: Cluster) -> None:
+    def test_asynchronous_commits_arrive_in_order_and_call_their_callbacks(self, cluster: Cluster) -> None:
         topic, group = cluster.topic(), cluster.group()
-        told: list[tuple[int, Exception | None]] = []
+        noted: list[tuple[int, Exception | None]] = []
 
         def callback(offsets: Any, error: Exception | None) -> None:
-            told.append((offsets[at(topic)].offset, error))
+            noted.append((offsets[at(topic)].offset, error))
 
         with Consumer(**cluster.settings(group_id=group, enable_auto_commit=False)) as consumer:
             consumer.assign([at(topic)])
             for offset in range(1, 30):
                 consumer.commit_async({at(topic): offset}, callback)
             consumer.commit({at(topic): 99})
-            assert told == [(offset, None) for offset in range(1, 30)]
+            assert noted == [(offset, None) for offset in range(1, 30)]
             assert consumer.committed(at(topic))[at(topic)].offset == 99
 
     def test_records_that_an_iteration_has_not_handed_out_are_not_committed(self, cluster: Cluster) -> None:
@@ -401,7 +401,7 @@ class TestFaltering:
 
         asyncio.run(main())
 
-    def test_settings_that_the_coordinator_refuses_are_told(self, cluster: Cluster) -> None:
+    def test_settings_that_the_coordinator_refuses_are_reported(self, cluster: Cluster) -> None:
         with Consumer(**cluster.settings(group_id=cluster.group(), session_timeout_ms=99)) as consumer:
             consumer.subscribe([cluster.topic()])
             with pytest.raises(ApiError) as raised:

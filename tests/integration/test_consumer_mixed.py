@@ -1,4 +1,4 @@
-"""Our consumer in one group with members of other clients: whoever leads, every record is read."""
+"""Our consumer in one group with members of other clients: every record is read, with any leader."""
 
 import itertools
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def cluster() -> Iterator[Cluster]:
     ],
     ids=lambda each: each if isinstance(each, str) else each.client,
 )
-def test_ours_and_theirs_share_whoever_leads(cluster: Cluster, kind: type[Member], strategy: str) -> None:
+def test_ours_and_theirs_share_with_any_leader(cluster: Cluster, kind: type[Member], strategy: str) -> None:
     """First theirs leads and decides for both, then it goes, and when it comes back ours decides."""
     topic = cluster.topic(PARTITIONS)
     readings = Readings()

@@ -496,7 +496,7 @@ class TestCallers:
             with pytest.raises(ValueError, match="-5 is not an offset"):
                 consumer.seek(at(topic), -5)
 
-    def test_an_illegal_topic_name_is_told(self, cluster: Cluster) -> None:
+    def test_an_illegal_topic_name_is_an_error(self, cluster: Cluster) -> None:
         with Consumer(**cluster.settings(group_id=cluster.group())) as consumer:
             consumer.subscribe(["no/such"])
             with pytest.raises(ApiError) as raised:

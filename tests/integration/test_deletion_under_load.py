@@ -82,8 +82,8 @@ def test_a_topic_may_be_deleted_at_any_moment_of_its_life() -> None:
             assert response.responses[0].error_code == ErrorCode.NONE, response
         for pest in pests:
             pest.stop()
-        told = set().union(*(pest.codes for pest in pests))
-        assert told <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        found_codes = set().union(*(pest.codes for pest in pests))
+        assert found_codes <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER}
         broker.create_topic("other", 1)
         assert produce(client, "other", 0, batch_of([b"value"])).error_code == ErrorCode.NONE
         for word in ("Traceback", "offline", "CRITICAL", "ERROR"):

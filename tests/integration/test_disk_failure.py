@@ -130,7 +130,7 @@ def test_a_full_disk_takes_its_partitions_offline_and_no_others(disks: Disks) ->
 
 
 def test_a_request_for_both_disks_fails_for_one_of_them(disks: Disks) -> None:
-    """Also the waiting fetch of a consumer is told, not left to its deadline."""
+    """Also the waiting fetch of a consumer fails at once, not at its deadline."""
     sound, failing = (disks.partitions_on(path)[0] for path in disks.paths)
     with RawClient(disks.broker.port) as client, RawClient(disks.broker.port) as consumer:
         consumer.send(fetch_request(TOPIC, {failing: 0}, max_wait_ms=25_000), 12)
@@ -185,7 +185,7 @@ def test_the_last_directory_to_fail_stops_the_broker(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_missing_at_the_start_is_offline_not_empty(disks: Disks) -> None:
-    """Its partitions must not be made anew elsewhere: that would be two logs of one partition, one of them empty."""
+    """Its partitions must not be created elsewhere: that would be two logs of one partition, one of them empty."""
     sound, failing = (disks.partitions_on(path) for path in disks.paths)
     with RawClient(disks.broker.port) as client:
         for index in range(PARTITIONS):
@@ -213,7 +213,7 @@ def test_a_directory_that_is_missing_at_the_start_is_offline_not_empty(disks: Di
 
 
 def test_the_first_directory_must_be_there_because_it_holds_the_metadata(disks: Disks) -> None:
-    """Without it the broker knows neither its topics nor itself, and must not begin anew in the second."""
+    """Without it the broker knows neither its topics nor itself, and must not start empty in the second."""
     with RawClient(disks.broker.port) as client:
         topic_id = describe_topic(client, TOPIC).topic_id
         for index in range(PARTITIONS):

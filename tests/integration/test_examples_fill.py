@@ -1,4 +1,4 @@
-"""`python -m tidelog.examples fill`, as the demo tells people to run it. No Spark is started."""
+"""`python -m tidelog.examples fill`, as the demo suggests it. No Spark is started."""
 
 import pytest
 
@@ -27,6 +27,6 @@ def test_the_topics_of_an_example_are_made_and_filled(
 
 def test_a_cluster_that_is_not_there_is_said_in_a_sentence_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fill", "payments_lake", "--bootstrap-server", "127.0.0.1:1"]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("tidelog: no broker at 127.0.0.1:1")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("tidelog: no broker at 127.0.0.1:1")

@@ -46,7 +46,7 @@ def produce_to(name: bytes, *, version: int = 9) -> bytes:
 
 
 @pytest.mark.parametrize("name_bytes", [32_760, 33_000])
-def test_names_that_cannot_be_written_back_stop_nobody_else(broker: Broker, name_bytes: int) -> None:
+def test_names_that_cannot_be_written_back_stop_no_other_client(broker: Broker, name_bytes: int) -> None:
     """Three connections repeat a frame whose answer has no encoding; a producer goes on."""
     frame = produce_to(b"n" * name_bytes)
     log_bytes = len(broker.logs)

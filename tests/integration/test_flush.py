@@ -87,7 +87,7 @@ def test_by_default_producing_syncs_nothing(broker: Inside, syncs: Syncs, tmp_pa
     assert syncs.covered_bytes(tmp_path / f"{LAZY}-0" / f"{0:020d}.log") == 0
 
 
-def test_until_the_sync_is_done_nobody_is_answered_and_nobody_else_waits(broker: Inside, syncs: Syncs) -> None:
+def test_until_the_sync_is_done_its_requests_wait_and_no_others(broker: Inside, syncs: Syncs) -> None:
     with RawClient(broker.port) as waiting, RawClient(broker.port) as other:
         syncs.may_go_on.clear()
         waiting.send(produce_request(SYNCED, {0: batch_of([b"slow"])}), 9)
@@ -122,7 +122,7 @@ def test_many_producers_share_a_sync(broker: Inside, syncs: Syncs) -> None:
 
 
 def test_a_failing_sync_acknowledges_nothing_and_takes_the_directory_offline(tmp_path: Path, syncs: Syncs) -> None:
-    """After a failed sync nobody knows what is on the disk, so nothing may be written there any more."""
+    """After a failed sync the state of the disk is unknown, so nothing may be written there any more."""
     first, second = tmp_path / "first", tmp_path / "second"
     with Inside(first, {"log.dirs": [first, second]}) as broker:
         make_topic(broker, "left", {"flush.messages": "1"})

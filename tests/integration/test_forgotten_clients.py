@@ -1,4 +1,4 @@
-"""Clients that nobody closed: forgotten, left to the end of the program, or taken through a fork."""
+"""Clients that were never closed: forgotten, left to the end of the program, or taken through a fork."""
 
 import gc
 import os
@@ -73,7 +73,7 @@ kept[2].poll(0.1)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_is_told_to_make_clients_of_its_own(servers: str) -> None:
+def test_a_forked_child_must_make_clients_of_its_own(servers: str) -> None:
     topic = make_topic(servers)
     with Producer(bootstrap_servers=servers) as producer, Consumer(bootstrap_servers=servers) as consumer:
         producer.send(topic, b"before").result(20)
@@ -110,4 +110,4 @@ def test_a_close_that_is_interrupted_leaves_nothing_running(
     del consumer, engine
     gc.collect()
     complaints = [record.getMessage() for record in caplog.records if record.name == "asyncio"]
-    assert not complaints, "there are tasks that nobody ended"
+    assert not complaints, "tasks were left running"

@@ -1,4 +1,4 @@
-"""Hostile and broken bytes on a live socket: the broker lives, its memory stays bounded, and nobody else notices.
+"""Hostile and broken bytes on a live socket: the broker lives, its memory stays bounded, other clients do not notice.
 
 Each test runs inside a `siege`: a bystander must be served all the while, memory may grow by 60 MiB at most, every
 descriptor comes back, and the log shows no failure of the broker's own. `TIDELOG_SEED` replays the random ones.
@@ -71,7 +71,7 @@ def test_random_bytes(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("count", usually([4], [4, 15]))
-def test_requests_that_nobody_would_send(broker: Broker, count: int) -> None:
+def test_requests_that_no_client_would_send(broker: Broker, count: int) -> None:
     """Well-formed requests of every API and version with values at and beyond the edges."""
     source = random.Random(SEED)
     with siege(broker):

@@ -141,7 +141,7 @@ def test_an_idempotent_producer_survives_kills(tmp_path: Path, client: Callable[
 
 @pytest.mark.timeout(120)
 def test_a_pause_is_only_a_pause(tmp_path: Path) -> None:
-    """A machine that freezes and thaws: clients wait, nothing is lost, nobody is told anything wrong."""
+    """A machine that freezes and thaws: clients wait, nothing is lost, no response is wrong."""
     keys = [(TOPIC, index) for index in range(PARTITIONS)]
     with Broker(process=True, data_dir=tmp_path) as broker:
         broker.create_topic(TOPIC, PARTITIONS)

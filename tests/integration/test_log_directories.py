@@ -51,7 +51,7 @@ except LogDirFailure as failure:
 
 
 def test_two_processes_do_not_share_a_directory(tmp_path: Path) -> None:
-    """And the one that is refused is told who is there."""
+    """And the error names the process that has it."""
     script = (
         "import sys\n"
         "from tidelog.storage.directories.log_directory import LogDirectory\n"

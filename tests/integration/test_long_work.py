@@ -131,4 +131,4 @@ def test_work_of_a_client_that_left_ends_and_changes_are_finished(inside: Inside
     wait_until(lambda: opened(inside) == PARTITIONS, "the topic is whole")
     with RawClient(inside.port) as slow:
         slow.send(messages.MetadataRequest(topics=None), 12)
-    wait_until(lambda: not is_at_work(inside), "nobody waits for the description")
+    wait_until(lambda: not is_at_work(inside), "no request waits for the description")

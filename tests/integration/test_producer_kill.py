@@ -76,7 +76,7 @@ def test_the_blocking_producer_survives_a_crash_as_well() -> None:
             offsets = [delivery.result(SECONDS).offset for delivery in deliveries]
         stored = [int(present(message.value())) for message in read_all(broker.bootstrap_servers, "topic")]
         assert stored == list(range(COUNT))
-        # A batch that was stored before the crash and sent again may be told its offset or, if it is too long ago, not.
+        # A batch that was stored before the crash and sent again may get its offset or, if it is too long ago, none.
         assert all(offset in (number, -1) for number, offset in enumerate(offsets))
 
 

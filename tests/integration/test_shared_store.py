@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.integration.shared_tree import TreeThread, serving, serving_process, short_directory
-from tests.integration.zookeeper_support import States, Told
+from tests.integration.zookeeper_support import RecordingWatcher, States
 from tests.property.metadata.test_stores import drive, steps
 from tests.unit.metadata.store_contract import StoreContract
 from tidelog.metadata.errors import SessionExpiredError, StoreLockedError, StoreUnavailableError
@@ -274,19 +274,19 @@ def test_a_message_that_is_too_long_is_not_waited_for(tree: TreeThread) -> None:
         assert raw.recv(1) == b""
 
 
-class Expected(Told):
+class Expected(RecordingWatcher):
     """A watcher whose event is waited for."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._is_told = threading.Event()
+        self._is_notified = threading.Event()
 
     def __call__(self, event: WatchEvent) -> None:
         super().__call__(event)
-        self._is_told.set()
+        self._is_notified.set()
 
     def wait(self) -> list[WatchEvent]:
-        assert self._is_told.wait(30)
+        assert self._is_notified.wait(30)
         return self.events
 
 

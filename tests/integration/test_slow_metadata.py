@@ -1,4 +1,4 @@
-"""A disk that takes its time to sync the metadata holds up those who change it, and nobody else."""
+"""A disk that takes its time to sync the metadata delays requests that change it, and no others."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_two_clients_that_need_the_same_topic_both_get_it(tmp_path: Path, monkey
 
 
 def test_a_change_that_was_acknowledged_is_seen_by_the_next_request(tmp_path: Path) -> None:
-    """Also where both are in one write, and whoever asks."""
+    """Also where both are in one write, and from any client."""
     describe = messages.DescribeConfigsRequest(
         resources=[
             messages.describe_configs.DescribeConfigsResource(

@@ -130,7 +130,7 @@ def test_a_large_frame_arrives_whole() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 1001])
-def test_a_frame_beyond_the_limit_costs_the_connection_and_nobody_else(size: int) -> None:
+def test_a_frame_beyond_the_limit_closes_its_connection_and_no_other(size: int) -> None:
     async def body(peer: Peer) -> None:
         with peer.connect() as good, peer.connect() as bad:
             await send(bad, struct.pack(">i", size) + b"xxxx")
@@ -220,7 +220,7 @@ def test_file_slices_are_sent_between_bytes() -> None:
         )
 
 
-def test_at_the_connection_limit_newcomers_wait_until_somebody_leaves() -> None:
+def test_at_the_connection_limit_newcomers_wait_until_a_connection_closes() -> None:
     async def body(peer: Peer) -> None:
         first = peer.connect()
         await until(lambda: len(peer.server.connections) == 1)

@@ -74,7 +74,7 @@ def test_settings_reach_the_broker(process):
 
 
 @PROCESS
-def test_a_wrong_setting_is_told_when_starting(process):
+def test_a_wrong_setting_is_an_error_at_the_start(process):
     broker = Broker({"num.partitions": "many"}, process=process)
     with pytest.raises((BrokerFailed, ValueError), match=r"num\.partitions"):
         broker.start()
@@ -122,7 +122,7 @@ def test_records_survive_kill_dash_nine():
         assert read(broker, "t") == [b"%d" % number for number in range(100)]
 
 
-def test_a_paused_broker_answers_nobody_until_it_is_resumed():
+def test_a_paused_broker_answers_no_request_until_it_is_resumed():
     with (
         Broker(process=True) as broker,
         Admin(bootstrap_servers=broker.bootstrap_servers, default_api_timeout_ms=200) as admin,
@@ -146,7 +146,7 @@ def test_logs_of_a_process_are_kept_after_its_end():
     assert "INFO" in broker.logs
 
 
-def test_a_port_in_use_is_told_with_the_address():
+def test_a_port_in_use_is_an_error_with_the_address():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         broker = Broker({"listeners": f"PLAINTEXT://{address}"}, process=True)

@@ -77,7 +77,7 @@ def test_clients_do_not_write_to_the_state_topic(rpc: Rpc) -> None:
     assert code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_ids_that_nobody_uses_are_forgotten(make_broker: MakeBroker) -> None:
+def test_unused_ids_are_forgotten(make_broker: MakeBroker) -> None:
     broker = make_broker(
         transactional_id_expiration_ms=200, transaction_remove_expired_transaction_cleanup_interval_ms=50
     )
@@ -103,7 +103,7 @@ def test_verification_can_be_switched_off(make_broker: MakeBroker) -> None:
     with Rpc(broker.port) as rpc:
         producer = rpc.start("id")
         assert rpc.produce("t", 0, [b"x"], producer) == (ErrorCode.NONE, 0)
-        assert rpc.fetch("t").last_stable_offset == 0, "nobody will ever end it"
+        assert rpc.fetch("t").last_stable_offset == 0, "it will never end"
 
 
 def test_a_topic_that_is_deleted_meanwhile_does_not_keep_its_transaction_from_ending(broker: Broker, rpc: Rpc) -> None:
@@ -218,11 +218,11 @@ def test_an_open_transaction_gives_no_way_into_an_internal_topic(rpc: Rpc) -> No
     until(lambda: rpc.find_coordinator("group", 0) is ErrorCode.NONE)
     assert rpc.add_offsets(producer, "group") is ErrorCode.NONE
     assert rpc.commit_offset(producer, "group", ("t", 0), 5) is ErrorCode.NONE
-    told = set()
+    found_codes = set()
     for partition in range(2):
         request = transactional_request(producer, [(partition, producer, 0)], "__consumer_offsets")
-        told.update(codes(rpc.client.call(request, 9)))
-    assert told == {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_TXN_STATE}
+        found_codes.update(codes(rpc.client.call(request, 9)))
+    assert found_codes == {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_TXN_STATE}
     rpc.finish(producer, is_commit=True)
     assert rpc.offset_of("group", ("t", 0)) == (ErrorCode.NONE, 5)
 
@@ -263,7 +263,7 @@ def test_a_transactional_batch_in_a_very_old_request_is_refused(rpc: Rpc) -> Non
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_the_next_transaction_may_begin_as_soon_as_the_end_was_answered(rpc: Rpc, is_commit: bool) -> None:
-    """Told CONCURRENT_TRANSACTIONS, clients would wait for 20 ms and more after every transaction."""
+    """With CONCURRENT_TRANSACTIONS, clients would wait for 20 ms and more after every transaction."""
     producer = rpc.start("id")
     for turn in range(30):
         assert rpc.add(producer, ("t", 0), ("t", 1)) == {("t", 0): ErrorCode.NONE, ("t", 1): ErrorCode.NONE}

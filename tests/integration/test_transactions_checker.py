@@ -40,7 +40,7 @@ def test_one_value_at_two_offsets() -> None:
     assert kinds(writer(Send(0, 1, 0)), reader((0, 1), (1, 1))) == ["duplicate"]
 
 
-def test_a_value_that_nobody_sent() -> None:
+def test_a_value_that_was_never_sent() -> None:
     assert kinds(reader((0, 9))) == ["phantom"]
 
 

@@ -62,7 +62,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def broker(prepared: Path, tmp_path: Path) -> Iterator[Broker]:
-    """Not started yet, as it is yet to be told when to die."""
+    """Not started yet: the test sets its crash point first."""
     shutil.copytree(prepared, tmp_path / "data")
     stopped = Broker(SETTINGS, process=True, data_dir=tmp_path / "data")
     yield stopped
@@ -87,7 +87,7 @@ def commit_one(rpc: Rpc, producer: Producer, value: bytes, offset: int, is_commi
 
 
 def attempt(broker: Broker, is_commit: bool) -> bool:
-    """A producer that loses its broker somewhere on the way; whether it was told that its transaction has ended."""
+    """A producer that loses its broker somewhere on the way; whether the end of its transaction was acknowledged."""
     try:
         with Rpc(broker.port) as rpc:
             commit_one(rpc, rpc.start(NAME), b"mine", 5, is_commit)
@@ -110,7 +110,7 @@ def wait_for_the_crash(broker: Broker) -> None:
     broker.kill()
 
 
-def check_after_restart(broker: Broker, was_told: bool, is_commit: bool, *, is_decided: bool) -> None:
+def check_after_restart(broker: Broker, was_acknowledged: bool, is_commit: bool, *, is_decided: bool) -> None:
     with Rpc(broker.port) as rpc:
         heir = rpc.start(NAME)  # fences what is left, as a restarted program does
         for topic, partition in PARTITIONS:
@@ -121,7 +121,7 @@ def check_after_restart(broker: Broker, was_told: bool, is_commit: bool, *, is_d
         assert seen in ([0, 0, 0], [2, 2, 2]), f"a torn transaction: {seen}"
         assert offset == (5 if seen[0] else 1), "the offset belongs to the records"
         assert bool(seen[0]) == (is_commit and is_decided)
-        assert not was_told or bool(seen[0]) == is_commit, "what was told is what holds"
+        assert not was_acknowledged or bool(seen[0]) == is_commit, "an acknowledged outcome holds"
         commit_one(rpc, heir, b"next", 9)
         for topic, partition in PARTITIONS:
             until(partial(lambda where: is_stable(rpc, *where), (topic, partition)))
@@ -137,33 +137,33 @@ def is_stable(rpc: Rpc, topic: str, partition: int) -> bool:
 @pytest.mark.parametrize("point", usually(["partitions-committed", "end-staged"], BEFORE_THE_DECISION))
 def test_a_crash_before_the_decision_leaves_nothing_of_the_transaction(broker: Broker, point: str) -> None:
     start_with_fault(broker, point)
-    was_told = attempt(broker, True)
-    assert not was_told, f"{point} was not reached"
+    was_acknowledged = attempt(broker, True)
+    assert not was_acknowledged, f"{point} was not reached"
     wait_for_the_crash(broker)
     broker.start()
-    check_after_restart(broker, was_told, True, is_decided=False)
+    check_after_restart(broker, was_acknowledged, True, is_decided=False)
 
 
 @pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("point", usually(["end-committed", "marker-written"], AFTER_THE_DECISION))
 def test_a_crash_after_the_decision_changes_nothing_about_it(broker: Broker, point: str, is_commit: bool) -> None:
     start_with_fault(broker, point)
-    was_told = attempt(broker, is_commit)
+    was_acknowledged = attempt(broker, is_commit)
     wait_for_the_crash(broker)
     broker.start()
-    check_after_restart(broker, was_told, is_commit, is_decided=True)
+    check_after_restart(broker, was_acknowledged, is_commit, is_decided=True)
 
 
 def test_a_crash_while_a_crash_is_being_recovered_from(broker: Broker) -> None:
     """Markers are written once more by each life, which does no harm."""
     start_with_fault(broker, "marker-written:2")
-    was_told = attempt(broker, True)
+    was_acknowledged = attempt(broker, True)
     for point in ("before-markers", "marker-written", "before-completion"):
         wait_for_the_crash(broker)
         start_with_fault(broker, point)
     wait_for_the_crash(broker)
     broker.start()
-    check_after_restart(broker, was_told, True, is_decided=True)
+    check_after_restart(broker, was_acknowledged, True, is_decided=True)
 
 
 def test_an_open_transaction_survives_a_crash_and_can_be_committed(broker: Broker) -> None:

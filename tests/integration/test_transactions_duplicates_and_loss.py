@@ -1,7 +1,7 @@
 """Where records are doubled or lost between producer, broker and consumer, and what prevents it.
 
 One test for each way it happens and one for each remedy. The network's part is played by hand: an answer that is lost
-is one that nobody reads.
+is one that no consumer reads.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def test_a_retry_within_a_transaction_is_there_once(rpc: Rpc) -> None:
     assert rpc.read(TOPIC) == [b"x"]
 
 
-def test_a_producer_that_starts_anew_does_not_double_what_its_last_life_wrote_in_a_transaction(rpc: Rpc) -> None:
+def test_a_restarted_producer_does_not_double_what_it_wrote_in_a_transaction(rpc: Rpc) -> None:
     """Idempotence ends with the producer id; only the transactional id outlives the program."""
     first = rpc.start("id")
     rpc.begin(first, (TOPIC, 0))
@@ -167,7 +167,7 @@ def test_a_leader_from_outside_of_the_in_sync_replicas_is_not_elected_unless_ask
     assert [(entry.name, entry.value) for entry in answer.configs] == [("unclean.leader.election.enable", "false")]
 
 
-def test_a_record_that_can_never_be_written_is_told_to_its_producer(rpc: Rpc) -> None:
+def test_a_record_that_can_never_be_written_fails_for_its_producer(rpc: Rpc) -> None:
     """It can be kept elsewhere then; no retry would help."""
     code = send(rpc, batch_of([b"x" * 2_000_000]))
     assert (code, code.retriable) == (ErrorCode.MESSAGE_TOO_LARGE, False)

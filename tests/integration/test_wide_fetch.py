@@ -108,7 +108,7 @@ def test_requests_behind_a_fetch_that_waits_take_effect(inside: Inside, client: 
     assert offset_for_timestamp(client, TOPIC, 3, -1) == offsets[3] + 1
 
 
-def test_a_session_of_many_partitions_is_told_what_is_new(inside: Inside, client: RawClient) -> None:
+def test_a_session_of_many_partitions_is_sent_what_is_new(inside: Inside, client: RawClient) -> None:
     request = fetch_request(TOPIC, ends(inside), max_wait_ms=0)
     request.session_id, request.session_epoch = 0, 0
     first = client.call(request, 12)

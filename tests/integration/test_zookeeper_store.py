@@ -11,8 +11,8 @@ from hypothesis import given, settings
 
 from tests.integration.zookeeper_support import (
     CuttableProxy,
+    RecordingWatcher,
     States,
-    Told,
     end_session,
     expire_session,
     fresh_chroot,
@@ -83,27 +83,27 @@ def test_it_behaves_like_a_dictionary_that_survives_reopening(steps: list) -> No
 def test_two_clients_see_and_watch_the_same_nodes(address: str) -> None:
     with opened(address) as one, opened(address) as other:
         assert one.session_id != other.session_id
-        told: list[WatchEvent] = []
-        other.exists("/a", told.append)
+        seen: list[WatchEvent] = []
+        other.exists("/a", seen.append)
         one.create("/a", b"data", ephemeral=True)
         assert other.get("/a")[0] == b"data"
         assert other.get("/a")[1].ephemeral_owner == one.session_id
         other.wait_until_notified(30)
-        assert told == [WatchEvent(EventKind.CREATED, "/a")]
-        other.exists("/a", told.append)
+        assert seen == [WatchEvent(EventKind.CREATED, "/a")]
+        other.exists("/a", seen.append)
         one.close()
         other.wait_until_notified(30)
         assert other.exists("/a") is None
-        assert told[1:] == [WatchEvent(EventKind.DELETED, "/a")]
+        assert seen[1:] == [WatchEvent(EventKind.DELETED, "/a")]
 
 
 def test_after_an_expiry_a_new_session_begins_by_itself(address: str) -> None:
     with opened(address) as store, opened(address) as other:
         states = States(store)
-        told: list[WatchEvent] = []
+        seen: list[WatchEvent] = []
         store.create("/ephemeral", ephemeral=True)
         store.create("/stays")
-        store.get("/stays", told.append)
+        store.get("/stays", seen.append)
         before = store.session_id
         expire_session(store)
         states.wait_for(SessionState.SUSPENDED, SessionState.EXPIRED, SessionState.CONNECTED)
@@ -113,7 +113,7 @@ def test_after_an_expiry_a_new_session_begins_by_itself(address: str) -> None:
         store.create("/ephemeral", ephemeral=True)
         assert other.get("/ephemeral")[1].ephemeral_owner == store.session_id
         store.wait_until_notified(30)
-        assert told == [], "the watches ended with the session"
+        assert seen == [], "the watches ended with the session"
 
 
 def test_a_lost_connection_loses_neither_nodes_nor_watches(address: str, proxy: CuttableProxy) -> None:
@@ -122,13 +122,13 @@ def test_a_lost_connection_loses_neither_nodes_nor_watches(address: str, proxy: 
     with opened(proxy.connect_string + chroot) as store, opened(address) as other:
         store.multi([Create(path) for path in ("/changed", "/deleted", "/parent", "/quiet")])
         store.create("/mine", ephemeral=True)
-        states, told = States(store), Told()
+        states, seen = States(store), RecordingWatcher()
         for path in ("/changed", "/deleted", "/quiet"):
-            store.get(path, told)
-        store.exists("/created", told)
-        store.exists("/never", told)
-        store.children("/parent", told)
-        store.children("/quiet", told)
+            store.get(path, seen)
+        store.exists("/created", seen)
+        store.exists("/never", seen)
+        store.children("/parent", seen)
+        store.children("/quiet", seen)
         proxy.cut()
         states.wait_for(SessionState.SUSPENDED)
         other.set("/changed", b"1")
@@ -138,18 +138,18 @@ def test_a_lost_connection_loses_neither_nodes_nor_watches(address: str, proxy: 
         proxy.restore()
         states.wait_for(SessionState.SUSPENDED, SessionState.CONNECTED)
         store.wait_until_notified(30)
-        assert sorted(told.events, key=lambda event: event.path) == [
+        assert sorted(seen.events, key=lambda event: event.path) == [
             WatchEvent(EventKind.CHANGED, "/changed"),
             WatchEvent(EventKind.CREATED, "/created"),
             WatchEvent(EventKind.DELETED, "/deleted"),
             WatchEvent(EventKind.CHILDREN, "/parent"),
         ]
-        told.events.clear()
+        seen.events.clear()
         other.set("/quiet", b"1")
         other.create("/quiet/child")
         other.create("/never")
         store.wait_until_notified(30)
-        assert told.events == [
+        assert seen.events == [
             WatchEvent(EventKind.CHANGED, "/quiet"),
             WatchEvent(EventKind.CHILDREN, "/quiet"),
             WatchEvent(EventKind.CREATED, "/never"),
@@ -205,16 +205,16 @@ def test_calls_give_up_after_the_session_timeout_and_closing_ends_them(address: 
 
 def test_a_restarted_server_keeps_nodes_and_sessions(tmp_path: Path) -> None:
     with ZooKeeperServer(tmp_path) as server, opened(server.connect_string, ZooKeeperOptions()) as store:
-        states, told = States(store), Told()
+        states, seen = States(store), RecordingWatcher()
         store.create("/mine", ephemeral=True)
-        store.get("/mine", told)
+        store.get("/mine", seen)
         before = store.session_id
         server.restart()
         states.wait_for(SessionState.SUSPENDED, SessionState.CONNECTED)
         assert store.get("/mine")[1].ephemeral_owner == store.session_id == before
         store.set("/mine", b"1")
         store.wait_until_notified(30)
-        assert told.events == [WatchEvent(EventKind.CHANGED, "/mine")]
+        assert seen.events == [WatchEvent(EventKind.CHANGED, "/mine")]
 
 
 def test_a_server_that_hangs_suspends_the_session(tmp_path: Path) -> None:

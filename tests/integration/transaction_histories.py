@@ -5,7 +5,7 @@ in transactions. Afterwards nothing but the history is looked at. What is search
 
     inconsistent offset   one offset of a key holds two values
     duplicate             one value is at two offsets
-    phantom               a value that nobody sent was read
+    phantom               a value that was never sent was read
     aborted read          a value of a transaction that was not committed was read
     lost write            a committed value was never read, although later ones of its key were
     nonmonotonic send     a transaction's sends to one key are not in its order
@@ -58,7 +58,7 @@ class Operation:
     offsets: dict[int, int] = field(default_factory=dict)
     """The offsets by key that the transaction would commit for the group of its process."""
     has_moved: bool = False
-    """The process has set its positions anew before this, as after a rebalance: polls may begin anywhere."""
+    """The process has reset its positions before this, as after a rebalance: polls may begin anywhere."""
 
 
 class Anomaly(NamedTuple):
@@ -135,7 +135,7 @@ def _reads_of_the_wrong(history: History) -> Iterator[Anomaly]:
     for key, value in sorted(history.seen):
         sender = history.sender.get((key, value))
         if sender is None:
-            yield Anomaly("phantom", f"value {value} of key {key} was read, and nobody sent it")
+            yield Anomaly("phantom", f"value {value} of key {key} was read, and never sent")
         elif sender.outcome is Outcome.ABORTED:
             yield Anomaly("aborted read", f"value {value} of key {key} was read; {sender.process} had aborted it")
 
@@ -250,7 +250,7 @@ def _torn_offsets(history: History, final: dict[str, dict[int, int]]) -> Iterato
             if history.is_committed(operation):
                 allowed[place] = {offset}
             elif operation.outcome is Outcome.UNKNOWN and not operation.sends:
-                allowed[place] = allowed[place] | {offset}  # nothing tells which
+                allowed[place] = allowed[place] | {offset}  # which of them is unknown
     for process, offsets in final.items():
         for key, offset in offsets.items():
             if offset not in allowed[process, key]:

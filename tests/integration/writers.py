@@ -47,7 +47,7 @@ class Acknowledged(NamedTuple):
 
 
 class _Client(threading.Thread):
-    """A thread with a connection that is made anew, until it is told to stop, whenever it breaks."""
+    """A thread that writes until it is stopped, and connects again whenever its connection breaks."""
 
     def __init__(self, name: str, port: Callable[[], int]) -> None:
         super().__init__(name=name, daemon=True)

@@ -126,8 +126,8 @@ def end_session(server: ZooKeeperServer, client_id: tuple[int, bytes]) -> None:
     impostor.close()
 
 
-class Told:
-    """A watcher and what it was told."""
+class RecordingWatcher:
+    """A watcher and its events."""
 
     def __init__(self) -> None:
         self.events: list[WatchEvent] = []

@@ -14,7 +14,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "3",
     "offsets.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
-    "log.retention.ms": "-1",  # some records bear times of 2023
+    "log.retention.ms": "-1",  # some records have timestamps of 2023
 }
 
 

@@ -127,7 +127,7 @@ def create_topic(servers: str, name: str, partitions: int, factor: int = 1) -> N
 
 
 def await_controller(cluster: Cluster, among: set[int]) -> None:
-    """Return when every broker names one of these; a client that is told another waits for that one for a minute."""
+    """Return when every broker names one of these; a client that gets another one waits for it for a minute."""
     deadline = time.monotonic() + 60
     for broker in cluster.brokers.values():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})

@@ -83,9 +83,9 @@ def test_describe_cluster_says_what_a_client_may_do_when_asked(version: int, bro
     with RawConnection(broker) as connection:
         silent = connection.call(DescribeClusterRequest(), version, DescribeClusterResponse)
         asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
-        told = connection.call(asked, version, DescribeClusterResponse)
+        response = connection.call(asked, version, DescribeClusterResponse)
     assert silent.cluster_authorized_operations == NOT_ASKED
-    assert bits(told.cluster_authorized_operations) == CLUSTER_OPERATIONS
+    assert bits(response.cluster_authorized_operations) == CLUSTER_OPERATIONS
 
 
 def test_controllers_are_not_nodes_of_their_own(broker: Broker) -> None:
@@ -107,12 +107,12 @@ def test_metadata_says_what_a_client_may_do_when_asked(version: int, broker: Bro
     )
     with RawConnection(broker) as connection:
         silent = connection.call(request, version, MetadataResponse)
-        told = connection.call(asked, version, MetadataResponse)
+        response = connection.call(asked, version, MetadataResponse)
     assert silent.topics[0].topic_authorized_operations == NOT_ASKED
     assert silent.cluster_authorized_operations == NOT_ASKED
-    assert bits(told.topics[0].topic_authorized_operations) == TOPIC_OPERATIONS
-    assert bits(told.topics[1].topic_authorized_operations) == TOPIC_OPERATIONS, "also of a name that cannot be"
-    assert bits(told.cluster_authorized_operations) == CLUSTER_OPERATIONS
+    assert bits(response.topics[0].topic_authorized_operations) == TOPIC_OPERATIONS
+    assert bits(response.topics[1].topic_authorized_operations) == TOPIC_OPERATIONS, "also of a name that cannot be"
+    assert bits(response.cluster_authorized_operations) == CLUSTER_OPERATIONS
 
 
 def test_topics_are_described_by_librdkafka(servers: str, topic: str) -> None:
@@ -224,8 +224,8 @@ def test_offsets_are_listed_by_kafka_python(servers: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_the_end_of_an_epoch_is_told(version: int, broker: Broker, servers: str, topic: str) -> None:
-    """By which a consumer tells whether what it read is still there (KIP-320)."""
+def test_the_end_of_an_epoch_is_returned(version: int, broker: Broker, servers: str, topic: str) -> None:
+    """By which a consumer checks whether what it read is still there (KIP-320)."""
     LIBRDKAFKA.produce(servers, topic, numbered(5))
 
     def end_of(epoch: int, current: int = -1) -> tuple[int, int, int]:

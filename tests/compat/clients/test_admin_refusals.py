@@ -205,7 +205,7 @@ def test_passwords_that_cannot_be_changed_are_refused(broker: Broker) -> None:
 
 
 @ours_alone
-def test_a_password_is_refused_as_long_as_nobody_is_asked_for_it(servers: str) -> None:
+def test_a_password_is_refused_as_long_as_it_is_never_checked(servers: str) -> None:
     change = UserScramCredentialUpsertion("u", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"password")
     admin = confluent_admin(servers)
     (future,) = admin.alter_user_scram_credentials([change]).values()
@@ -241,7 +241,7 @@ def test_access_control_is_off(broker: Broker, servers: str) -> None:
     assert [each.error_code for each in results] == [ErrorCode.SECURITY_DISABLED]
 
 
-def test_nobody_who_is_anonymous_gets_a_token(broker: Broker) -> None:
+def test_an_anonymous_client_gets_no_token(broker: Broker) -> None:
     refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     for request in (
         messages.CreateDelegationTokenRequest(max_lifetime_ms=-1),

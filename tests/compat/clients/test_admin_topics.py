@@ -205,7 +205,7 @@ def test_growth_is_validated_without_a_trace(broker: Broker, topic: str) -> None
     assert len(describe(broker, topic).partitions) == 3
 
 
-def test_a_topic_is_deleted_and_made_anew_under_its_name(
+def test_a_topic_is_deleted_and_created_again_under_its_name(
     admin: Admin, client: Driver, broker: Broker, servers: str, topic: str
 ) -> None:
     """Within seconds, as test suites do: another id, offsets from 0, nothing left of the old records."""

@@ -1,4 +1,4 @@
-"""Topics that are made because somebody asked for them, and brokers that do not do that."""
+"""Topics that are created because a client named them, and brokers that do not do that."""
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -54,7 +54,7 @@ def test_an_illegal_name_is_not_unknown_but_illegal(version: int, broker: Broker
 
 
 def test_producing_to_a_missing_partition_makes_nothing(broker: Broker, topic_name: str) -> None:
-    """Only Metadata makes topics; a Produce or Fetch for one that is not there is told so."""
+    """Only Metadata makes topics; a Produce or Fetch for one that is not there gets an error."""
     with RawConnection(broker) as connection:
         answer = produce(connection, topic_name, batch(numbered(1)))
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -63,7 +63,7 @@ def test_producing_to_a_missing_partition_makes_nothing(broker: Broker, topic_na
 
 
 def test_a_consumer_that_does_not_want_topics_made_makes_none(servers: str, topic_name: str) -> None:
-    """librdkafka's consumers do not, unless they are told to."""
+    """librdkafka's consumers do not by default."""
     with pytest.raises(KafkaException) as refused:
         LIBRDKAFKA.watermarks(servers, topic_name)
     assert refused.value.args[0].code() in UNKNOWN
@@ -82,7 +82,7 @@ def test_where_it_is_switched_off_an_unknown_topic_stays_unknown(topic_name: str
 
 @ours_alone
 def test_one_request_makes_a_hundred_topics_and_the_next_the_others(broker: Broker, topic_name: str) -> None:
-    """Nobody else is served while topics are made: the client is told to ask again, as it does anyway."""
+    """No other client is served while topics are created: the client must retry, as it does anyway."""
     names = [f"{topic_name}-{number}" for number in range(130)]
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
     with RawConnection(broker) as connection:

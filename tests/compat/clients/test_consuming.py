@@ -82,7 +82,7 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(broker: Broker, topic: s
     assert [record.offset for record in batches.read(response.responses[0].partitions[0].records)] == [0, 1, 2]
 
 
-def test_a_waiting_fetch_is_told_that_its_topic_is_gone(broker: Broker, servers: str, topic: str) -> None:
+def test_a_waiting_fetch_fails_when_its_topic_is_deleted(broker: Broker, servers: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     with RawConnection(broker) as reader:
         reader.send(fetch_request(topic, 0, max_wait_ms=15_000), 12)
@@ -136,7 +136,7 @@ def test_the_end_of_the_log_is_in_range(broker: Broker, topic: str) -> None:
 
 
 def test_leader_epochs_are_checked(broker: Broker, topic: str) -> None:
-    """KIP-320: a client that knows a newer leader, or an older one, is told which of the two."""
+    """KIP-320: a client that knows a newer leader, or an older one, gets the error for it."""
     with RawConnection(broker) as connection:
         assert fetch(connection, topic, 0, current_leader_epoch=0).error_code == 0
         assert fetch(connection, topic, 0, current_leader_epoch=7).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -1,4 +1,4 @@
-"""DeleteRecords: the log begins later, and readers of what is gone are told."""
+"""DeleteRecords: the log begins later, and readers of what is gone get an error."""
 
 import asyncio
 import time
@@ -146,7 +146,7 @@ def test_a_compacted_topic_keeps_its_records(broker: Broker, make_topic: MakeTop
     assert by_frame(broker, topic, 5).error_code == ErrorCode.POLICY_VIOLATION
 
 
-def test_a_missing_topic_is_told(broker: Broker) -> None:
+def test_a_missing_topic_is_an_error(broker: Broker) -> None:
     assert by_frame(broker, "missing", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -71,7 +71,7 @@ def partitions(response: FetchResponse) -> dict[int, PartitionData]:
 
 @pytest.fixture(params=[7, 11, 12, 13, 15, 17], ids=lambda version: f"v{version}")
 def session(request: pytest.FixtureRequest, broker: Broker, connection: RawConnection, topic_name: str) -> Session:
-    """A session on three partitions that was told everything once."""
+    """A session on three partitions after its first full response."""
     broker.create_topic(topic_name, 3)
     key = topic_id(connection, topic_name) if request.param >= 13 else topic_name
     opened = Session(connection, key, request.param)
@@ -112,7 +112,7 @@ def test_a_wrong_epoch_is_refused_and_leaves_the_session_alone(session: Session)
 
 
 def test_an_unknown_session_is_refused(session: Session) -> None:
-    """After a restart, or when it was evicted; the client then begins anew."""
+    """After a restart, or when it was evicted; the client then begins a new one."""
     session.session_id += 1
     assert session.fetch().error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
@@ -145,7 +145,7 @@ def test_a_waiting_session_wakes(session: Session, broker: Broker, topic_name: s
     assert list(answered) == [0]
 
 
-def test_a_deleted_topic_is_told(session: Session, servers: str, topic_name: str) -> None:
+def test_a_deleted_topic_is_an_error(session: Session, servers: str, topic_name: str) -> None:
     """The session knows which topic its id stood for, so this is no unknown id."""
     admin = AdminClient({"bootstrap.servers": servers})
     admin.delete_topics([topic_name])[topic_name].result(10)
@@ -153,7 +153,7 @@ def test_a_deleted_topic_is_told(session: Session, servers: str, topic_name: str
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_a_topic_that_bears_the_name_now_is_not_taken_for_the_old_one(
+def test_a_topic_that_has_the_name_now_is_not_taken_for_the_old_one(
     session: Session, broker: Broker, connection: RawConnection, servers: str, topic_name: str
 ) -> None:
     """By id a client learns that it was another topic; by name it cannot."""
@@ -168,14 +168,14 @@ def test_a_topic_that_bears_the_name_now_is_not_taken_for_the_old_one(
 def test_a_fetch_that_waits_is_not_given_records_of_another_topic(
     broker: Broker, connection: RawConnection, servers: str, topic: str
 ) -> None:
-    """Its topic is deleted and made anew while it waits."""
+    """Its topic is deleted and created again while it waits."""
     known = topic_id(connection, topic)
     connection.send(fetch_request(known, 0, max_wait_ms=15_000), 13)
     admin = AdminClient({"bootstrap.servers": servers})
     admin.delete_topics([topic])[topic].result(10)
     response = connection.receive(FetchResponse, 13)
-    told = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert partitions(response)[0].error_code in told
+    expected = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert partitions(response)[0].error_code in expected
     broker.create_topic(topic)
     produce(connection, topic, batch(numbered(1)))
     session = Session(connection, known, 13)
@@ -183,7 +183,7 @@ def test_a_fetch_that_waits_is_not_given_records_of_another_topic(
     assert partitions(session.fetch({0: 0}))[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_an_unknown_id_is_told(connection: RawConnection) -> None:
+def test_an_unknown_id_is_an_error(connection: RawConnection) -> None:
     session = Session(connection, b"\x07" * 16, 13)
     session.epoch = NO_SESSION
     assert partitions(session.fetch({0: 0}))[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID

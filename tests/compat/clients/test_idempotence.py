@@ -100,7 +100,7 @@ def test_a_batch_that_overlaps_another_is_not_a_retry(producer: Producer) -> Non
     assert producer.send(1, 2).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_producer_nobody_knows_may_begin_anywhere(producer: Producer) -> None:
+def test_an_unknown_producer_may_begin_anywhere(producer: Producer) -> None:
     """KIP-360: its state may have been deleted with its records, which is no reason to stop it."""
     assert producer.send(17).error_code == 0
     assert producer.send(18).error_code == 0

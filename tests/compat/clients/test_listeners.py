@@ -50,7 +50,7 @@ def broker(ports: dict[str, int]) -> Iterator[Broker]:
     ("listener", "address"),
     [("INTERNAL", ("broker-1.Internal.example", 9092)), ("EXTERNAL", ("203.0.113.7", 19092))],
 )
-def test_a_client_is_told_the_address_of_its_listener(
+def test_a_client_gets_the_address_of_its_listener(
     listener: str, address: tuple[str, int], broker: Broker, ports: dict[str, int]
 ) -> None:
     """As it was written, upper case and all: names may be looked up anywhere."""
@@ -66,7 +66,7 @@ def test_clients_work_by_any_listener_they_can_reach(client: Driver, ports: dict
 
 
 @ours_alone
-def test_silent_connections_block_nobody(
+def test_silent_connections_block_no_other(
     client: Driver, broker: Broker, topic_name: str, ports: dict[str, int]
 ) -> None:
     """Nor do those that announce a request and never send it, for which Kafka sets its heap aside."""
@@ -100,7 +100,7 @@ def test_a_connection_that_waits_for_records_is_not_idle(topic_name: str) -> Non
 
 
 def test_a_client_gets_over_a_closed_connection(topic_name: str) -> None:
-    """The broker hangs up between two messages; the client connects anew and nothing is lost."""
+    """The broker closes the connection between two messages; the client connects again and nothing is lost."""
 
     async def produce_twice(broker: Broker) -> list[int]:
         async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:

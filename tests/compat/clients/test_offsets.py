@@ -142,7 +142,7 @@ def test_read_committed_gives_the_last_stable_offset(broker: Broker, topic: str)
     assert list_offsets(broker, topic, LATEST, 9, isolation_level=1).offset == 5
 
 
-def test_wrong_epochs_and_unknown_partitions_are_told(broker: Broker, topic: str) -> None:
+def test_wrong_epochs_and_unknown_partitions_are_errors(broker: Broker, topic: str) -> None:
     assert list_offsets(broker, topic, LATEST, current_leader_epoch=3).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert list_offsets(broker, "missing", LATEST).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -95,7 +95,7 @@ def test_zstd_is_not_for_old_consumers(broker: Broker, topic: str) -> None:
 
 
 def test_a_topic_of_zstd_needs_fetch_10(broker: Broker, make_topic: MakeTopic) -> None:
-    """KIP-110: whoever speaks less is told, rather than sent what it cannot read."""
+    """KIP-110: an older client gets an error, rather than records it cannot read."""
     topic = make_topic(**{"compression.type": "zstd"})
     with RawConnection(broker) as connection:
         produce(connection, topic, batch(numbered(3)))

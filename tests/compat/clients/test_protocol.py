@@ -40,7 +40,7 @@ def _versions(connection: RawConnection, version: int) -> ApiVersionsResponse:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_every_version_of_api_versions_tells_the_same(version: int, broker: Broker) -> None:
+def test_every_version_of_api_versions_returns_the_same(version: int, broker: Broker) -> None:
     with RawConnection(broker) as connection:
         response = _versions(connection, version)
     ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
@@ -142,7 +142,7 @@ def test_acks_0_is_not_answered(broker: Broker, topic: str) -> None:
 
 
 def test_acks_0_to_a_missing_topic_closes_the_connection(broker: Broker) -> None:
-    """The only sign there is; the client then fetches metadata anew."""
+    """The only sign there is; the client then refreshes its metadata."""
     with RawConnection(broker) as connection:
         connection.send(produce_request("missing", batch(numbered(1)), acks=0), 9)
         with pytest.raises(HungUp):
@@ -150,7 +150,7 @@ def test_acks_0_to_a_missing_topic_closes_the_connection(broker: Broker) -> None
 
 
 def test_acks_0_keeps_what_is_right(broker: Broker, topic: str) -> None:
-    """One refused partition closes the connection, but the others are written: nobody will send them again."""
+    """One refused partition closes the connection, but the others are written: no producer sends them again."""
     data = [
         TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=batch(numbered(2)))])
         for name in ("missing", topic)
@@ -270,7 +270,7 @@ def test_a_batch_that_cannot_be_is_refused_for_the_right_reason(
 
 
 def test_clients_go_on_after_a_rude_one(client: Driver, broker: Broker, servers: str, topic: str) -> None:
-    """Whoever sends garbage loses its own connection; others do not notice."""
+    """A client that sends garbage loses its own connection; others do not notice."""
     client.produce(servers, topic, numbered(3))
     for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00\x00\x00\x08" + b"\x00\x03\x00\x0c" + b"\xff" * 4):
         with RawConnection(broker) as connection:

@@ -34,7 +34,7 @@ def _serves(broker: Broker, api_key: int) -> bool:
 
 
 def test_log_append_time_is_the_brokers(client: Driver, servers: str, make_topic: MakeTopic) -> None:
-    """Whatever time the producer gives; consumers are told which of the two they see."""
+    """Whatever time the producer gives; consumers see which of the two it is."""
     topic = make_topic(**{"message.timestamp.type": "LogAppendTime"})
     before = int(time.time() * 1000)
     client.produce(servers, topic, [Message(b"old", timestamp=YESTERDAY_MS), Message(b"new")], codec="gzip")
@@ -45,7 +45,7 @@ def test_log_append_time_is_the_brokers(client: Driver, servers: str, make_topic
     assert len({record.timestamp for record in records}) == 1, "a batch is appended at one time"
 
 
-def test_the_producer_is_told_the_append_time(broker: Broker, make_topic: MakeTopic) -> None:
+def test_the_producer_gets_the_append_time(broker: Broker, make_topic: MakeTopic) -> None:
     topic = make_topic(**{"message.timestamp.type": "LogAppendTime"})
     with RawConnection(broker) as connection:
         answer = produce(connection, topic, batches.batch(numbered(3, timestamp=YESTERDAY_MS)))

@@ -374,7 +374,7 @@ def running(*members: Member) -> Iterator[None]:
 
 
 def share(members: Iterable[Member], partitions: int) -> bool:
-    """Whether the members have the partitions between them, each partition once and nobody none."""
+    """Whether the members have the partitions between them, each partition once, and every member at least one."""
     members = list(members)
     held = [partition for member in members for partition in member.assignment]
     return sorted(held) == list(range(partitions)) and all(member.assignment for member in members)

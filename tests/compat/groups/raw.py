@@ -13,7 +13,7 @@ DEADLINE_S = 30.0
 
 
 class Wire:
-    """One connection that says exactly what it is told."""
+    """One connection that sends exactly the given requests."""
 
     def __init__(self, host: str, port: int, client_id: str = "raw") -> None:
         self._socket = socket.create_connection((host, port), timeout=DEADLINE_S)

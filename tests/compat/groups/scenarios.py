@@ -299,7 +299,7 @@ def two_members(connect: Connect, transcript: Transcript) -> None:
         group_id=group, members=[MemberIdentity(member_id=follower), MemberIdentity(member_id="x")]
     )
     transcript.note("follower leaves", second.ask(leave, 3))
-    transcript.note("leader is told", first.ask(heartbeat_request(group, leader, generation), 3))
+    transcript.note("leader gets", first.ask(heartbeat_request(group, leader, generation), 3))
     transcript.note("leader alone", first.ask(join_request(group, leader), 5))
 
 

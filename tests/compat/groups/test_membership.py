@@ -95,7 +95,7 @@ CRASHING = textwrap.dedent(
 
 
 def test_what_a_crashed_member_had_is_read_by_the_others(broker: Broker, topic: str, produce: Produce) -> None:
-    """It read and did not commit; nobody hears of it any more; after its session timeout others have its partitions."""
+    """It read and did not commit; it sends nothing any more; after its session timeout others have its partitions."""
     readings = Readings()
     survivor = ConfluentMember(broker.bootstrap_servers, topic, topic, readings, "survivor")
     with running(survivor):

@@ -80,7 +80,7 @@ def test_a_consumer_comes_to_a_classic_member_and_goes_again(
 
 
 def test_all_clients_share_one_group(broker: Broker, topic: str, produce: Produce) -> None:
-    """Half of them assign nothing and know it, the others believe that somebody else leads."""
+    """Half of them assign nothing and know it, the others believe that another member leads."""
     readings = Readings()
     kinds: list[tuple[type[Member], str]] = [
         (ConfluentMember, "range"),

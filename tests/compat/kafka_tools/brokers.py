@@ -1,4 +1,4 @@
-"""Brokers on directories: a new one, or one that somebody else has written.
+"""Brokers on directories: a new one, or one that another broker has written.
 
 `TIDELOG_COMPAT_TARGET=kafka` puts Apache Kafka in our place. That tests the tests: what Kafka's tools say of Kafka's
 broker and files is what they must say of ours.

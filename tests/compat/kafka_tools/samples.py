@@ -119,7 +119,7 @@ def long_records(start: int, count: int) -> list[Sent]:
 
 
 async def produce_compressed(broker: BrokerProcess, written: WrittenLog, topic: str, codec: str) -> None:
-    """Send records through aiokafka, which compresses as it is told.
+    """Send records through aiokafka, which compresses as it is configured.
 
     librdkafka does not: it believes in LZ4 only where FindCoordinator is advertised, and silently sends plain batches.
     """

@@ -91,7 +91,7 @@ def test_producer_performance_reports_every_record(broker: BrokerProcess, admin:
 
 
 @pytest.mark.long
-def test_get_offset_shell_tells_both_ends(broker: BrokerProcess, admin: Admin) -> None:
+def test_get_offset_shell_prints_both_ends(broker: BrokerProcess, admin: Admin) -> None:
     admin.create("ends", 2)
     admin.produce("ends", 1, frames.batch([b"a", b"b", b"c"]))
     assert tool(broker, GET_OFFSETS, "--topic", "ends").splitlines() == ["ends:0:0", "ends:1:3"]
@@ -146,7 +146,7 @@ def test_delete_records_moves_the_log_start(broker: BrokerProcess, admin: Admin,
 
 
 @pytest.mark.long
-def test_log_dirs_tells_the_size_of_each_partition(broker: BrokerProcess, admin: Admin) -> None:
+def test_log_dirs_prints_the_size_of_each_partition(broker: BrokerProcess, admin: Admin) -> None:
     admin.create("sized")
     records = frames.batch([b"x" * 500])
     admin.produce("sized", 0, records)
@@ -172,7 +172,7 @@ def test_every_api_that_we_claim_is_usable_by_kafkas_own_client(broker: BrokerPr
 
 
 @pytest.mark.long
-def test_cluster_tool_tells_the_cluster_id(broker: BrokerProcess) -> None:
+def test_cluster_tool_prints_the_cluster_id(broker: BrokerProcess) -> None:
     printed = run_tool(CLUSTER, "cluster-id", "--bootstrap-server", broker.bootstrap_servers)
     assert printed.startswith("Cluster ID: ")
 

@@ -2,7 +2,7 @@
 
 Three rounds, each on what Kafka's cleaner left of the round before: tombstones and markers get their horizons in one
 round and go in a later one. The moment at which Kafka cleaned a log is read from the horizons it wrote, and our cleaner
-is told that it is then.
+uses that moment as its clock.
 """
 
 import shutil

@@ -261,7 +261,7 @@ def check_contains(now: Observed, before: Observed) -> None:
 
 
 def check_new_producers_are_new(broker: BrokerProcess) -> None:
-    """The first batch of every new idempotent producer is appended, whoever wrote the client."""
+    """The first batch of every new idempotent producer is appended, with any client."""
     before = read_to_the_end(broker, "read_uncommitted")[EVENTS]
     sent = [f"from confluent {number}" for number in range(8)]
     for value in sent:

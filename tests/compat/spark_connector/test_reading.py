@@ -53,7 +53,7 @@ def test_each_partition_may_have_times_of_its_own(connector: Connector, topic: s
     assert read == [row for row in rows if row.timestamp_us // 1000 >= starts[str(row.partition)]]
 
 
-def test_a_time_after_the_last_record_is_an_error_unless_told_otherwise(connector: Connector, topic: str) -> None:
+def test_a_time_after_the_last_record_is_an_error_by_default(connector: Connector, topic: str) -> None:
     options = {"subscribe": topic, "startingTimestamp": EPOCH_MS + 10**9}
     with pytest.raises(Exception, match=topic):
         connector.read(options)
@@ -91,7 +91,7 @@ def test_headers_come_when_asked_for(connector: Connector, servers: str, make_to
 
 
 def test_a_log_that_begins_late_is_read_from_there(connector: Connector, servers: str, make_topic: MakeTopic) -> None:
-    """Earliest is where the log begins; an offset before that is data loss, told or passed over."""
+    """Earliest is where the log begins; an offset before that is data loss, raised or ignored."""
     topic = make_topic("begins-late")
     produce(servers, topic, numbered(10))
     delete_records(servers, topic, 0, 4)

@@ -34,7 +34,7 @@ TopicPartition = tuple[str, int]
 
 
 class Producer(NamedTuple):
-    """Who may write under a transactional id: whoever knows these."""
+    """What a producer needs to write under a transactional id."""
 
     transactional_id: str
     producer_id: int

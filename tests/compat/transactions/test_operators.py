@@ -27,7 +27,7 @@ def test_an_id_without_a_transaction_has_no_start(rpc: Rpc, producer: Producer) 
 
 
 def test_an_unknown_id_is_not_found_and_an_empty_one_is_invalid(rpc: Rpc, producer: Producer) -> None:
-    assert rpc.describe("nobody").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert rpc.describe("unknown").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert rpc.describe("").error_code == ErrorCode.INVALID_REQUEST
 
 

@@ -1,4 +1,4 @@
-"""InitProducerId over the wire: ids, epochs, fencing, timeouts, and what each version is told."""
+"""InitProducerId over the wire: ids, epochs, fencing, timeouts, and the errors of each version."""
 
 import pytest
 
@@ -54,9 +54,7 @@ def test_a_producer_that_names_its_epoch_gets_the_next_and_may_ask_again(rpc: Rp
     (4, ErrorCode.PRODUCER_FENCED),
     (5, ErrorCode.PRODUCER_FENCED),
 ])  # fmt: skip
-def test_a_fenced_producer_is_told_so_in_the_words_of_its_version(
-    rpc: Rpc, name: str, version: int, code: ErrorCode
-) -> None:
+def test_a_fenced_producer_gets_the_error_of_its_version(rpc: Rpc, name: str, version: int, code: ErrorCode) -> None:
     first = rpc.start(name)
     rpc.start(name)
     assert rpc.init(name, producer_id=first.producer_id, epoch=first.epoch, version=version) == (code, -1, -1)

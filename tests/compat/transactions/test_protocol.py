@@ -61,7 +61,7 @@ def test_an_empty_transactional_id_is_an_invalid_request(rpc: Rpc, producer: Pro
     (2, ErrorCode.PRODUCER_FENCED),
     (3, ErrorCode.PRODUCER_FENCED),
 ])  # fmt: skip
-def test_a_fenced_producer_is_told_so_in_the_words_of_its_version(
+def test_a_fenced_producer_gets_the_error_of_its_version(
     rpc: Rpc, producer: Producer, topic: str, version: int, code: ErrorCode
 ) -> None:
     rpc.start(producer.transactional_id)
@@ -245,7 +245,7 @@ def test_a_fenced_producer_does_not_write_into_a_partition_it_never_touched(
     assert rpc.produce(topic, 0, [b"zombie"], producer)[0] is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_producer_id_of_nobody_does_not_write(rpc: Rpc, producer: Producer, topic: str) -> None:
+def test_an_unknown_producer_id_does_not_write(rpc: Rpc, producer: Producer, topic: str) -> None:
     strange = producer._replace(producer_id=producer.producer_id + 1_000_000)
     assert rpc.produce(topic, 0, [b"x"], strange)[0] is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 

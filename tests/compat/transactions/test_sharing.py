@@ -54,14 +54,14 @@ class Writer:
 
 
 def open_transaction(rpc: Rpc, name: str, topic: str) -> Producer:
-    """What the opener does: it takes the id, which fences whoever had it, and adds every partition itself."""
+    """What the opener does: it takes the id, which fences its earlier producer, and adds every partition itself."""
     producer = rpc.start(name)
     rpc.begin(producer, *((topic, partition) for partition in range(WRITERS)), (f"{topic}-state", 0))
     return producer
 
 
 def end_with_record(rpc: Rpc, producer: Producer, topic: str, batch: bytes, is_commit: bool) -> None:
-    """The number of what was written goes into the same transaction: whoever repeats it can tell."""
+    """The number of what was written goes into the same transaction: a repetition can be recognised."""
     rpc.write(f"{topic}-state", 0, [batch], producer)
     rpc.finish(producer, is_commit)
 

@@ -54,7 +54,7 @@ class HandLoop:
         return not self._soon
 
     def turn(self) -> None:
-        """One turn: whoever can read reads, whoever can write writes, then what was asked for soon."""
+        """One turn: readable connections read, writable ones write, then callbacks run."""
         for callback, args in list(self.readers.values()):
             callback(*args)
         for callback in list(self.writers.values()):
@@ -102,7 +102,7 @@ class Peers:
             slot.fill(framed(request))
 
     def check_held(self) -> None:
-        """Nobody may have written over a request that is still looked at."""
+        """A buffer must not be overwritten while its request is read."""
         for view, request in self.held:
             assert view == request
 
@@ -186,7 +186,7 @@ def _exchange(peers: Peers, stream: bytes, chunks: list[int], order: Any) -> Non
     order=st.randoms(use_true_random=False),
 )
 def test_a_buffer_that_is_looked_at_is_not_used_again(frame_bytes: list[int], chunk_bytes: int, order: Any) -> None:
-    """Large frames go into buffers that others had before them, but never while somebody still has a view of one."""
+    """Large frames go into buffers that others had before them, but never while a view of one exists."""
     payloads = [bytes((number + 1,)) * size for number, size in enumerate(frame_bytes)]
     stream = b"".join(map(framed, payloads))
     with closing(Peers(NetworkLimits())) as peers:

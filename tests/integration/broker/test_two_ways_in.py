@@ -125,7 +125,7 @@ steps = st.builds(
     Step,
     parts=st.lists(parts, min_size=1, max_size=1) | st.lists(parts, max_size=3),
     acks=mostly(-1, 1, 0, 2),
-    transactional_id=mostly(None, "writer", "somebody else"),
+    transactional_id=mostly(None, "writer", "another writer"),
 )
 
 

@@ -1,4 +1,4 @@
-"""How an admin asks: grouping, repetition, and what is told when some of it fails."""
+"""How an admin asks: grouping, repetition, and the error when some of it fails."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -112,7 +112,7 @@ def test_an_item_the_answer_forgets_is_an_error() -> None:
     with_driver(test)
 
 
-def test_partitions_go_to_their_leaders_and_unknown_ones_are_told() -> None:
+def test_partitions_go_to_their_leaders_and_unknown_ones_are_errors() -> None:
     async def test(broker: FakeBroker, driver: Driver) -> None:
         asked: list[tuple[int, list[TopicPartition]]] = []
 

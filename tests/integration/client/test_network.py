@@ -95,7 +95,7 @@ def test_start_learns_the_cluster_from_any_bootstrap_server() -> None:
     run(work())
 
 
-def test_start_says_who_was_asked_when_nobody_answers() -> None:
+def test_start_names_the_addresses_when_none_answers() -> None:
     async def work() -> None:
         async with FakeBroker() as one, FakeBroker() as two:
             await one.stop()
@@ -111,7 +111,7 @@ def test_start_says_who_was_asked_when_nobody_answers() -> None:
     run(work())
 
 
-def test_start_says_who_was_asked_when_nobody_says_anything() -> None:
+def test_start_names_the_addresses_when_none_sends_anything() -> None:
     async def work() -> None:
         async with FakeBroker() as mute:
             mute.answers[ApiKey.API_VERSIONS] = lambda _: None
@@ -220,7 +220,7 @@ def test_channels_have_connections_of_their_own() -> None:
     with_client(test)
 
 
-def test_versions_are_negotiated_and_what_is_not_served_is_told() -> None:
+def test_versions_are_negotiated_and_an_api_that_is_not_served_is_an_error() -> None:
     async def work() -> None:
         async with FakeBroker() as broker:
             broker.versions = {ApiKey.METADATA: (4, 7), ApiKey.INIT_PRODUCER_ID: (90, 99)}
@@ -244,14 +244,14 @@ def test_versions_are_negotiated_and_what_is_not_served_is_told() -> None:
 def test_an_old_broker_is_asked_again_in_the_version_it_knows() -> None:
     async def work() -> None:
         async with FakeBroker() as broker:
-            told = [
+            seen = [
                 ApiVersionsResponse(
                     error_code=ErrorCode.UNSUPPORTED_VERSION,
                     api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=0)],
                 ),
             ]
             # The refusal is written in version 0, whatever was asked.
-            refusal = told[0].encode(0)
+            refusal = seen[0].encode(0)
 
             class InVersion0:
                 def encode(self, _version: int) -> bytes:
@@ -268,7 +268,7 @@ def test_an_old_broker_is_asked_again_in_the_version_it_knows() -> None:
 
 
 @pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\x03\x03\x00\x02\x02\x46"])
-def test_a_web_or_tls_port_is_told_apart(greeting: bytes) -> None:
+def test_a_web_or_tls_port_is_recognised(greeting: bytes) -> None:
     async def work() -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(greeting)
@@ -299,7 +299,7 @@ def test_throttled_brokers_are_left_alone_for_as_long_as_they_ask() -> None:
     with_client(test)
 
 
-def test_a_connection_that_is_not_ready_is_told_when_it_may_be() -> None:
+def test_a_connection_that_is_not_ready_calls_back_when_it_may_be() -> None:
     async def test(broker: FakeBroker, client: NetworkClient) -> None:
         changes: list[int] = []
         assert client.ready_connection(1, lambda: changes.append(1)) is None
@@ -344,16 +344,16 @@ def test_stale_metadata_is_asked_for_until_a_leader_is_there() -> None:
     async def work() -> None:
         async with FakeBroker() as broker:
             client = client_of(broker, topics=("topic",))
-            told: list[int] = []
-            client.on_metadata(lambda: told.append(client.metadata.partition_count("topic")))
+            seen: list[int] = []
+            client.on_metadata(lambda: seen.append(client.metadata.partition_count("topic")))
             await client.start()
-            assert told == [0]
-            await until(lambda: len(told) > 2)
+            assert seen == [0]
+            await until(lambda: len(seen) > 2)
             broker.topics["topic"] = 3
-            await until(lambda: told[-1] == 3)
-            count = len(told)
+            await until(lambda: seen[-1] == 3)
+            count = len(seen)
             await asyncio.sleep(0.1)
-            assert len(told) == count, "nothing is missing any more, so nobody asks"
+            assert len(seen) == count, "nothing is missing any more, so nothing is requested"
             await client.close()
 
     run(work())
@@ -447,7 +447,7 @@ def test_a_coordinator_is_found_once_and_again_after_it_was_wrong() -> None:
     with_client(test)
 
 
-def test_a_coordinator_that_never_comes_or_is_refused_is_told() -> None:
+def test_a_coordinator_that_never_comes_or_is_refused_is_an_error() -> None:
     async def test(broker: FakeBroker, client: NetworkClient) -> None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 

@@ -261,7 +261,7 @@ def test_a_partition_that_lost_the_sequence_raises_the_epoch_at_the_abort() -> N
     with_producer(test)
 
 
-def test_a_commit_that_is_not_answered_is_told_as_such() -> None:
+def test_a_commit_that_is_not_answered_raises_its_own_error() -> None:
     async def test(producer: AsyncProducer, coordination: Coordination) -> None:
         coordination.refuse(ApiKey.END_TXN, *[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000)
         with pytest.raises(DeadlinePassed):

@@ -112,7 +112,7 @@ def test_a_peer_that_does_not_read_has_nothing_held_for_it(pair: Pair, file: Ope
 
 @pytest.mark.parametrize("size", [100, SCRATCH_BYTES + 1])
 def test_a_file_that_is_shorter_than_promised_ends_the_connection(pair: Pair, tmp_path: Path, size: int) -> None:
-    """The peer was told a length: what comes next on this connection could only be misunderstood."""
+    """The peer has received a length: what comes next on this connection could only be misunderstood."""
     path = tmp_path / "cut"
     path.write_bytes(b"short")
     pair.queue.chunks.extend([b"head", FileSlice(OpenFile(open_descriptor(str(path), 0)), 0, size)])

@@ -115,8 +115,8 @@ class Driver:
     ) -> None:
         self._directory = directory
         plan = directory / f"{run}.json"
-        told = {"servers": servers, "queries": list(queries), "master": master, "settings": dict(settings or {})}
-        plan.write_text(json.dumps(told))
+        description = {"servers": servers, "queries": list(queries), "master": master, "settings": dict(settings or {})}
+        plan.write_text(json.dumps(description))
         self._log = (directory / f"{run}.log").open("w+b")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.integration.spark.sink_queries", str(plan)],

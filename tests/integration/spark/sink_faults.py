@@ -1,6 +1,6 @@
 """The sink with faults built in: it stops, or raises, at a chosen point of a chosen batch. Imported by Spark's workers.
 
-A fault that stops writes the file `<name>.reached` and waits: whoever ran the query can then kill the driver with
+A fault that stops writes the file `<name>.reached` and waits: the test can then kill the driver with
 certainty that it was there. If `<name>.go` appears instead, the worker goes on and notes in `<name>.outcome` how it
 ended, which is how a zombie is watched.
 """

@@ -21,7 +21,7 @@ ROWS_PER_BATCH = 100
 KEYS = 14
 AT_A_TIME = 2
 TRANSACTION_TIMEOUT_MS = 600_000
-"""Longer than any test, so that whoever is fenced is not told that it was too slow."""
+"""Longer than any test, so that a fenced writer does not fail as too slow."""
 
 
 def start(spark: SparkSession, servers: str, directory: Path, query: dict[str, Any]) -> StreamingQuery:

@@ -58,7 +58,7 @@ def values(rows: Iterable[Row]) -> list[int]:
 
 
 class Collected:
-    """A sink that keeps the values of every micro-batch, and can be told to fail."""
+    """A sink that keeps the values of every micro-batch, and fails on request."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[int]] = {}

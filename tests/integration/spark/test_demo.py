@@ -63,7 +63,7 @@ def _started(pid: int) -> set[str]:
 @pytest.mark.parametrize("is_java_started", [False, True], ids=["the broker is ready", "Java has been started"])
 @pytest.mark.long
 def test_an_interrupt_ends_it_quietly(tmp_path: Path, is_java_started: bool) -> None:
-    """And all that it started: its output ends only when nobody holds the pipe any more."""
+    """And all that it started: its output ends only when no process holds the pipe any more."""
     running = subprocess.Popen(
         _command("--seconds", "3", "--rate", "400"),
         stdout=subprocess.PIPE,

@@ -139,7 +139,7 @@ def test_windows_count_what_comes_late_but_not_what_comes_too_late(
 
 
 def _check_progress(listener: ProgressListener, rows: int) -> None:
-    """The listener tells rows, lag and open windows of the query; Spark calls it some time after the batch."""
+    """The listener reports rows, lag and open windows of the query; Spark calls it some time after the batch."""
     deadline = time.monotonic() + 30
     while sum(each.input_rows for each in listener.history("tide-windows")) < rows:
         assert time.monotonic() < deadline, listener.history("tide-windows")
@@ -250,7 +250,7 @@ def _ids(lake: Any) -> list[int]:
 
 
 def _empty(servers: str, topic: str) -> None:
-    """Earlier tests have used the topic: let it start anew."""
+    """Earlier tests have used the topic: start with an empty one."""
     from tidelog.client.admin import Admin
 
     with Admin({"bootstrap.servers": servers}) as admin:

@@ -35,7 +35,7 @@ def written(broker: Broker) -> Iterator[Broker]:
     with Producer({**servers, "transactional.id": "open"}) as producer:
         producer.init_transactions()
         producer.begin()
-        producer.send(TOPIC, b"nobody sees this", partition=0)
+        producer.send(TOPIC, b"aborted, never seen", partition=0)
         producer.flush()
         yield broker
         producer.abort()
@@ -77,7 +77,7 @@ def test_files_hold_what_a_read_committed_consumer_sees(spark: SparkSession, wri
         (partition, offset, key, value) for partition, offset, key, value in expected
     ]
     assert len([row for row in expected if row[3].startswith(b"kept")]) == 400
-    assert not [row for row in expected if row[3].startswith((b"lost", b"nobody"))]
+    assert not [row for row in expected if row[3].startswith((b"lost", b"aborted"))]
     with_headers = found.where("headers is not null").collect()
     assert {row.headers[0].value for row in with_headers} == {b"%d" % number for number in range(300)}
     found.unpersist()
@@ -90,7 +90,7 @@ def test_segments_are_read_side_by_side(spark: SparkSession, written: Broker) ->
     assert read.rdd.getNumPartitions() > 1
 
 
-def test_damage_is_told_with_file_and_position(spark: SparkSession, written: Broker, tmp_path: Path) -> None:
+def test_damage_is_reported_with_file_and_position(spark: SparkSession, written: Broker, tmp_path: Path) -> None:
     """On a copy: the broker's own files are never touched."""
     segment = sorted((Path(written.data_dir) / f"{TOPIC}-1").glob("*.log"))[0]
     copy = tmp_path / "ledger-1" / segment.name

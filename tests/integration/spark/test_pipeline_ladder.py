@@ -244,7 +244,7 @@ def test_without_a_policy_a_failing_row_stops_the_query_and_is_named(
     assert "topic three partition 0 offset 0): ZeroDivisionError: division by zero" in in_a_sentence(failure.value)
 
 
-def test_mistakes_that_only_spark_can_tell_are_told_before_a_query_starts(
+def test_mistakes_that_only_spark_can_find_are_reported_before_a_query_starts(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     servers = broker.bootstrap_servers

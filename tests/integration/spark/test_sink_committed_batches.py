@@ -215,7 +215,7 @@ class TestTheTopic:
         with pytest.raises(SinkError, match=r"has cleanup\.policy=delete: it must be compact"):
             Driver(cluster, name, "q").last()
 
-    def test_that_was_deleted_and_made_again_is_read_anew(self, broker: Broker, cluster: Cluster) -> None:
+    def test_that_was_deleted_and_made_again_is_read_again(self, broker: Broker, cluster: Cluster) -> None:
         name = f"memory-{next(_numbers)}"
         driver = Driver(cluster, name, "q")
         for batch_id in range(5):

@@ -157,7 +157,7 @@ def second_run(directory: Path, servers: str, cases: list[Case]) -> None:
 
 
 def let_go(zombie: int, directory: Path) -> None:
-    """Resume the paused task, and wait until it tells how it ended."""
+    """Resume the paused task, and wait for its outcome."""
     (directory / f"{ZOMBIE.name}.go").touch()
     os.kill(zombie, signal.SIGCONT)
     import time
@@ -198,14 +198,14 @@ def test_without_transactions_the_same_faults_write_rows_twice(runs: Runs, case:
     assert verdict.duplicates > 0
 
 
-def test_a_task_that_runs_again_is_refused_and_told_what_to_set(runs: Runs) -> None:
+def test_a_task_that_runs_again_is_refused_with_what_to_set(runs: Runs) -> None:
     ended = runs.text(Case("exactly-once", "raise-once"), "first")
     assert "earlier attempt may have written" in ended
     assert "spark.speculation=false" in ended
 
 
 @pytest.mark.parametrize("case", marked(RETRIED), ids=lambda case: case.name)
-def test_rows_that_ride_in_messages_bear_tasks_that_run_again(runs: Runs, case: Case) -> None:
+def test_rows_that_ride_in_messages_survive_tasks_that_run_again(runs: Runs, case: Case) -> None:
     assert runs.text(case, "first") == "done"
 
 

@@ -90,7 +90,7 @@ class TestABatch:
         assert values(broker, topic) == [b"1", b"2"]
 
     def test_of_a_checkpoint_older_than_what_was_written_is_refused(self, broker: Broker, topic: str) -> None:
-        """Restored from a backup: Spark plans the batch anew, with more rows than the one of that number had."""
+        """Restored from a backup: Spark plans the batch again, with more rows than the one of that number had."""
         query = Query(broker.bootstrap_servers, topic, checkpoint=topic)
         for batch_id in range(3):
             query.run(batch_id, [task(batch_id)])
@@ -164,7 +164,7 @@ class TestABatch:
 
         assert values(broker, topic) == [b"1", b"2"]
 
-    def test_written_twice_in_one_run_is_a_mistake_and_told(self, broker: Broker, topic: str) -> None:
+    def test_written_twice_in_one_run_is_an_error(self, broker: Broker, topic: str) -> None:
         """Two writes of one foreachBatch function under one name: the second must not vanish."""
         query = Query(broker.bootstrap_servers, topic, checkpoint=topic)
         query.run(0, [task(1)])
@@ -203,15 +203,15 @@ class TestTwoWriters:
             query.run_task(planned, 0, 1, task(3, 4, partition=3))
         assert values(broker, topic) == []
 
-    def test_are_told_before_the_transaction_ends(
+    def test_are_reported_before_the_transaction_ends(
         self, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its end fails the other tasks, and Spark shows the error that comes first: theirs would blame another run."""
-        told, ended = Event(), Event()
+        is_reported, ended = Event(), Event()
         fence = Cluster.fence_transaction
 
         def wait_and_fence(self: Cluster, *arguments: Any, **keywords: Any) -> None:
-            told.wait(30)
+            is_reported.wait(30)
             fence(self, *arguments, **keywords)
             ended.set()
 
@@ -222,7 +222,7 @@ class TestTwoWriters:
         with pytest.raises(SinkError, match="is written by another task"):
             query.run_task(planned, 0, 1, task(3, 4, partition=3))
         assert not ended.is_set()
-        told.set()
+        is_reported.set()
         assert ended.wait(30)
         assert open_transactions(broker) == []
 
@@ -240,7 +240,7 @@ class TestTwoWriters:
         assert values(broker, topic) == []
         assert open_transactions(broker) == []
 
-    def test_are_told_by_their_sequences_as_well(
+    def test_are_recognised_by_their_sequences_as_well(
         self, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(Cluster, "partitions_in_transaction", lambda *_: set())
@@ -433,7 +433,7 @@ class TestWorkers:
             assert values(broker, "out") == [b"1", b"2", b"3", b"4"]
 
 
-def test_a_batch_that_takes_too_long_is_told_which_setting_to_raise() -> None:
+def test_the_error_of_a_batch_that_takes_too_long_names_the_setting_to_raise() -> None:
     quick = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50}
     with Broker(quick, process=True) as broker:
         broker.create_topic("out", 2)

@@ -116,7 +116,7 @@ def test_gaps_of_compaction_are_no_loss(spark, servers):
     assert len(rows) < 300
 
 
-def test_lost_offsets_are_told_or_passed_over(spark, servers):
+def test_lost_offsets_are_an_error_or_skipped(spark, servers):
     topic = make_topic(servers)
     send(servers, topic, range(20))
     with Admin(bootstrap_servers=servers) as admin:
@@ -150,7 +150,7 @@ def test_mistakes_are_explained(spark, servers, options, said):
 
 
 def test_workers_run_the_python_that_started_the_session(spark):
-    """Spark takes `python3` from the PATH unless told, and that one need not have Arrow."""
+    """Spark takes `python3` from the PATH by default, and that one need not have Arrow."""
     assert spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).first() == sys.executable
 
 

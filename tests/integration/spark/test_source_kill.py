@@ -34,7 +34,7 @@ stream.writeStream.foreachBatch(die).option("checkpointLocation", checkpoint).st
 
 
 class Writing:
-    """Writes numbers, each to the offset of its own name, as long as it is told to."""
+    """Writes numbers, each to the offset of its own name, until it is stopped."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self._producer = Producer({"bootstrap.servers": servers, "log_level": 0, "linger.ms": 1})

@@ -90,20 +90,20 @@ def test_a_deleted_topic_stops_a_stream_or_is_passed_over(reading, broker, caplo
     assert "failOnDataLoss is false" in caplog.text
 
 
-def test_a_topic_made_anew_is_noticed_by_its_id(reading, broker):
+def test_a_topic_created_again_is_noticed_by_its_id(reading, broker):
     topic = make_topic(broker.bootstrap_servers)
     send(broker.bootstrap_servers, topic, range(5))
     fatal, lenient = reading(broker, topic), reading(broker, topic, failOnDataLoss="false")
     ends = [_next(reader, reader.initialOffset())[0] for reader in (fatal, lenient)]
     _delete(broker, topic)
-    wait_until(lambda: _made(broker, topic), "the topic is made anew")
+    wait_until(lambda: _made(broker, topic), "the topic is created again")
     send(broker.bootstrap_servers, topic, range(100, 120))
     with pytest.raises(DataLossError, match="recreated under the same name"):
         _next(fatal, ends[0])
     assert _next(lenient, ends[1])[1] == list(range(100, 120))
 
 
-def test_a_topic_deleted_under_a_task_is_told_by_offset(reading, broker):
+def test_a_topic_deleted_under_a_task_is_reported_by_offset(reading, broker):
     topic = make_topic(broker.bootstrap_servers)
     send(broker.bootstrap_servers, topic, range(10))
     reader = reading(broker, topic)

@@ -34,7 +34,7 @@ def test_available_now_reads_in_limited_batches_and_shows_its_offsets(spark, ser
     assert end == json.loads(last.latestOffset) == {topic: {"0": 80, "1": 20}}
     with Admin(bootstrap_servers=servers) as admin:
         committed = admin.list_consumer_group_offsets("watched")
-    # Spark tells of a batch when the next one is planned, and so never of the last.
+    # Spark reports a batch when the next one is planned, and so never the last.
     assert {each: found.offset for each, found in committed.items()} == {
         TopicPartition(topic, 0): 40,
         TopicPartition(topic, 1): 10,

@@ -165,7 +165,7 @@ class World:
         await self.settle()
 
     def arrive_late(self) -> None:
-        """A request of a lost connection arrives after all, and nobody hears the answer."""
+        """A request of a lost connection arrives after all, and its answer is lost."""
         if self.zombies:
             self._serve(self.zombies.pop(0))
 

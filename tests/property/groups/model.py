@@ -1,4 +1,4 @@
-"""A group in the simplest words that still say when whom is answered what: the model beside which the core is run.
+"""The simplest group that still defines every answer and its time: the model beside which the core is run.
 
 It knows dynamic members with one protocol, no initial delay and a log that commits at once. It keeps everything in
 plain dictionaries, looks at all of them whenever time passes, and is as slow as it likes.

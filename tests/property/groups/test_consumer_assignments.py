@@ -24,7 +24,7 @@ def subscribers(subscriptions: list[frozenset[bytes]]) -> list[Subscriber]:
 
 
 @given(st.sampled_from(sorted(ASSIGNORS)), COUNTS, SUBSCRIPTIONS)
-def test_every_partition_somebody_reads_has_one_owner(
+def test_every_partition_that_is_read_has_one_owner(
     name: str, counts: dict[bytes, int], subscriptions: list[frozenset[bytes]]
 ) -> None:
     members = subscribers(subscriptions)
@@ -50,7 +50,7 @@ def test_uniform_is_even_where_all_read_the_same(counts: dict[bytes, int], size:
 
 @given(COUNTS, st.integers(1, 9), st.integers(1, 9), st.integers(0, 5))
 def test_the_quick_way_to_assign_is_the_slow_one(counts: dict[bytes, int], size: int, then: int, grown: int) -> None:
-    """Where all read the same topics, whoever has come and gone since, and however topics have grown."""
+    """Where all read the same topics, whichever members have come and gone, and however topics have grown."""
     before = assign_unlike(subscribers([frozenset(TOPICS)] * size), counts)
     members = [
         member._replace(before=before.get(member.member_id, {}))
@@ -107,24 +107,24 @@ class MembersMove(RuleBasedStateMachine):
         return self.clients[number % len(self.clients)] if self.clients else None
 
     @rule(topics=st.sampled_from((("t",), ("u",), ("t", "u"))))
-    def somebody_joins(self, topics: tuple[str, ...]) -> None:
+    def a_member_joins(self, topics: tuple[str, ...]) -> None:
         if len(self.clients) < 5:
             self.clients.append(Client(self.world, topics).join())
 
     @rule(number=st.integers(0, 9))
-    def somebody_beats(self, number: int) -> None:
+    def a_member_beats(self, number: int) -> None:
         client = self.pick(number)
         if client is not None and client.beat().code is not ErrorCode.NONE:
             client.join()
 
     @rule(number=st.integers(0, 9), topics=st.sampled_from((("t",), ("u",), ("t", "u"))))
-    def somebody_subscribes(self, number: int, topics: tuple[str, ...]) -> None:
+    def a_member_subscribes(self, number: int, topics: tuple[str, ...]) -> None:
         client = self.pick(number)
         if client is not None and client.subscribe(*topics).code is not ErrorCode.NONE:
             client.join()
 
     @rule(number=st.integers(0, 9))
-    def somebody_leaves(self, number: int) -> None:
+    def a_member_leaves(self, number: int) -> None:
         client = self.pick(number)
         if client is not None:
             client.leave()
@@ -141,7 +141,7 @@ class MembersMove(RuleBasedStateMachine):
         self.world.restart()
 
     @invariant()
-    def nobody_reads_what_another_reads(self) -> None:
+    def no_partition_has_two_readers(self) -> None:
         held = [partition for client in self.clients for partition in client.owned]
         assert len(held) == len(set(held))
 

@@ -21,11 +21,11 @@ class GroupBesideModel(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.model = Model()
-        self.ids: list[str] = ["nobody"]
+        self.ids: list[str] = ["unknown"]
         self.tickets: dict[int, Call] = {}
 
     def pick(self, number: int) -> str:
-        """Somebody, a millisecond later: what happens at the same moment happens in no promised order."""
+        """A member, a millisecond later: simultaneous events have no promised order."""
         self.pass_time(1)
         return self.ids[number % len(self.ids)]
 
@@ -66,11 +66,11 @@ class GroupBesideModel(RuleBasedStateMachine):
         assert _name(call) == ID_REQUIRED
 
     @rule(number=st.integers(0, 9), metadata=st.sampled_from(METADATA))
-    def somebody_joins_again(self, number: int, metadata: bytes) -> None:
+    def a_member_joins_again(self, number: int, metadata: bytes) -> None:
         self.join_with(self.pick(number), metadata, is_new=False)
 
     @rule(number=st.integers(0, 9), back=st.sampled_from((0, 0, 0, 1)))
-    def somebody_syncs(self, number: int, back: int) -> None:
+    def a_member_syncs(self, number: int, back: int) -> None:
         member, generation = self.pick(number), self.model.generation - back
         parts = {name: f"{name}@{generation}".encode() for name in self.model.people}
         call = self.world.sync(member, generation, parts)
@@ -79,19 +79,19 @@ class GroupBesideModel(RuleBasedStateMachine):
             assert call.reply.assignment == self.model.people[member].part
 
     @rule(number=st.integers(0, 9), back=st.sampled_from((0, 0, 0, 1)))
-    def somebody_sends_a_heartbeat(self, number: int, back: int) -> None:
+    def a_member_sends_a_heartbeat(self, number: int, back: int) -> None:
         member, generation = self.pick(number), self.model.generation - back
         assert self.world.heartbeat(member, generation).name == self.model.heartbeat(member, generation)
 
     @rule(number=st.integers(0, 9))
-    def somebody_leaves(self, number: int) -> None:
+    def a_member_leaves(self, number: int) -> None:
         member = self.pick(number)
         (code,) = self.world.leave((member, None)) if self.world.shard.group(GROUP) else (ErrorCode.UNKNOWN_MEMBER_ID,)
         assert code.name == self.model.leave(member)
         self.compare_events()
 
     @rule(number=st.integers(0, 9), offset=st.integers(0, 99))
-    def somebody_commits(self, number: int, offset: int) -> None:
+    def a_member_commits(self, number: int, offset: int) -> None:
         if self.world.shard.group(GROUP) is None:
             return
         member = self.pick(number)

@@ -20,7 +20,7 @@ TOPICS = st.sampled_from((("t",), ("u",), ("t", "u")))
 MEMBERS_MAX = 5
 TICK_MS = 1_000
 TICKS_TO_SETTLE = 45
-"""Longer than the rebalance timeout: somebody may have crashed in the middle of a rebalance."""
+"""Longer than the rebalance timeout: a member may have crashed in the middle of a rebalance."""
 
 
 class MembersOfBothKinds(RuleBasedStateMachine):
@@ -71,7 +71,7 @@ class MembersOfBothKinds(RuleBasedStateMachine):
             self.members.append(self.classic(member.topics, member.instance_id).join())
 
     @rule(number=st.integers(0, 9), times=st.integers(1, 3))
-    def somebody_goes_on(self, number: int, times: int) -> None:
+    def a_member_goes_on(self, number: int, times: int) -> None:
         member = self.pick(number)
         for _ in range(times if member is not None else 0):
             assert member is not None
@@ -84,20 +84,20 @@ class MembersOfBothKinds(RuleBasedStateMachine):
                 self.beat(member)
 
     @rule(number=st.integers(0, 9), topics=TOPICS)
-    def somebody_subscribes(self, number: int, topics: tuple[str, ...]) -> None:
+    def a_member_subscribes(self, number: int, topics: tuple[str, ...]) -> None:
         member = self.pick(number)
         if isinstance(member, Client) and member.subscribe(*topics).code is not ErrorCode.NONE:
             member.join()
 
     @rule(number=st.integers(0, 9))
-    def somebody_leaves(self, number: int) -> None:
+    def a_member_leaves(self, number: int) -> None:
         member = self.pick(number)
         if member is not None and member.member_id:
             member.leave()
             self.members.remove(member)
 
     @rule(number=st.integers(0, 9))
-    def somebody_crashes(self, number: int) -> None:
+    def a_member_crashes(self, number: int) -> None:
         """Its session ends while the others go on; until then its partitions are its own."""
         member = self.pick(number)
         if member is not None:
@@ -131,7 +131,7 @@ class MembersOfBothKinds(RuleBasedStateMachine):
             assert after.consumer is None
 
     @invariant()
-    def nobody_reads_what_another_reads(self) -> None:
+    def no_partition_has_two_readers(self) -> None:
         held = [partition for member in self.members for partition in member.owned]
         assert len(held) == len(set(held)), [(type(member).__name__, member.owned) for member in self.members]
 

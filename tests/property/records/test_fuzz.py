@@ -36,7 +36,7 @@ def walk(items: Iterable[object]) -> None:
 
 
 def validate_all(data: bytes) -> None:
-    """Every way through `validate`, each of which may end in an error that a client can be told."""
+    """Every way through `validate`, each of which may end in an error of the protocol."""
     for rules in (
         AppendRules(decompressed_bytes_max=LIMIT),
         AppendRules(is_compacted=True, decompressed_bytes_max=LIMIT),

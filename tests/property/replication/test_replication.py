@@ -29,7 +29,7 @@ Step = tuple[str, int]
 
 
 class World:
-    """The cluster, and what clients were told."""
+    """The cluster, and the responses of clients."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = ManualClock()

@@ -1,4 +1,4 @@
-"""Segment files: however a log is cut into segments, pieces and windows, its records are the same; damage is told."""
+"""Segment files: however a log is cut into segments, pieces and windows, its records are the same; damage raises."""
 
 import tempfile
 from contextlib import suppress

@@ -1,7 +1,7 @@
 """The coordinator beside a naive model: producers come and go, partitions lose markers, coordinators die.
 
 The model knows nothing of records, timers or markers. It has the rules of the protocol as one would tell them, and the
-outcome of each transaction, which must be the same in every partition and must never change once somebody was told.
+outcome of each transaction, which must be the same in every partition and must never change once it was acknowledged.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ModelProducer:
         return self.transaction is not None and self.transaction.outcome is not None and not self.transaction.is_over
 
     def fence(self) -> None:
-        """Abort what is open, under an epoch that nobody has."""
+        """Abort what is open, under an epoch that no producer has."""
         assert self.transaction is not None
         self.transaction.outcome = False
         self.producer = self.producer._replace(producer_epoch=self.producer.producer_epoch + 1)
@@ -75,7 +75,7 @@ class TransactionMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.world = World(TransactionSettings(abort_timed_out_interval_ms=10_000))
         self.model: dict[str, ModelProducer] = {}
-        self.told: list[tuple[ModelTransaction, bool]] = []
+        self.acknowledged: list[tuple[ModelTransaction, bool]] = []
         self.coordinator_epochs: dict[tuple[int, PartitionKey], int] = {}
 
     def _compare(self, found: Any, expected: Any) -> None:
@@ -163,7 +163,7 @@ class TransactionMachine(RuleBasedStateMachine):
         else:
             self._compare(reply, ErrorCode.CONCURRENT_TRANSACTIONS if known.is_ending else ErrorCode.NONE)
         if reply is ErrorCode.NONE and known.transaction is not None:
-            self.told.append((known.transaction, is_commit))
+            self.acknowledged.append((known.transaction, is_commit))
 
     # --- markers ---
 
@@ -232,8 +232,8 @@ class TransactionMachine(RuleBasedStateMachine):
                 assert found.state.value == ("PrepareCommit" if known.transaction.outcome else "PrepareAbort")
 
     @invariant()
-    def what_was_told_is_what_happens(self) -> None:
-        for transaction, is_commit in getattr(self, "told", ()):
+    def what_was_acknowledged_is_what_happens(self) -> None:
+        for transaction, is_commit in getattr(self, "acknowledged", ()):
             assert transaction.outcome is is_commit
             assert set(transaction.markers.values()) <= {is_commit}
 

@@ -401,9 +401,9 @@ def test_a_fetch_response_is_written_as_its_message_says(
     assert response.encode(version) == body
     if version >= 7:
         assert response.session_id == 7
-    told = [p for topic in response.responses for p in topic.partitions]
+    partitions = [p for topic in response.responses for p in topic.partitions]
     asked = [reply for _, replies in topics for reply in replies]
-    for partition, reply in zip(told, asked, strict=True):
+    for partition, reply in zip(partitions, asked, strict=True):
         assert bytes(partition.records or b"") == (reply.records or b"")
         assert (partition.partition_index, partition.error_code) == (reply.partition_index, reply.error_code)
         assert partition.high_watermark == reply.high_watermark

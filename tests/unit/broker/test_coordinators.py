@@ -22,7 +22,7 @@ def test_a_response_that_cannot_be_made_fails_where_it_is_asked_for() -> None:
         reply.result()
 
 
-def test_whoever_waits_is_called_when_a_response_cannot_be_made() -> None:
+def test_the_callback_is_called_when_a_response_cannot_be_made() -> None:
     reply = Reply(divide)
     called: list[Reply] = []
     reply.then(called.append)

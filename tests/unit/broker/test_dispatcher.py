@@ -274,7 +274,7 @@ def test_a_large_request_that_cannot_be_read_costs_its_connection(caplog: pytest
     in_loop(body)
 
 
-def test_staged_records_are_written_for_whoever_comes_behind_on_the_same_connection() -> None:
+def test_staged_records_are_written_for_the_next_request_of_the_same_connection() -> None:
     async def body() -> None:
         world = World(lambda _request, _context: ListGroupsResponse())
         world.send(ListGroupsRequest())

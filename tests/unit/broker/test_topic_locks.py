@@ -1,4 +1,4 @@
-"""One change of a topic at a time, and nothing kept of topics that nobody changes."""
+"""One change of a topic at a time, and nothing kept of topics that do not change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from tidelog.broker.topic_service import TopicService
 
 
-def test_a_lock_lives_as_long_as_somebody_holds_or_awaits_it() -> None:
+def test_a_lock_lives_as_long_as_a_task_holds_or_awaits_it() -> None:
     """A name is a client's choice: a lock for each name that was ever used would be a leak."""
 
     async def claim() -> None:

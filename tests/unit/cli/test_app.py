@@ -75,7 +75,7 @@ def test_the_version_is_printed(capsys):
         (["consume", "t", "--format", "xml"], "--format"),
     ],
 )
-def test_wrong_words_are_told_on_stderr_with_exit_code_2(words, complaint, capsys):
+def test_wrong_words_are_reported_on_stderr_with_exit_code_2(words, complaint, capsys):
     assert main(words) == 2
     said = capsys.readouterr()
     assert complaint in said.err
@@ -150,6 +150,6 @@ def test_a_security_protocol_we_do_not_speak_is_refused(tmp_path, capsys):
     assert "Invalid value SASL_SSL for configuration security.protocol" in capsys.readouterr().err
 
 
-def test_a_file_to_dump_that_is_not_there_is_told_as_such(tmp_path, capsys):
+def test_a_file_to_dump_that_is_not_there_is_reported_as_such(tmp_path, capsys):
     assert main(["log", "dump", str(tmp_path / "0.log")]) == 1
     assert capsys.readouterr() == ("", f"tidelog: {tmp_path}/0.log: No such file or directory\n")

@@ -86,7 +86,7 @@ def test_compressed_load_compresses_to_about_half():
     assert read_header(produce.build_load_batch(3, 10, Compression.LZ4)).record_count == 3
 
 
-def test_figures_are_told_in_words(capsys):
+def test_figures_are_printed_in_words(capsys):
     report(Figures(1_000_000, 100_000_000, 2.0, Latencies(0.5, 1, 2, 3)), "a batch", Format.TEXT)
     assert capsys.readouterr().out == (
         "1,000,000 records, 100.0 MB in 2.00 s: 500,000 records/s, 50.0 MB/s\n"

@@ -32,22 +32,22 @@ def test_a_sound_file_is_valid(sound: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == "clean: valid\n"
 
 
-def test_mistakes_end_with_code_2_and_are_told_one_a_line(sound: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_end_with_code_2_and_are_printed_one_a_line(sound: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sound.write_text(SOUND.replace('"10s"', '"soon"').replace('topic("clean")', 'topic("orders")'))
     for verb in (["validate", "--offline"], ["run"]):
         assert main(["pipeline", verb[0], str(sound), *verb[1:]]) == 2
-        told = capsys.readouterr().err.splitlines()
-        assert len(told) == 2
-        assert "sink: topic 'orders' is also the source" in told[0]
-        assert "on_failure.delays[1]: 'soon' is not a duration" in told[1]
+        printed = capsys.readouterr().err.splitlines()
+        assert len(printed) == 2
+        assert "sink: topic 'orders' is also the source" in printed[0]
+        assert "on_failure.delays[1]: 'soon' is not a duration" in printed[1]
 
 
 def test_mistakes_as_json(sound: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sound.write_text("x = 1\n")
     assert main(["pipeline", "validate", str(sound), "--format", "json"]) == 2
-    told = json.loads(capsys.readouterr().out)
-    assert told["valid"] is False
-    assert told["problems"][0]["setting"] == "file"
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["valid"] is False
+    assert printed["problems"][0]["setting"] == "file"
 
 
 def test_pipelines_of_a_directory_are_listed_and_broken_files_reported(
@@ -86,7 +86,7 @@ def test_signals_reach_the_command_although_spark_takes_them_when_it_starts() ->
     """PySpark's own handler cuts off the batch that runs, and the view with it."""
     before = signal.getsignal(signal.SIGINT)
     with run._signals() as signals:
-        signal.signal(signal.SIGINT, lambda number, frame: pytest.fail("Spark was told"))
+        signal.signal(signal.SIGINT, lambda number, frame: pytest.fail("Spark's handler was called"))
         signals.listen()
         signal.raise_signal(signal.SIGINT)
         assert signals.asked.is_set()

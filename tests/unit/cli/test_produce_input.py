@@ -47,7 +47,7 @@ def test_lines_are_split_wherever_the_chunks_end(data, lines, tmp_path):
         os.close(descriptor)
 
 
-def test_a_pause_of_the_input_is_told_so_that_batches_go_out():
+def test_a_pause_of_the_input_is_reported_so_that_batches_go_out():
     source, sink = os.pipe()
     lines = read_lines(source)
     try:

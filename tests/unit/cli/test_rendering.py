@@ -21,7 +21,7 @@ def test_every_part_is_shown_in_the_order_of_kafkas_consumer():
     assert as_line(record, EVERYTHING) == b"CreateTime:42\tPartition:3\tOffset:5\ta:1,b:null\tk\tv\n"
 
 
-def test_a_timestamp_of_the_broker_is_told_from_the_producers():
+def test_a_timestamp_of_the_broker_is_distinguished_from_the_producers():
     record = RECORD._replace(timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert as_line(record, NOTHING._replace(timestamp=True)) == b"LogAppendTime:42\tv\n"
     assert as_json(record)["timestamp_type"] == "LogAppendTime"
@@ -62,7 +62,7 @@ def test_topic_ids_look_as_in_kafka():
     assert uuid_text(bytes([255] * 16)) == "_____________________w"
 
 
-def test_where_nobody_watches_progress_is_a_line_per_quarter(capsys):
+def test_without_a_terminal_progress_is_a_line_per_quarter(capsys):
     with progress("counting", 8) as watcher:
         for _ in range(8):
             watcher.advance(1)

@@ -1,4 +1,4 @@
-"""What `tidelog.client` offers can be imported from there, and docs/clients.md tells of every setting."""
+"""What `tidelog.client` offers can be imported from there, and docs/clients.md has every setting."""
 
 import inspect
 from pathlib import Path

@@ -81,7 +81,7 @@ def test_secrets_are_marked_and_not_shown() -> None:
     assert entry.synonyms == (("ssl.keystore.password", None, STATIC),)
 
 
-def test_what_nobody_knows_may_be_a_secret() -> None:
+def test_an_unknown_setting_may_be_a_secret() -> None:
     entry = only(ConfigLayers({"my.plugin.token": "hunter2"}).describe_broker(["my.plugin.token"]))
     assert (entry.value, entry.is_sensitive, entry.read_only, entry.type_code) == (None, True, True, 0)
     assert entry.synonyms == (("my.plugin.token", None, STATIC),)

@@ -1,6 +1,6 @@
 """A cluster around controllers under test: a tree in memory, and brokers that answer as real ones would.
 
-Brokers are models: they note what they were told, answer at once when the test lets them, and keep the leader epochs
+Brokers are models: they record requests, answer at once when the test lets them, and keep the leader epochs
 that they know, so that a test can ask what every broker believes. Nothing runs by itself: `Cluster.settle` processes
 events and answers until nothing is left.
 """
@@ -138,7 +138,7 @@ class BrokerModel:
     logs: set[TopicPartition] = field(default_factory=set)
     controller_epoch: int = 0
     metadata: dict[TopicPartition, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)
-    """Leader, leader epoch and ISR as clients are told."""
+    """Leader, leader epoch and ISR as in Metadata responses."""
     received: list[Message] = field(default_factory=list)
 
     def answer(self, request: Message) -> Message:

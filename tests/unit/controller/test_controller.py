@@ -283,7 +283,7 @@ def test_a_broker_that_comes_back_is_sent_its_replicas_and_all_metadata(cluster:
 
 
 def test_a_broker_that_restarts_quickly_is_noticed_by_its_epoch(cluster: Cluster) -> None:
-    """The watch fires once for both changes; only the epoch tells that the broker is another one."""
+    """The watch fires once for both changes; only the epoch shows the restart."""
     cluster.create_topic("orders", (2, 3))
     controller = cluster.candidates[0]
     cluster.brokers[2].store.close()

@@ -1,4 +1,4 @@
-"""A shard that behaves: it keeps numbers by name, as a coordinator keeps groups; and a log that commits when told."""
+"""A shard that behaves: it keeps numbers by name, as a coordinator keeps groups; and a log that commits on request."""
 
 from __future__ import annotations
 

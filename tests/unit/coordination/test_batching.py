@@ -18,7 +18,7 @@ BYTES_MAX = 400
 
 
 class World:
-    """A runtime whose turns end when told."""
+    """A runtime whose turns end on request."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -80,7 +80,7 @@ def test_the_decisions_of_a_turn_are_one_batch(world: World) -> None:
 def test_the_next_decision_sees_what_the_turn_has_changed(world: World) -> None:
     world.set(b"a", b"1")
     world.ask(lambda shard: shard.get(b"a"))
-    assert world.replies == [], "it tells of records that are not committed"
+    assert world.replies == [], "its records are not committed"
     world.end_turn()
     world.log.commit()
     assert world.replies == ["set", b"1"]

@@ -70,35 +70,35 @@ def test_an_error_of_the_operation_is_its_answer(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "reported"),
     [
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-def test_a_log_that_is_lost_takes_its_shard_with_it(world: World, refusal: ErrorCode, told: ErrorCode) -> None:
+def test_a_log_that_is_lost_takes_its_shard_with_it(world: World, refusal: ErrorCode, reported: ErrorCode) -> None:
     world.log.refusal = refusal
     world.ask(lambda shard: shard.set(b"a", b"1"))
-    assert world.codes == [told]
+    assert world.codes == [reported]
     assert world.runtime.state_of(0) is ShardState.NOT_HERE
     assert world.lost == [0]
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "reported"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_refused_batch_changes_nothing(world: World, refusal: ErrorCode, told: ErrorCode) -> None:
+def test_a_refused_batch_changes_nothing(world: World, refusal: ErrorCode, reported: ErrorCode) -> None:
     world.log.refusal = refusal
     world.ask(lambda shard: shard.set_and_note(b"a", b"1"))
-    assert world.codes == [told]
+    assert world.codes == [reported]
     shard = world.runtime.shard(0)
     assert shard.values == {}
-    assert shard.then == [refusal], "who decided it is told why"
+    assert shard.then == [refusal], "the shard gets the reason"
 
 
 def test_a_commit_that_times_out_is_answered_and_the_shard_goes_on(world: World) -> None:
@@ -124,7 +124,7 @@ def test_unloading_answers_everybody_who_waits(world: World) -> None:
     world.runtime.unload(0)
     assert world.codes == [ErrorCode.NOT_COORDINATOR] * 2
     world.log.commit()
-    assert len(world.replies) == 2, "nobody is answered twice"
+    assert len(world.replies) == 2, "no request is answered twice"
     world.advance(1000)
     assert world.runtime.state_of(0) is ShardState.NOT_HERE
 
@@ -140,7 +140,7 @@ def test_a_load_that_was_overtaken_does_not_become_active() -> None:
     assert world.runtime.active_partitions() == [0]
 
 
-def test_timers_are_set_moved_cancelled_and_told(world: World) -> None:
+def test_timers_are_set_moved_cancelled_and_fired(world: World) -> None:
     world.ask(lambda _: Decision("set", timers=(SetTimer("a", 50), SetTimer("b", 60))))
     world.ask(lambda _: Decision("moved", timers=(SetTimer("a", 80), CancelTimer("b"), CancelTimer("c"))))
     world.advance(79)

@@ -105,7 +105,7 @@ class ConsumerWorld:
 
 
 class Client:
-    """A member as a client library has it: it gives up and takes what it is told, one heartbeat later."""
+    """A member as a client library has it: it revokes and takes assigned partitions one heartbeat later."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Client:
         )
 
     def beat(self, *, is_full: bool = False, says_owned: bool = True) -> Client:
-        """Send a heartbeat, with what it owns unless told otherwise, and do what the answer says."""
+        """Send a heartbeat, by default with what it owns, and apply the response."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=GROUP,
             member_id=self.member_id,

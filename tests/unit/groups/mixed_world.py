@@ -114,7 +114,7 @@ class ClassicClient:
                 call, self._syncing = self._syncing, None
                 self._synced(call)
         elif self._assigned_version not in (None, self.world.topics.version):
-            self.join()  # a leader watches the topics, and assigns anew when they change
+            self.join()  # a leader watches the topics, and assigns again when they change
         else:
             self._react(self.world.heartbeat(self.member_id, self.generation, instance_id=self.instance_id))
         return self
@@ -169,7 +169,7 @@ class ClassicClient:
 
 
 def _assign(world: MixedWorld, reply: JoinGroupResponse) -> dict[str, bytes]:
-    """What a leader decides: as even as can be, and a partition that somebody else still has is nobody's for now."""
+    """What a leader decides: as even as can be, and a partition that another member still has is not assigned yet."""
     subscriptions = {member.member_id: read_subscription(member.metadata) for member in reply.members}
     metadata = {member.member_id: member.metadata for member in reply.members}
     owners = {

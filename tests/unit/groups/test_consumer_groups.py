@@ -100,7 +100,7 @@ def test_a_heartbeat_that_says_nothing_new_is_answered_with_nothing_new(world: C
     assert len(world.log.batches) == before
 
 
-def test_a_member_that_says_everything_is_told_everything(world: ConsumerWorld) -> None:
+def test_a_member_that_sends_every_field_gets_every_field(world: ConsumerWorld) -> None:
     client = Client(world).join()
     client.owned = set()
     client.beat(is_full=True)
@@ -201,7 +201,7 @@ def test_a_static_member_that_left_for_now_finds_its_partitions_again(world: Con
     back = Client(world, instance_id="i").join()
     assert back.owned == held
     assert back.member_id != second.member_id
-    assert world.group.epoch == epoch, "nobody else had to move"
+    assert world.group.epoch == epoch, "no other member had to move"
     world.restart()
     settle(first, back)
     assert back.owned == held
@@ -382,7 +382,7 @@ def test_an_empty_group_changes_hands_from_one_protocol_to_the_other(world: Cons
     assert Client(world).join().code is ErrorCode.NONE
     found = world.shard.fetch_offsets(GROUP, [("t", [0])], False)["t"][0].committed
     assert found is not None
-    assert found.offset == 7, "offsets stay, whoever the members are"
+    assert found.offset == 7, "offsets stay, with any members"
     world.restart()
     assert world.group.state_name == "Stable"
 

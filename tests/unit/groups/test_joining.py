@@ -70,7 +70,7 @@ def test_an_id_that_was_given_out_can_leave_and_is_not_waited_for() -> None:
     assert not rejoined.is_waiting
 
 
-def test_an_id_nobody_gave_out_is_refused() -> None:
+def test_an_id_that_was_never_given_out_is_refused() -> None:
     world = World()
     assert world.join("mine").code is ErrorCode.UNKNOWN_MEMBER_ID
     world.stable(None)
@@ -171,7 +171,7 @@ def test_who_does_not_join_in_time_is_left_behind() -> None:
 
 
 def test_a_follower_that_missed_the_answer_to_its_join_gets_it_again() -> None:
-    """In CompletingRebalance with nothing changed it is told the same once more."""
+    """In CompletingRebalance with nothing changed it gets the same response once more."""
     world = World(initial_rebalance_delay_ms=10)
     leader, follower = world.join(), world.join()
     world.advance(100)
@@ -215,7 +215,7 @@ def test_a_member_that_changed_its_wishes_causes_a_rebalance(is_stable: bool) ->
 
 
 def test_a_repeated_join_takes_the_place_of_the_one_that_waits() -> None:
-    """Its first connection broke; whoever still listens there is told to try again."""
+    """Its first connection broke; the request there is answered with an error that is retried."""
     world = World()
     leader, follower = world.stable(None, None)
     first = world.join(follower, protocols=(("range", b"other"),))

@@ -42,7 +42,7 @@ def test_a_heartbeat_names_its_generation() -> None:
     world = World()
     (member,) = world.stable(None)
     assert world.heartbeat(member, 0) is ErrorCode.ILLEGAL_GENERATION
-    assert world.heartbeat("nobody", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.heartbeat("unknown", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.heartbeat(member, 1, group_id="none") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -63,7 +63,7 @@ def test_leaving_starts_a_rebalance_at_once() -> None:
 def test_several_leave_with_one_request() -> None:
     world = World()
     first, second = world.stable(None, None)
-    assert world.leave((first, None), ("nobody", None), (second, None)) == [
+    assert world.leave((first, None), ("unknown", None), (second, None)) == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.NONE,
@@ -71,7 +71,7 @@ def test_several_leave_with_one_request() -> None:
     assert world.group.state is GroupState.EMPTY
 
 
-def test_nobody_leaves_a_group_that_does_not_exist() -> None:
+def test_no_member_leaves_a_group_that_does_not_exist() -> None:
     assert World().leave(("a", None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
@@ -97,7 +97,7 @@ def test_the_last_that_leaves_lets_those_who_wait_go_on() -> None:
     assert newcomer.reply.generation_id == 2
 
 
-def test_who_leaves_while_it_waits_is_told() -> None:
+def test_a_member_that_leaves_while_it_waits_is_answered() -> None:
     world = World()
     leader, follower = world.stable(None, None)
     world.join(leader), world.join(follower)

@@ -84,7 +84,7 @@ def test_members_that_wait_in_a_rebalance_are_sent_to_join_again(world: MixedWor
     assert waits.is_waiting
     Client(world).join()
     assert waits.code is ErrorCode.REBALANCE_IN_PROGRESS
-    assert world.join().code is ErrorCode.NONE, "in a consumer group nobody waits for others"
+    assert world.join().code is ErrorCode.NONE, "in a consumer group no member waits for others"
 
 
 def test_a_member_that_waits_for_its_assignment_is_sent_to_join_again(world: MixedWorld) -> None:
@@ -243,17 +243,17 @@ def test_a_full_group_takes_no_classic_member() -> None:
     assert world.join().code is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_who_is_no_member_or_has_another_generation_is_told_so(world: MixedWorld) -> None:
+def test_an_unknown_member_or_another_generation_is_an_error(world: MixedWorld) -> None:
     consumer, classic = Client(world), ClassicClient(world)
     group_of(consumer, classic)
     generation = classic.generation
-    assert world.heartbeat("nobody", generation) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.heartbeat("unknown", generation) is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.heartbeat(consumer.member_id, consumer.epoch) is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.heartbeat(classic.member_id, generation - 1) is ErrorCode.ILLEGAL_GENERATION
     assert world.heartbeat(classic.member_id, generation, instance_id="i") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert world.sync("nobody", generation).code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.sync("unknown", generation).code is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.sync(classic.member_id, generation + 1).code is ErrorCode.ILLEGAL_GENERATION
-    assert world.leave(("nobody", None), (consumer.member_id, None), ("", "i")) == [ErrorCode.UNKNOWN_MEMBER_ID] * 3
+    assert world.leave(("unknown", None), (consumer.member_id, None), ("", "i")) == [ErrorCode.UNKNOWN_MEMBER_ID] * 3
 
 
 def test_members_commit_with_their_epoch_and_hear_of_a_wrong_one_in_their_own_words(world: MixedWorld) -> None:
@@ -292,7 +292,7 @@ def test_new_partitions_reach_classic_members_too(world: MixedWorld) -> None:
     assert len(classic.owned) == len(consumer.owned) == 4
 
 
-def test_a_describe_tells_which_members_are_classic(world: MixedWorld) -> None:
+def test_a_describe_shows_which_members_are_classic(world: MixedWorld) -> None:
     consumer, classic = Client(world), ClassicClient(world)
     group_of(consumer, classic)
     described = world.shard.describe_consumer_group(GROUP)
@@ -311,7 +311,7 @@ def test_a_static_classic_member_comes_back_to_its_partitions(world: MixedWorld)
     back = ClassicClient(world, instance_id="i").join().beat().beat()
     assert back.member_id != old_id
     assert back.owned == had
-    assert world.consumer.epoch == epoch, "nobody else has noticed"
+    assert world.consumer.epoch == epoch, "no other member has noticed"
     assert world.heartbeat(old_id, classic.generation, instance_id="i") is ErrorCode.FENCED_INSTANCE_ID
     assert world.join(old_id, instance_id="i").code is ErrorCode.FENCED_INSTANCE_ID
     assert world.join("stranger", instance_id="new").code is ErrorCode.UNKNOWN_MEMBER_ID
@@ -503,7 +503,7 @@ def test_a_mixed_group_is_loaded_as_it_was(world: MixedWorld) -> None:
     assert (after.members, after.target, after.owners) == (before.members, before.target, before.owners)
     assert (after.epoch, after.assignment_epoch) == (before.epoch, before.assignment_epoch)
     settle_all(consumer, one, two)
-    assert one.rejoins == joins, "nobody has to join again"
+    assert one.rejoins == joins, "no member has to join again"
 
 
 def test_sessions_of_loaded_classic_members_are_their_own(world: MixedWorld) -> None:

@@ -76,11 +76,11 @@ def test_a_member_commits_in_its_generation() -> None:
     (member,) = world.stable(None)
     assert world.commit(1, member_id=member, generation=1) is ErrorCode.NONE
     assert world.commit(2, member_id=member, generation=0) is ErrorCode.ILLEGAL_GENERATION
-    assert world.commit(2, member_id="nobody", generation=1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.commit(2, member_id="unknown", generation=1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.committed() == 1
 
 
-def test_while_a_group_has_members_nobody_else_commits() -> None:
+def test_while_a_group_has_members_no_other_client_commits() -> None:
     world = World()
     world.stable(None)
     assert world.commit(1) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -171,7 +171,7 @@ def test_of_two_transactions_the_one_that_wrote_last_wins() -> None:
     assert world.committed() == 6
 
 
-def test_a_transaction_commits_for_a_member_or_for_nobody() -> None:
+def test_a_transaction_commits_for_a_member_or_for_none() -> None:
     """Producers before 2.5 do not name a member; those that do are fenced like one."""
     world = World()
     (member,) = world.stable(None)
@@ -337,7 +337,7 @@ def test_very_many_offsets_are_searched_a_part_at_a_time() -> None:
     assert len(world.log.batches) - before >= 4
 
 
-def test_a_group_that_nobody_ever_joined_is_forgotten() -> None:
+def test_a_group_that_was_never_joined_is_forgotten() -> None:
     world = World()
     world.join(needs_member_id=True)
     world.advance(SESSION_MS + world.settings.offsets_retention_check_interval_ms)

@@ -26,7 +26,7 @@ def test_a_restarted_static_member_gets_its_partitions_back_without_a_rebalance(
     assert world.heartbeat(leader, 2, instance_id="i") is ErrorCode.NONE
 
 
-def test_its_new_id_is_stored_before_it_is_told() -> None:
+def test_its_new_id_is_stored_before_it_is_sent() -> None:
     world = World()
     world.stable("i", "k")
     world.log.is_slow = True
@@ -48,7 +48,7 @@ def test_if_its_new_id_cannot_be_stored_the_old_one_stays() -> None:
     assert world.group.members[follower].protocols != OTHER
 
 
-def test_a_restarted_leader_is_told_that_there_is_nothing_to_assign() -> None:
+def test_a_restarted_leader_has_nothing_to_assign() -> None:
     world = World()
     old_leader, _ = world.stable("i", "k")
     reply = world.join(instance_id="i").reply
@@ -58,8 +58,8 @@ def test_a_restarted_leader_is_told_that_there_is_nothing_to_assign() -> None:
     assert old_leader not in world.group.members
 
 
-def test_before_version_9_a_restarted_leader_is_told_its_old_id_leads() -> None:
-    """Nobody has that id any more, so nobody assigns."""
+def test_before_version_9_a_restarted_leader_gets_its_old_id_as_leader() -> None:
+    """No member has that id any more, so none assigns."""
     world = World()
     old_leader, _ = world.stable("i", "k")
     reply = world.join(instance_id="i", may_skip_assignment=False).reply
@@ -138,7 +138,7 @@ def test_if_only_absent_static_members_are_left_the_group_waits_for_their_sessio
 def test_an_operator_removes_a_static_member_by_its_instance_id() -> None:
     world = World()
     leader, follower = world.stable("i", "k")
-    assert world.leave(("", "k"), ("", "nobody"), ("", None)) == [
+    assert world.leave(("", "k"), ("", "unknown"), ("", None)) == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.UNKNOWN_MEMBER_ID,

@@ -33,7 +33,7 @@ def test_followers_wait_for_the_leader(world: World) -> None:
     assert world.group.state is GroupState.STABLE
 
 
-def test_nobody_has_an_assignment_that_is_not_stored(world: World) -> None:
+def test_no_member_has_an_assignment_that_is_not_stored(world: World) -> None:
     leader, follower = joined(world)
     world.log.is_slow = True
     calls = [world.sync(follower, 1), world.sync(leader, 1, {leader: b"L", follower: b"F"})]
@@ -74,20 +74,20 @@ def test_who_joins_while_the_assignment_is_stored_starts_the_next_rebalance(worl
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "reported"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
 def test_an_assignment_that_cannot_be_stored_is_not_handed_out(
-    world: World, refusal: ErrorCode, told: ErrorCode
+    world: World, refusal: ErrorCode, reported: ErrorCode
 ) -> None:
     leader, follower = joined(world)
     waiting = world.sync(follower, 1)
     world.log.refusal = refusal
     brought = world.sync(leader, 1, {leader: b"L", follower: b"F"})
-    assert (brought.code, waiting.code) == (told, told)
+    assert (brought.code, waiting.code) == (reported, reported)
     assert world.group.state is GroupState.PREPARING_REBALANCE
 
 
@@ -152,7 +152,7 @@ def test_waiting_for_the_assignment_counts_as_being_alive(world: World) -> None:
     world.sync(leader, 1, {follower: b"F"})
     assert waiting.reply.assignment == b"F"
     world.advance(SESSION_MS - 1)
-    assert world.heartbeat(follower, 1) is ErrorCode.NONE, "its session begins anew with the answer"
+    assert world.heartbeat(follower, 1) is ErrorCode.NONE, "its session begins again with the answer"
 
 
 def test_a_stable_group_survives_a_restart_of_its_coordinator(world: World) -> None:
@@ -167,7 +167,7 @@ def test_a_stable_group_survives_a_restart_of_its_coordinator(world: World) -> N
     assert world.heartbeat(leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID, "those who do not come back are put out"
 
 
-def test_whoever_waits_is_told_when_the_coordinator_moves(world: World) -> None:
+def test_waiting_members_get_the_error_when_the_coordinator_moves(world: World) -> None:
     leader, follower = joined(world)
     waiting = world.sync(follower, 1)
     world.runtime.unload(0)

@@ -1,4 +1,4 @@
-"""What every store must do, whoever keeps the nodes. A test class for a store inherits this one and makes the store."""
+"""The contract of every store. A test class for a store inherits this one and makes the store."""
 
 import pytest
 
@@ -130,13 +130,13 @@ class StoreContract:
     def test_get_many_watches_the_nodes_that_are_there(self, store: Store) -> None:
         store.create("/a", b"1")
         store.create("/b", b"2")
-        told: list[WatchEvent] = []
-        store.get_many(["/a", "/b", "/x"], told.append)
+        seen: list[WatchEvent] = []
+        store.get_many(["/a", "/b", "/x"], seen.append)
         store.create("/x")
         store.set("/b", b"3")
         store.delete("/a")
         self.settle(store)
-        assert told == [WatchEvent(EventKind.CHANGED, "/b"), WatchEvent(EventKind.DELETED, "/a")]
+        assert seen == [WatchEvent(EventKind.CHANGED, "/b"), WatchEvent(EventKind.DELETED, "/a")]
 
     def test_children_many_answers_in_order_with_none_for_the_missing(self, store: Store) -> None:
         store.multi([Create("/a"), Create("/a/c"), Create("/a/b"), Create("/d")])
@@ -242,9 +242,9 @@ class StoreContract:
     ) -> None:
         store.multi([Create("/a", b"data"), Create("/a/b")])
         before = store.get("/a")
-        told: list[WatchEvent] = []
-        store.get("/a", told.append)
-        store.children("/", told.append)
+        seen: list[WatchEvent] = []
+        store.get("/a", seen.append)
+        store.children("/", seen.append)
         with pytest.raises(error):
             store.multi([Set("/a", b"changed"), Delete("/a/b"), Create("/a/c"), failing])
         with pytest.raises(error):
@@ -253,23 +253,23 @@ class StoreContract:
         assert store.children("/") == ["a"]
         assert store.children("/a") == ["b"]
         self.settle(store)
-        assert told == []
+        assert seen == []
         assert store.create("/a/n_", sequential=True) == "/a/n_0000000001", "the number was not used up"
 
-    def test_a_data_watch_tells_once_of_a_change(self, store: Store) -> None:
-        told: list[WatchEvent] = []
+    def test_a_data_watch_fires_once(self, store: Store) -> None:
+        seen: list[WatchEvent] = []
         store.create("/a")
-        store.get("/a", told.append)
+        store.get("/a", seen.append)
         store.set("/a", b"1")
         store.set("/a", b"2")
         self.settle(store)
-        assert told == [WatchEvent(EventKind.CHANGED, "/a")]
+        assert seen == [WatchEvent(EventKind.CHANGED, "/a")]
 
-    def test_a_watch_set_twice_tells_once(self, store: Store) -> None:
-        told: list[WatchEvent] = []
+    def test_a_watch_set_twice_fires_once(self, store: Store) -> None:
+        seen: list[WatchEvent] = []
 
         def watcher(event: WatchEvent) -> None:
-            told.append(event)
+            seen.append(event)
 
         store.create("/a")
         store.get("/a", watcher)
@@ -277,41 +277,41 @@ class StoreContract:
         store.children("/a", watcher)
         store.delete("/a")
         self.settle(store)
-        assert told == [WatchEvent(EventKind.DELETED, "/a")]
+        assert seen == [WatchEvent(EventKind.DELETED, "/a")]
 
     def test_an_exists_watch_waits_for_a_node_to_come(self, store: Store) -> None:
-        told: list[WatchEvent] = []
-        assert store.exists("/a", told.append) is None
+        seen: list[WatchEvent] = []
+        assert store.exists("/a", seen.append) is None
         store.create("/a")
         self.settle(store)
-        assert told == [WatchEvent(EventKind.CREATED, "/a")]
+        assert seen == [WatchEvent(EventKind.CREATED, "/a")]
 
     def test_reading_a_missing_node_sets_no_watch(self, store: Store) -> None:
-        told: list[WatchEvent] = []
+        seen: list[WatchEvent] = []
         with pytest.raises(NoNodeError):
-            store.get("/a", told.append)
+            store.get("/a", seen.append)
         with pytest.raises(NoNodeError):
-            store.children("/a", told.append)
+            store.children("/a", seen.append)
         store.create("/a")
         store.create("/a/b")
         self.settle(store)
-        assert told == []
+        assert seen == []
 
-    def test_a_child_watch_tells_of_comings_and_goings_but_not_of_data(self, store: Store) -> None:
-        told: list[WatchEvent] = []
+    def test_a_child_watch_fires_for_children_but_not_for_data(self, store: Store) -> None:
+        seen: list[WatchEvent] = []
         store.create("/a")
-        store.children("/a", told.append)
+        store.children("/a", seen.append)
         store.set("/a", b"1")
         self.settle(store)
-        assert told == []
+        assert seen == []
         store.create("/a/b")
-        store.children("/a", told.append)
+        store.children("/a", seen.append)
         store.set("/a/b", b"1")
         store.delete("/a/b")
-        store.children("/a", told.append)
+        store.children("/a", seen.append)
         store.delete("/a")
         self.settle(store)
-        assert told == [
+        assert seen == [
             WatchEvent(EventKind.CHILDREN, "/a"),
             WatchEvent(EventKind.CHILDREN, "/a"),
             WatchEvent(EventKind.DELETED, "/a"),
@@ -335,22 +335,22 @@ class StoreContract:
     def test_a_watcher_that_fails_harms_neither_the_caller_nor_the_other_watchers(
         self, store: Store, caplog: pytest.LogCaptureFixture
     ) -> None:
-        told: list[WatchEvent] = []
+        seen: list[WatchEvent] = []
         store.create("/a")
         store.get("/a", lambda event: 1 // 0)
-        store.get("/a", told.append)
+        store.get("/a", seen.append)
         assert store.set("/a", b"1").version == 1
         self.settle(store)
-        assert len(told) == 1
+        assert len(seen) == 1
         assert "a watcher of /a failed" in caplog.text
 
     def test_a_closed_store_refuses_to_work(self, store: Store) -> None:
-        told: list[WatchEvent] = []
+        seen: list[WatchEvent] = []
         store.create("/a", ephemeral=True)
-        store.get("/a", told.append)
+        store.get("/a", seen.append)
         store.close()
         store.close()
-        assert told == []
+        assert seen == []
         for call in (store.get, store.exists, store.children, store.create):
             with pytest.raises(SessionExpiredError):
                 call("/a")

@@ -15,8 +15,8 @@ def test_the_first_broker_makes_the_cluster_id_and_all_others_read_it() -> None:
 def test_a_cluster_id_made_by_kafka_is_taken_over() -> None:
     store = MemoryStore()
     store.create("/cluster")
-    store.create("/cluster/id", b'{"version":"1","id":"any-text-that-somebody-chose"}')
-    assert get_or_create_cluster_id(store) == "any-text-that-somebody-chose"
+    store.create("/cluster/id", b'{"version":"1","id":"any-text-of-an-operator"}')
+    assert get_or_create_cluster_id(store) == "any-text-of-an-operator"
 
 
 def test_data_that_belongs_to_a_cluster_gives_a_new_tree_its_id() -> None:

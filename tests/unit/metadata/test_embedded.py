@@ -76,7 +76,7 @@ def test_an_empty_file_is_a_new_store(path: str) -> None:
     store.close()
 
 
-def test_a_database_of_somebody_else_is_left_alone(path: str) -> None:
+def test_a_database_of_another_program_is_left_alone(path: str) -> None:
     import sqlite3
 
     connection = sqlite3.connect(path)

@@ -99,7 +99,7 @@ def test_a_removed_topic_is_gone_under_name_and_id(image: ClusterImage) -> None:
     assert image.topic_count() == 0
 
 
-def test_a_topic_made_anew_is_not_found_under_its_old_id(image: ClusterImage) -> None:
+def test_a_topic_created_again_is_not_found_under_its_old_id(image: ClusterImage) -> None:
     image.set_topic(topic("orders", ID_A))
     image.set_topic(topic("orders", ID_B, count=3))
     assert image.topic_by_id(ID_A) is None

@@ -18,11 +18,11 @@ def test_sessions_of_one_tree_see_and_watch_the_same_nodes() -> None:
     tree = MemoryTree()
     one, other = tree.connect(), tree.connect()
     assert one.session_id != other.session_id
-    told: list[WatchEvent] = []
-    other.exists("/a", told.append)
+    seen: list[WatchEvent] = []
+    other.exists("/a", seen.append)
     one.create("/a", b"data")
     assert other.get("/a")[0] == b"data"
-    assert told == [WatchEvent(EventKind.CREATED, "/a")]
+    assert seen == [WatchEvent(EventKind.CREATED, "/a")]
 
 
 class Client:
@@ -31,7 +31,7 @@ class Client:
     def __init__(self, tree: MemoryTree) -> None:
         self.store = tree.connect()
         self.states: list[SessionState] = []
-        self.told: list[WatchEvent] = []
+        self.seen: list[WatchEvent] = []
         self.store.add_session_listener(self.states.append)
 
 
@@ -40,15 +40,15 @@ def test_an_expired_session_loses_its_ephemeral_nodes_and_a_new_one_begins() -> 
     one, other = Client(tree), Client(tree)
     one.store.create("/controller", ephemeral=True)
     one.store.create("/stays")
-    one.store.get("/stays", one.told.append)
-    other.store.exists("/controller", other.told.append)
+    one.store.get("/stays", one.seen.append)
+    other.store.exists("/controller", other.seen.append)
     before = one.store.session_id
     one.store.expire()
     assert one.states == [SessionState.EXPIRED, SessionState.CONNECTED]
     assert one.store.session_id not in (before, other.store.session_id)
-    assert other.told == [WatchEvent(EventKind.DELETED, "/controller")]
+    assert other.seen == [WatchEvent(EventKind.DELETED, "/controller")]
     other.store.set("/stays", b"changed")
-    assert one.told == [], "the watches ended with the session"
+    assert one.seen == [], "the watches ended with the session"
     assert one.store.children("/") == ["stays"]
 
 
@@ -71,15 +71,15 @@ def test_a_client_that_is_cut_off_keeps_its_nodes_and_gets_its_notifications_lat
     tree = MemoryTree()
     one, other = Client(tree), Client(tree)
     one.store.create("/a", ephemeral=True)
-    one.store.get("/a", one.told.append)
+    one.store.get("/a", one.seen.append)
     one.store.suspend()
     assert one.store.is_suspended
     with pytest.raises(StoreUnavailableError):
         one.store.get("/a")
     other.store.set("/a", b"1")
-    assert one.told == []
+    assert one.seen == []
     one.store.resume()
-    assert one.told == [WatchEvent(EventKind.CHANGED, "/a")]
+    assert one.seen == [WatchEvent(EventKind.CHANGED, "/a")]
     assert one.states == [SessionState.SUSPENDED, SessionState.CONNECTED]
     assert one.store.get("/a")[1].ephemeral_owner == one.store.session_id
 
@@ -102,16 +102,16 @@ def test_notifications_can_be_delayed_and_lost_for_each_client() -> None:
     tree = MemoryTree(deliver=lambda store, notify: waiting.append((store, notify)))
     one, other, third = Client(tree), Client(tree), Client(tree)
     for client in (one, other, third):
-        client.store.exists("/a", client.told.append)
+        client.store.exists("/a", client.seen.append)
     one.store.create("/a")
     assert [store for store, _ in waiting] == [one.store, other.store, third.store], "in the order in which they came"
     third.store.expire()
-    assert (one.told, other.told) == ([], [])
+    assert (one.seen, other.seen) == ([], [])
     for _, notify in waiting[1:]:
         notify()
-    assert one.told == [], "this one was lost"
-    assert other.told == [WatchEvent(EventKind.CREATED, "/a")]
-    assert third.told == [], "its session had ended before"
+    assert one.seen == [], "this one was lost"
+    assert other.seen == [WatchEvent(EventKind.CREATED, "/a")]
+    assert third.seen == [], "its session had ended before"
 
 
 def test_closing_while_cut_off_or_expired_ends_everything() -> None:

@@ -159,7 +159,7 @@ def test_names_that_are_taken_illegal_or_too_similar_are_refused() -> None:
         plan_topic("my topic", 1, 1, None, {}, cluster.image)
 
 
-def test_of_two_who_create_the_same_topic_the_second_is_told() -> None:
+def test_of_two_that_create_the_same_topic_the_second_gets_an_error() -> None:
     cluster = Cluster(1)
     first, second = (plan_topic("orders", 3, 1, None, {}, cluster.image) for _ in range(2))
     write_topic(cluster.store, first)
@@ -280,7 +280,7 @@ def test_a_deleted_topic_leaves_nothing_in_the_tree() -> None:
         mark_for_deletion(cluster.store, "orders")
 
 
-def test_a_topic_made_anew_has_a_new_id() -> None:
+def test_a_topic_created_again_has_a_new_id() -> None:
     cluster = Cluster(1)
     cluster.create("orders")
     old = present(cluster.image.topic("orders")).topic_id

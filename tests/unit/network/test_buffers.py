@@ -1,4 +1,4 @@
-"""Large buffers are used again, but never while somebody looks at them, and never for a promise alone."""
+"""Large buffers are used again, but never while a view of them exists, and never for an announced length alone."""
 
 from __future__ import annotations
 

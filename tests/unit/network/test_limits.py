@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog.network.limits import ConnectionQuotas, NetworkLimits, RequestChannel
 
 
-def test_a_listener_waits_while_the_broker_is_full_and_goes_on_when_somebody_leaves() -> None:
+def test_a_listener_waits_while_the_broker_is_full_and_goes_on_when_a_connection_closes() -> None:
     quotas = ConnectionQuotas(NetworkLimits(connections_max=2))
     assert quotas.try_admit("PLAINTEXT", "10.0.0.1")
     assert quotas.try_admit("PLAINTEXT", "10.0.0.2")

@@ -53,7 +53,7 @@ def test_every_field_of_a_header_kafka_wrote_is_read() -> None:
     assert not header.has_producer_id
 
 
-def test_the_flags_of_the_attributes_are_told_apart() -> None:
+def test_the_flags_of_the_attributes_are_distinguished() -> None:
     header = read_header(BATCH)
     flags = ("is_log_append_time", "is_transactional", "is_control", "has_delete_horizon")
     for bit, name in zip((0x08, 0x10, 0x20, 0x40), flags, strict=True):
@@ -204,7 +204,7 @@ def test_a_false_record_count_costs_nothing() -> None:
         list(iterate_records(with_data(GOOD, 2**31 - 1)))
 
 
-# A message of magic 0 without key and value, which is shorter than what tells the last offset of a batch.
+# A message of magic 0 without key and value, which is shorter than the header up to a batch's last offset.
 SHORTEST = bytes.fromhex("00000000000000090000000ea7ec68030000ffffffffffffffff")
 
 

@@ -82,7 +82,7 @@ def test_records_errors_and_a_new_start_offset_are_news() -> None:
     assert [r.partition_index for r in replies] == [0, 1, 2]
 
 
-def test_an_error_is_told_again_until_it_is_gone_and_so_is_its_end() -> None:
+def test_an_error_is_sent_again_until_it_is_gone_and_so_is_its_end() -> None:
     sessions = Sessions()
     sessions.open(request(0, 0, [0])).select([reply(0, 5)])
     assert sessions.open(request(1, 1)).select([reply(0, -1, error=6)])
@@ -143,7 +143,7 @@ def test_a_topic_id_is_looked_up_again_until_it_is_known() -> None:
     assert context.wanted[0].topic == "payments"
 
 
-def test_a_full_cache_evicts_the_old_then_the_smaller_and_else_nobody() -> None:
+def test_a_full_cache_evicts_the_old_then_the_smaller_and_else_none() -> None:
     sessions = Sessions(slots=1)
     sessions.open(request(0, 0, [0, 1]))
     assert sessions.open(request(0, 0, [0])).session_id == 0

@@ -225,7 +225,7 @@ def test_too_few_in_sync_replicas_refuse_a_write_before_it(tmp_path: Path) -> No
     three.close()
 
 
-def test_replicas_lost_after_the_append_are_told_after_it(tmp_path: Path) -> None:
+def test_replicas_lost_after_the_append_are_reported_after_it(tmp_path: Path) -> None:
     three = Three(tmp_path, min_insync_replicas=2)
     three.one.produce_all(b"a")
     assert not three.one.acknowledged

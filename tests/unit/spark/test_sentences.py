@@ -32,7 +32,7 @@ def test_a_sentence_stands_alone(error: Exception) -> None:
     assert "the cause" not in shown
 
 
-def test_an_error_that_nobody_foresaw_keeps_its_frames() -> None:
+def test_an_unexpected_error_keeps_its_frames() -> None:
     with pytest.raises(ZeroDivisionError) as caught, plainly():
         _deep(ZeroDivisionError())
 

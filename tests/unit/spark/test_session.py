@@ -1,4 +1,4 @@
-"""What a session is asked for: our defaults, unless somebody has decided otherwise."""
+"""What a session is asked for: our defaults, unless another setting is there."""
 
 import os
 import signal
@@ -77,7 +77,7 @@ def test_a_session_that_runs_gets_no_more_than_the_caller_asks_for(monkeypatch: 
     assert asked(settings={"spark.sql.shuffle.partitions": "3"}) == {"spark.sql.shuffle.partitions": "3"}
 
 
-def test_what_spark_submit_was_told_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_spark_submit_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job for a cluster must not run on one machine because its code makes its session with this."""
     monkeypatch.setattr(session, "_submitted", lambda: {"spark.master": "yarn", ZONE: "Europe/Paris"})
 

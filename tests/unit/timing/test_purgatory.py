@@ -53,7 +53,7 @@ def test_an_event_completes_what_waits_and_cancels_its_timeout() -> None:
     assert (waiting.watched, waiting.delayed, len(timer)) == (0, 0, 0)
 
 
-def test_a_key_that_nobody_watches_is_nothing() -> None:
+def test_a_key_without_watchers_completes_nothing() -> None:
     waiting, _ = purgatory()
     assert waiting.check_and_complete("a") == 0
 

@@ -73,7 +73,7 @@ def test_a_cancelled_task_does_not_run() -> None:
     assert notes == []
 
 
-def test_nobody_is_woken_for_what_was_cancelled() -> None:
+def test_a_cancelled_timer_wakes_nothing() -> None:
     timer = Timer()
     near, far = CallbackTask(7, int), CallbackTask(70, int)
     timer.add(near)

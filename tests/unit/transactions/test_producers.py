@@ -73,13 +73,13 @@ def test_an_epoch_of_the_past_is_fenced(world: World) -> None:
     assert world.init(expected=first) is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_producer_id_of_somebody_else_is_fenced(world: World) -> None:
+def test_a_producer_id_of_another_producer_is_fenced(world: World) -> None:
     world.init()
     assert world.init(expected=ProducerEpoch(5, 0)) is ErrorCode.PRODUCER_FENCED
 
 
-def test_an_id_that_was_forgotten_starts_anew_whatever_its_producer_names(world: World) -> None:
-    """The producer recovers from an expired id; nobody else can have it."""
+def test_an_id_that_was_forgotten_starts_again_whatever_its_producer_names(world: World) -> None:
+    """The producer recovers from an expired id; no other producer can have it."""
     assert world.init(expected=ProducerEpoch(5, 9)) == ProducerEpoch(1001, 0)
 
 
@@ -113,7 +113,7 @@ def test_fencing_the_last_epoch_leads_to_a_new_producer_id(world: World) -> None
     assert world.init() == ProducerEpoch(1002, 0)
 
 
-def test_an_open_transaction_is_aborted_first_under_an_epoch_that_nobody_gets(world: World) -> None:
+def test_an_open_transaction_is_aborted_first_under_an_epoch_that_no_producer_gets(world: World) -> None:
     first = world.begun(A)
     assert world.init() is ErrorCode.CONCURRENT_TRANSACTIONS
     order = world.orders[0]

@@ -56,7 +56,7 @@ def test_a_key_is_a_version_and_the_id() -> None:
     assert read_transaction_key(b"\x00\x00\x00\x06orders") == "orders"
 
 
-def test_a_key_of_another_version_is_somebody_elses() -> None:
+def test_a_key_of_another_version_is_ignored() -> None:
     assert read_transaction_key(b"\x00\x01\x00\x06orders") is None
 
 
@@ -99,6 +99,6 @@ def test_a_value_cut_anywhere_is_refused(whole: bytes) -> None:
             read_transaction_value("orders", whole[:size])
 
 
-def test_a_version_nobody_has_written_is_refused() -> None:
+def test_an_unknown_version_is_refused() -> None:
     with pytest.raises(SchemaError, match="unknown version 2"):
         read_transaction_value("orders", b"\x00\x02" + ONGOING_BYTES[2:])

@@ -73,7 +73,7 @@ def test_the_next_transaction_begins_without_the_partitions_of_the_last(world: W
 # --- verification ---
 
 
-def test_verification_tells_partitions_of_the_transaction_from_others(world: World) -> None:
+def test_verification_distinguishes_partitions_of_the_transaction_from_others(world: World) -> None:
     producer = world.begun(A)
     assert world.shard.verify(ID, producer, (A, B)) == {A: ErrorCode.NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
 
@@ -126,7 +126,7 @@ def test_the_outcome_is_decided_then_marked_then_complete(
     assert [entry.state.value for entry in world.completed] == [complete]
 
 
-def test_no_marker_is_ordered_and_nobody_answered_before_the_decision_is_committed(world: World) -> None:
+def test_no_marker_and_no_answer_goes_out_before_the_decision_is_committed(world: World) -> None:
     producer = world.begun(A)
     world.log.commits_at_once = False
     replies = world.send(lambda shard, now_ms: shard.end(ID, producer, True, now_ms))
@@ -260,7 +260,7 @@ def test_a_completion_that_the_log_refuses_is_written_again(world: World) -> Non
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_what_was_decided_is_carried_out_by_whoever_loads_the_log(world: World, is_commit: bool) -> None:
+def test_what_was_decided_is_carried_out_by_the_coordinator_that_loads_the_log(world: World, is_commit: bool) -> None:
     producer = world.begun(A, B)
     world.end(producer, is_commit)
     world.report(world.take_order(), A)
@@ -294,7 +294,7 @@ def test_a_record_that_cannot_be_read_is_passed_over(world: World, caplog: pytes
     assert "is skipped" in caplog.text
 
 
-def test_markers_of_a_partition_that_was_given_up_are_nobodys_business(world: World) -> None:
+def test_markers_of_a_partition_that_was_given_up_are_ignored(world: World) -> None:
     producer = world.begun(A)
     world.end(producer)
     order = world.take_order()
@@ -368,7 +368,7 @@ def test_very_many_late_transactions_are_aborted_in_pieces(world: World) -> None
     assert len(world.log.batches) - before == 3
 
 
-def test_an_id_that_nobody_uses_is_forgotten() -> None:
+def test_an_unused_id_is_forgotten() -> None:
     world = World(TransactionSettings(id_expiration_ms=86_400_000))
     world.init()
     producer = world.init("kept")

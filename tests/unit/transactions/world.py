@@ -1,4 +1,4 @@
-"""One shard of transactions in its runtime, with a log that commits when told and markers that are written when told.
+"""One shard of transactions in its runtime, with a log that commits and markers that are written on request.
 
 The log is kept, so that a coordinator can be lost at any moment and another be loaded from what it left.
 """

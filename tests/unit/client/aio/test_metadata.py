@@ -59,7 +59,7 @@ def test_an_older_epoch_does_not_replace_a_newer_one() -> None:
     assert known.leader("topic", 0) == BrokerNode(2, "host2", 9092)
 
 
-def test_a_topic_made_anew_begins_its_epochs_anew() -> None:
+def test_a_topic_created_again_begins_its_epochs_again() -> None:
     known = cache((1, 5))
     known.update(reply((2, 0), topic_id=OTHER_ID), 10, wanted=["topic"])
     assert known.leader_epoch("topic", 0) == 0
@@ -85,7 +85,7 @@ def test_a_missing_leader_or_topic_keeps_it_stale() -> None:
     assert known.refresh_in_ms(0) == 1000, "asking again would bring the same refusal"
 
 
-def test_topics_nobody_wants_any_more_are_forgotten() -> None:
+def test_topics_no_longer_used_are_forgotten() -> None:
     known = cache((1, 0))
     known.update(reply((1, 0), name="other", topic_id=OTHER_ID), 0, wanted=["other"])
     assert list(known.topics) == ["other"]
@@ -103,5 +103,5 @@ def test_a_leader_named_by_a_reply_is_taken_over_if_it_is_news() -> None:
     assert known.version == version + 1
     assert not known.update_leader(TopicPartition("topic", 1), 2, 6)
     assert not known.update_leader(TopicPartition("topic", 1), -1, 9)
-    assert not known.update_leader(TopicPartition("topic", 1), 77, 9), "a broker whose address nobody told"
+    assert not known.update_leader(TopicPartition("topic", 1), 77, 9), "a broker without a known address"
     assert not known.update_leader(TopicPartition("nowhere", 0), 1, 9)

@@ -10,7 +10,7 @@ def test_what_kafka_calls_retriable_is_retried_and_nothing_else(code: ErrorCode)
     assert reaction_to(code).is_retriable == code.retriable
 
 
-def test_leadership_metadata_and_coordinators_are_told_apart() -> None:
+def test_leadership_metadata_and_coordinators_are_distinguished() -> None:
     assert reaction_to(ErrorCode.NOT_LEADER_OR_FOLLOWER) is Reaction.REFRESH_METADATA
     assert reaction_to(ErrorCode.NOT_COORDINATOR) is Reaction.FIND_COORDINATOR
     assert reaction_to(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) is Reaction.RETRY

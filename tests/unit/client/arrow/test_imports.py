@@ -1,4 +1,4 @@
-"""What Arrow costs those who do not use it: nothing; and what it tells those who lack it."""
+"""Arrow is imported only where it is used; without it, the error names what to install."""
 
 import sys
 
@@ -15,6 +15,6 @@ def test_without_pyarrow_the_extra_to_install_is_named(monkeypatch):
         load("reading")
 
 
-def test_any_other_missing_module_is_told_as_it_is():
+def test_any_other_missing_module_is_raised_as_it_is():
     with pytest.raises(ModuleNotFoundError, match="nonsense"):
         load("nonsense")

@@ -178,7 +178,7 @@ def test_headers_come_from_pairs_and_from_maps(writer, kind):
 
 
 @pytest.mark.parametrize("codec", [codec.name.lower() for codec in Codec])
-def test_batches_are_compressed_as_the_producer_is_told(writer, codec):
+def test_batches_are_compressed_as_the_producer_is_configured(writer, codec):
     table = pa.table({"value": ["same"] * 500})
     (batches,) = writer(compression_type=codec).encode(table, "topic", 1, Meaning())
     ((_, header),) = iterate_batches(bytes(batches[0].data))

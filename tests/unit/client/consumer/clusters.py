@@ -12,7 +12,7 @@ from tidelog.wire.messages.metadata import (
 
 
 def topic_id(name: str) -> bytes:
-    """An id that tells its topic."""
+    """An id made of its topic's name."""
     return name.encode().ljust(16, b"\1")
 
 

@@ -23,7 +23,7 @@ def shown(plan: Mapping[str, Sequence[TopicPartition]]) -> dict[str, list[str]]:
 
 
 def assert_complete(plan: Plan, subscriptions: Mapping[str, Subscription], counts: Mapping[str, int]) -> None:
-    """Every partition that somebody wants went to exactly one member that wants it."""
+    """Every subscribed partition went to exactly one member that subscribes to it."""
     given = [partition for partitions in plan.values() for partition in partitions]
     assert len(given) == len(set(given)), "a partition went to two members"
     wanted = {topic for each in subscriptions.values() for topic in each.topics}

@@ -44,7 +44,7 @@ class TestRange:
     def test_more_members_than_partitions(self):
         assert shown(RangeAssignor().assign(topics(t=1), members(a=["t"], b=["t"]))) == {"a": ["t-0"], "b": []}
 
-    def test_members_read_nearby_where_that_costs_nobody_anything(self):
+    def test_members_read_nearby_where_that_keeps_the_balance(self):
         racks = [["east"], ["west"], ["east"], ["west"]]
         nearby = {"t": [PartitionRacks(number, frozenset(each)) for number, each in enumerate(racks)]}
         group = {"a": Subscription(("t",), rack_id="west"), "b": Subscription(("t",), rack_id="east")}
@@ -167,7 +167,7 @@ class TestCooperativeSticky:
         plan = shown(CooperativeStickyAssignor().assign(topics(t=4), group))
         assert plan == {"a": ["t-0", "t-1"], "b": ["t-2", "t-3"]}
 
-    def test_what_two_claim_goes_to_nobody_yet(self):
+    def test_what_two_claim_is_not_assigned_yet(self):
         group = {"a": owning("t-0", generation=2), "b": owning("t-0", generation=1)}
         plan = shown(CooperativeStickyAssignor().assign(topics(t=2), group))
         assert "t-0" not in [each for partitions in plan.values() for each in partitions]

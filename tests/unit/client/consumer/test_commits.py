@@ -86,7 +86,7 @@ class TestCommitting:
 
         run(main)
 
-    def test_who_assigned_partitions_itself_commits_in_nobodys_name(self):
+    def test_a_consumer_that_assigned_partitions_itself_commits_without_a_member_id(self):
         async def main():
             world = World(newcomer("instance"), assigned=True).answer(ErrorCode.NONE)
             await world.commit()
@@ -96,7 +96,7 @@ class TestCommitting:
 
         run(main)
 
-    def test_nothing_to_commit_asks_nobody(self):
+    def test_nothing_to_commit_sends_nothing(self):
         async def main():
             world = World()
             await world.commits.commit({}, world.network.now_ms())
@@ -177,7 +177,7 @@ class TestCommitting:
 
         run(main)
 
-    def test_while_joining_nobody_is_asked(self):
+    def test_while_joining_nothing_is_sent(self):
         async def main():
             joining = newcomer()
             joining.join_request([])
@@ -218,10 +218,10 @@ class TestReadingBack:
 
     def test_offsets_come_with_metadata_and_epoch(self):
         async def main():
-            told = OffsetFetchResponsePartitions(
+            partition = OffsetFetchResponsePartitions(
                 partition_index=0, committed_offset=7, committed_leader_epoch=2, metadata="note"
             )
-            assert await self.read(self.world(told)) == SEVEN
+            assert await self.read(self.world(partition)) == SEVEN
 
         run(main)
 

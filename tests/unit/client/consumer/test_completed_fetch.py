@@ -170,7 +170,7 @@ class TestBatches:
         assert bytes(taken.data) == b"".join(parts)
         assert (taken.topic, taken.partition, taken.first_offset, taken.next_offset) == ("t", 0, 1, 6)
 
-    def test_a_batch_that_was_begun_is_told_from_where(self):
+    def test_a_batch_that_was_begun_continues_where_it_stopped(self):
         parts = batch(0, 3), batch(3, 3)
         half = fetch(*parts)
         half.take(4)

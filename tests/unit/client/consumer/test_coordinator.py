@@ -59,7 +59,7 @@ class Diary(RebalanceListener):
 
 
 class World:
-    """A subscriber of topic t, and a coordinator that takes it in as a follower unless told otherwise."""
+    """A subscriber of topic t, and a coordinator that takes it in as a follower by default."""
 
     def __init__(self, strategy="range", **settings):
         settings = {"group_id": "g", "enable_auto_commit": False, "retry_backoff_ms": 1, **settings}
@@ -244,14 +244,14 @@ class TestRebalancing:
             world.assigns = (T1,)
             world.coordinator.request_rejoin("test")
             await world.join(generation=3)
-            told = [entry for entry in world.diary.entries[1:] if entry[1]]
-            assert told == [("revoked", [T0])]
+            noted = [entry for entry in world.diary.entries[1:] if entry[1]]
+            assert noted == [("revoked", [T0])]
             assert decode_subscription(world.sent(JoinGroupRequest)[1].protocols[0].metadata).owned == (T0, T1)
             assert world.subscription.state_of(T1).position == Position(10)
 
         run({"strategy": "cooperative-sticky"}, scenario)
 
-    def test_a_heartbeat_that_tells_of_a_rebalance_leads_to_one(self):
+    def test_a_heartbeat_that_reports_a_rebalance_leads_to_one(self):
         async def scenario(world):
             await world.join()
             world.heartbeat = ErrorCode.REBALANCE_IN_PROGRESS
@@ -271,7 +271,7 @@ class TestRebalancing:
 
         run({"heartbeat_interval_ms": 1}, scenario)
 
-    def test_a_fenced_member_is_told_in_poll(self):
+    def test_a_fenced_member_raises_in_poll(self):
         async def scenario(world):
             await world.join()
             world.heartbeat = ErrorCode.FENCED_INSTANCE_ID
@@ -296,8 +296,8 @@ class TestRebalancing:
             await world.join()
             world.subscription.subscribe(["t", "u"], world.diary)
             await world.join(generation=2)
-            told = decode_subscription(world.sent(JoinGroupRequest)[1].protocols[0].metadata)
-            assert told.topics == ("t", "u")
+            noted = decode_subscription(world.sent(JoinGroupRequest)[1].protocols[0].metadata)
+            assert noted.topics == ("t", "u")
 
         run({}, scenario)
 
@@ -315,7 +315,7 @@ class TestRebalancing:
 
 
 class TestLeaving:
-    def test_partitions_are_given_up_and_the_group_is_told(self):
+    def test_partitions_are_given_up_and_the_group_is_left(self):
         async def scenario(world):
             await world.join()
             await world.coordinator.leave("done", world.network.now_ms() + 1000)

@@ -46,7 +46,7 @@ def test_records_are_returned_in_order_of_arrival_and_positions_follow():
     assert reader.take() is None
 
 
-def test_what_to_commit_after_processing_is_told_with_the_records():
+def test_what_to_commit_after_processing_comes_with_the_records():
     reader = Reader()
     reader.add(T0, 0)
     assert present(reader.buffer.take(2)).next_offsets == {T0: OffsetAndMetadata(2, "", 0)}

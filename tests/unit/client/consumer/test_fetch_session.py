@@ -69,7 +69,7 @@ class TestRequests:
         assert named(request) == []
         assert forgotten(request) == [("t", 1)]
 
-    def test_a_topic_made_anew_is_another_topic(self):
+    def test_a_topic_created_again_is_another_topic(self):
         request = send(established(T0), {T0: at(T0, id_=b"another".ljust(16))})
         assert named(request) == [("t", 0, 0)]
         assert [each.topic_id for each in request.forgotten_topics_data] == [topic_id("t")]
@@ -90,7 +90,7 @@ class TestRequests:
 
 
 class TestReplies:
-    def test_partitions_are_told_by_name(self):
+    def test_partitions_are_named_by_topic_name(self):
         session = FetchSession()
         send(session, {T0: at(T0), U0: at(U0)})
         assert [partition for partition, _ in present(session.accept(reply(T0, U0)))] == [T0, U0]
@@ -111,7 +111,7 @@ class TestReplies:
         send(session, {T0: at(T0)})
         assert session.accept(reply(U0)) is None
 
-    def test_a_lost_session_begins_anew(self):
+    def test_a_lost_session_begins_again(self):
         session = established(T0)
         send(session, {T0: at(T0)})
         assert session.accept(reply(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=0)) is None

@@ -133,7 +133,7 @@ def test_out_of_range_is_reset_by_the_policy():
     run(main())
 
 
-def test_or_told_if_there_is_none():
+def test_or_raised_if_there_is_none():
     async def main():
         world = World(reply(ErrorCode.OFFSET_OUT_OF_RANGE), policy=NONE)
         await world.send()
@@ -222,8 +222,8 @@ def test_a_lost_connection_begins_a_new_session():
 def test_read_committed_asks_for_aborted_transactions_and_leaves_them_out():
     async def main():
         aborted = batch(0, 2, producer=9) + batch(2, 1)
-        told = reply(records=aborted, aborted_transactions=[AbortedTransaction(producer_id=9, first_offset=0)])
-        world = World(told, isolation_level="read_committed")
+        fetched = reply(records=aborted, aborted_transactions=[AbortedTransaction(producer_id=9, first_offset=0)])
+        world = World(fetched, isolation_level="read_committed")
         await world.send()
         assert world.network.asked[0][1].isolation_level == 1
         assert world.offsets() == [2]

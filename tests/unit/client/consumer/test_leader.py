@@ -13,10 +13,10 @@ T0 = TopicPartition("t", 0)
 
 
 def test_subscriptions_come_with_the_names_of_static_members():
-    told = JoinGroupResponseMember(
+    member = JoinGroupResponseMember(
         member_id="m", group_instance_id="i", metadata=encode_subscription(Subscription(("t",)))
     )
-    assert read_subscriptions([told])["m"].group_instance_id == "i"
+    assert read_subscriptions([member])["m"].group_instance_id == "i"
 
 
 def test_assignors_see_partitions_with_the_racks_of_their_replicas():

@@ -143,7 +143,7 @@ class TestJoining:
         synced(member, error=ErrorCode.ILLEGAL_GENERATION)
         assert member.generation == Generation(member_id="m")
 
-    def test_the_first_reason_to_rejoin_is_the_one_told(self):
+    def test_the_first_reason_to_rejoin_is_the_one_sent(self):
         member = stable()
         member.request_rejoin("first")
         member.request_rejoin("second")
@@ -182,7 +182,7 @@ class TestHeartbeats:
         member = stable()
         assert member.on_heartbeat(code, member.generation) is HEARTBEAT_ERRORS[code][0]
 
-    def test_a_fenced_static_member_is_told(self):
+    def test_a_fenced_static_member_gets_the_error(self):
         member = stable("instance")
         with pytest.raises(ApiError) as raised:
             member.on_heartbeat(ErrorCode.FENCED_INSTANCE_ID, member.generation)

@@ -51,9 +51,9 @@ class World:
         return self
 
     def ends(self, **end):
-        told = EpochEndOffset(partition=0, **end)
+        result = EpochEndOffset(partition=0, **end)
         self.network.answers[OffsetForLeaderEpochRequest] = lambda request, node_id: OffsetForLeaderEpochResponse(
-            topics=[OffsetForLeaderTopicResult(topic="t", partitions=[told])]
+            topics=[OffsetForLeaderTopicResult(topic="t", partitions=[result])]
         )
         return self
 
@@ -75,8 +75,10 @@ def listed(by_time, request):
     if isinstance(outcome, Exception):
         return outcome
     error, offset = (outcome, -1) if isinstance(outcome, ErrorCode) else (ErrorCode.NONE, outcome)
-    told = ListOffsetsPartitionResponse(partition_index=0, error_code=error, offset=offset, timestamp=5, leader_epoch=4)
-    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[told])])
+    result = ListOffsetsPartitionResponse(
+        partition_index=0, error_code=error, offset=offset, timestamp=5, leader_epoch=4
+    )
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[result])])
 
 
 class TestResets:
@@ -182,7 +184,7 @@ class TestValidation:
 
         run(main())
 
-    def test_without_a_policy_truncation_is_told_with_where_both_agree(self):
+    def test_without_a_policy_truncation_is_raised_with_the_last_common_offset(self):
         async def main():
             world = World(NONE).ends(leader_epoch=2, end_offset=60)
             await world.validate()

@@ -27,7 +27,7 @@ def test_defaults_are_kafkas():
     assert settings.isolation_level == "read_uncommitted"
 
 
-def test_commits_are_automatic_in_a_group_unless_told_otherwise():
+def test_commits_are_automatic_in_a_group_by_default():
     assert load(group_id="g").commits_automatically
     assert not load(group_id="g", enable_auto_commit=False).commits_automatically
     assert not load(group_id="g", enable_auto_commit="false").commits_automatically

@@ -154,7 +154,7 @@ class TestLeaders:
         assert state.state is FetchState.AWAIT_RESET
 
     def test_a_committed_epoch_is_validated_before_the_first_fetch(self):
-        """The log may have been truncated while nobody read."""
+        """The log may have been truncated while no consumer read."""
         subscription = assigned(T0)
         subscription.follow_leaders(metadata_with({"t": [(1, 6)]}))
         subscription.seek_committed({T0: OffsetAndMetadata(10, "", 4)})
@@ -182,7 +182,7 @@ class TestReplicas:
             change(state)
             assert state.replica_to_read(0) != 3
 
-    def test_giving_the_preference_up_tells_whether_there_was_one(self):
+    def test_giving_the_preference_up_returns_whether_there_was_one(self):
         state = self.state()
         assert not state.forget_preferred_replica()
         state.prefer_replica(3, until_ms=100)

@@ -1,4 +1,4 @@
-"""What brokers refuse is told in terms of Spark, with what to set."""
+"""Errors of brokers are raised in terms of Spark, with the setting to change."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 TIMEOUT_MS = 60_000
 
 
-def told(error: Exception, *, open_ms: int = 10) -> str:
+def error_text(error: Exception, *, open_ms: int = 10) -> str:
     answer = explained(error, "tidelog-sink-1", TIMEOUT_MS, open_ms)
     assert isinstance(answer, SinkError)
     return str(answer)
@@ -19,7 +19,7 @@ def told(error: Exception, *, open_ms: int = 10) -> str:
     "code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE]
 )
 def test_fencing_means_another_run(code: ErrorCode) -> None:
-    text = told(ApiError(code))
+    text = error_text(ApiError(code))
 
     assert "another run has taken over the transactional id 'tidelog-sink-1'" in text
     assert "second driver" in text
@@ -27,7 +27,7 @@ def test_fencing_means_another_run(code: ErrorCode) -> None:
 
 
 def test_fencing_after_the_timeout_means_the_timeout() -> None:
-    text = told(ApiError(ErrorCode.PRODUCER_FENCED), open_ms=TIMEOUT_MS)
+    text = error_text(ApiError(ErrorCode.PRODUCER_FENCED), open_ms=TIMEOUT_MS)
 
     assert "open for 60000 ms, and kafka.transaction.timeout.ms is 60000. Set it higher" in text
 
@@ -36,12 +36,12 @@ def test_the_reason_is_found_behind_the_clients_own_errors() -> None:
     error = TransactionFailed("the transaction must be aborted")
     error.__cause__ = ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "out-1: …")
 
-    assert "another task writes to it" in told(error)
-    assert "place_rows" in told(error)
+    assert "another task writes to it" in error_text(error)
+    assert "place_rows" in error_text(error)
 
 
 def test_a_timeout_beyond_what_brokers_allow_names_their_setting() -> None:
-    assert "transaction.max.timeout.ms" in told(ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+    assert "transaction.max.timeout.ms" in error_text(ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
 
 
 def test_what_has_no_other_meaning_stays_as_it_is() -> None:

@@ -47,7 +47,7 @@ def test_a_stream_whose_tasks_do_not_know_their_batch_is_refused(nameless: Writt
         check_parts([nameless], 5)
 
 
-def test_a_task_that_told_nothing_is_missed() -> None:
+def test_a_task_that_sent_no_message_is_missed() -> None:
     with pytest.raises(SinkError, match="1 of 2 tasks did not report"):
         check_parts([part(0), None], 5)
 

@@ -44,7 +44,7 @@ def test_each_topic_has_its_own_count(settings: SinkSettings) -> None:
 
 
 class NotHereError(AnalysisException):
-    """What Declarative Pipelines answer to whoever asks a table for its columns."""
+    """What Declarative Pipelines answer when a table is asked for its columns."""
 
     def __init__(self) -> None:
         Exception.__init__(self)
@@ -61,7 +61,7 @@ class TableOfPipeline:
         raise NotHereError
 
 
-def test_where_columns_cannot_be_asked_for_the_user_is_told_to_name_them() -> None:
+def test_where_columns_cannot_be_asked_for_the_user_must_name_them() -> None:
     with pytest.raises(OptionError, match=r"name them: columns=\['key', 'value'\]"):
         placement.place_rows(TableOfPipeline(), topic="a", bootstrap_servers="localhost:9092")  # type: ignore[arg-type]
 

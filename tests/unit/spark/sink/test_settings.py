@@ -48,7 +48,7 @@ def test_what_is_remembered_goes_to_a_topic_of_its_own() -> None:
     assert stream(statetopic="memory").state_topic == "memory"
 
 
-def test_writes_of_one_query_are_told_apart_by_their_name_or_topic() -> None:
+def test_writes_of_one_query_are_distinguished_by_their_name_or_topic() -> None:
     assert stream(topic="orders").sink_name == ""
     assert read_batch_settings(Options({**SERVERS, "topic": "orders"})).sink_name == "orders"
     assert read_batch_settings(Options({**SERVERS, "topic": "orders", "transactionalid": "a"})).sink_name == "a"
@@ -82,7 +82,7 @@ def test_what_would_break_the_promise_is_refused(option: str, value: str, reason
         stream(**{option: value})
 
 
-def test_settings_that_producers_do_not_have_are_told_once_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_that_producers_do_not_have_are_reported_once_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
     """As Kafka's clients do: jobs hand the same settings to their sources."""
     for _ in range(2):
         settings = stream(**{"kafka.linger": "5", "kafka.group.id": "readers", "kafka.linger.ms": "7"})
@@ -118,7 +118,7 @@ def test_the_query_in_a_local_checkpoint_names_the_transactions(tmp_path: Path) 
     assert stream(checkpointlocation=str(tmp_path)).transactional_id == default_transactional_id(str(tmp_path))
 
 
-def test_weaker_promises_bear_weaker_settings() -> None:
+def test_weaker_promises_allow_weaker_settings() -> None:
     assert stream(**{"delivery": "at-least-once", "kafka.acks": "1"}).producer_settings().acks == 1
 
 

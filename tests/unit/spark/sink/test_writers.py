@@ -41,7 +41,7 @@ class RecordingDelivery:
 
 @pytest.mark.parametrize("writer", [StreamWriter, BatchWriter])
 def test_only_the_writer_that_is_planned_begins(writer: type[StreamWriter] | type[BatchWriter]) -> None:
-    """Spark makes writers to plan and to commit alike; it is pickling that tells them apart."""
+    """Spark makes writers to plan and to commit alike; only those for committing are pickled."""
     delivery = RecordingDelivery()
     planned = writer(delivery)
     assert delivery.begun == 0

@@ -100,7 +100,7 @@ class FakeLog:
 
 
 class FakeCluster:
-    """What a task uses of `Cluster`; one leader, which can be told to misbehave."""
+    """What a task uses of `Cluster`; one leader, which fails on request."""
 
     def __init__(self, **logs: FakeLog) -> None:
         self.logs = {tp(name.replace("_", "-")): log for name, log in logs.items()}

@@ -110,7 +110,7 @@ def test_refusals_that_will_not_pass_are_raised_at_once():
         _spans(cluster, 0, 20)
 
 
-def test_what_retention_took_is_told_by_offset():
+def test_what_retention_took_is_reported_by_offset():
     log = _log()
     log.start, log.batches = 10, log.batches[2:]
     with pytest.raises(DataLossError, match="8 offsets are lost in t-0: offsets 2 to 9; they were deleted"):

@@ -48,7 +48,7 @@ def test_message_sets_of_old_brokers_are_read_beside_new_batches(tmp_path, magic
     assert [row[4] for row in rows[-2:]] == [100, 101]
 
 
-def test_log_append_times_are_told_apart(tmp_path):
+def test_log_append_times_are_distinguished(tmp_path):
     newer = batch(100, 1, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=LOG_APPEND_TIME)
     write_segment(tmp_path / "orders-0", 0, [GOLDEN["magic 1 log append time gzip"], newer])
     rows = read_rows(tmp_path)

@@ -46,7 +46,7 @@ def test_headers_alone_tell(orders):
     assert read_offsets(orders, **UNCOMMITTED) == [0, 1, 2, 3, 4, 5, 6, 9, 11, 12, 13, 14]
 
 
-def test_each_task_is_told_only_what_concerns_it(orders):
+def test_each_task_is_sent_only_what_concerns_it(orders):
     first, second = splits_of(orders)
     assert [each.producer_id for each in first.aborted] == [1]
     assert [(each.first_offset, each.last_offset) for each in second.aborted] == [(2, 7)]

@@ -29,7 +29,7 @@ def test_subscribe_reads_all_partitions_of_named_topics():
     assert strategy.missing(FOUND) == []
 
 
-def test_what_is_named_and_not_there_is_told():
+def test_what_is_named_and_not_there_is_reported():
     assert _make(subscribe="orders,nowhere").missing(FOUND) == ["topic 'nowhere'"]
     assert _make(assign='{"orders":[1,2]}').missing(FOUND) == ["partition orders-2"]
 

@@ -223,7 +223,7 @@ def test_a_new_partition_that_is_gone_again_is_a_loss(caplog):
     assert _plan(view, failOnDataLoss="false").ranges(start, end) == [OffsetRange("t", 0, 5, 10)]
 
 
-def test_vanished_partitions_are_a_loss_told_once(caplog):
+def test_vanished_partitions_are_a_loss_reported_once(caplog):
     view = FakeView(t_0=(0, 10), t_1=(0, 10))
     start = to_json(offsets(t_0=5, t_1=5))
     del view.logs[tp("t-1")]
@@ -250,7 +250,7 @@ def test_a_log_that_ends_before_what_was_read_is_a_loss(caplog):
     assert plan.ranges(end, _next(plan, end)) == [OffsetRange("t", 0, 3, 5)]
 
 
-def test_a_topic_made_anew_is_another_topic_even_if_it_has_grown_past_the_old_one(caplog):
+def test_a_topic_created_again_is_another_topic_even_if_it_has_grown_past_the_old_one(caplog):
     view = FakeView(t_0=(0, 10))
     plan = _plan(view, failOnDataLoss="false")
     start = _next(plan, plan.initial())
@@ -263,7 +263,7 @@ def test_a_topic_made_anew_is_another_topic_even_if_it_has_grown_past_the_old_on
     assert plan.ranges(end, _next(plan, end)) == [OffsetRange("t", 0, 30, 40)]
 
 
-def test_a_topic_made_anew_stops_the_query_again_and_again():
+def test_a_topic_created_again_stops_the_query_at_every_start():
     view = FakeView(t_0=(0, 10))
     plan = _plan(view)
     start = _next(plan, plan.initial())
@@ -274,7 +274,7 @@ def test_a_topic_made_anew_stops_the_query_again_and_again():
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])
-def test_a_topic_made_anew_between_two_runs_is_recognised_by_its_id_in_the_checkpoint(is_frozen):
+def test_a_topic_created_again_between_two_runs_is_recognised_by_its_id_in_the_checkpoint(is_frozen):
     view = FakeView(t_0=(0, 10))
     before = _plan(view)
     end = json.loads(json.dumps(_next(before, before.initial())))

@@ -37,7 +37,7 @@ def _reader(**options):
         ({"minOffsetsPerTrigger": "3", "maxOffsetsPerTrigger": "5"}, ReadMaxRows(5)),
     ],
 )
-def test_spark_is_told_of_a_limit(options, limit):
+def test_spark_gets_the_limit(options, limit):
     assert _reader(**options).getDefaultReadLimit() == limit
 
 
@@ -56,7 +56,7 @@ def test_a_reader_travels_to_tasks_without_its_connections():
     assert copy._settings == reader._settings
 
 
-def test_making_and_stopping_a_reader_speaks_to_nobody():
+def test_making_and_stopping_a_reader_sends_nothing():
     """Spark makes several for each query."""
     reader = _reader()
     reader.stop()

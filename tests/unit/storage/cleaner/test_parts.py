@@ -290,7 +290,7 @@ def test_a_request_is_waiting_then_under_way_then_done() -> None:
     assert requests.get(key) == found
 
 
-def test_metrics_bear_kafkas_names() -> None:
+def test_metrics_have_kafkas_names() -> None:
     metrics = CleanerMetrics()
     assert set(metrics.values(0)) == {
         "max-dirty-percent",

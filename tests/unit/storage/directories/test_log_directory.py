@@ -27,7 +27,7 @@ UNIQUE = "0123456789abcdef0123456789abcdef"
         (f"a.b-1.{UNIQUE}-stray", "a.b", 1, PartitionState.STRAY),
     ],
 )
-def test_a_directory_name_tells_topic_partition_and_state(
+def test_a_directory_name_has_topic_partition_and_state(
     name: str, topic: str, partition: int, state: PartitionState
 ) -> None:
     assert parse_directory_name(name) == (name, topic, partition, state)

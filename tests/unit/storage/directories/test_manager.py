@@ -553,7 +553,7 @@ def test_a_failed_directory_goes_offline_and_the_rest_serve(tmp_path: Path) -> N
     assert not manager.handle_log_dir_failure(str(first)).partitions
 
 
-def test_the_last_directory_to_fail_is_told_apart(tmp_path: Path) -> None:
+def test_the_last_directory_to_fail_is_reported_as_such(tmp_path: Path) -> None:
     managed, first, second = two_directories(tmp_path)
     assert not managed.manager.handle_log_dir_failure(str(first)).is_last
     assert managed.manager.handle_log_dir_failure(str(second)).is_last

@@ -95,10 +95,10 @@ def test_a_clean_log_that_does_not_end_with_a_whole_batch_is_read_after_all(tmp_
     assert opened.log_end_offset == 10
 
 
-def test_a_log_that_ends_before_its_start_offset_starts_anew_there(
+def test_a_log_that_ends_before_its_start_offset_starts_empty_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Somebody deleted segment files: offsets must not be given out a second time."""
+    """An operator deleted segment files: offsets must not be given out a second time."""
     log = new_log(tmp_path)
     fill(log, 5)
     log.close()

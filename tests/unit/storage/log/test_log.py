@@ -390,7 +390,7 @@ def test_truncation_before_the_first_segment_starts_over(tmp_path: Path) -> None
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (2, 2, [2])
 
 
-def test_a_log_can_start_anew_elsewhere(tmp_path: Path) -> None:
+def test_a_log_can_start_again_elsewhere(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     append(log, b"a", producer_id=1)
     log.truncate_fully_and_start_at(500, NOW_MS)
@@ -400,7 +400,7 @@ def test_a_log_can_start_anew_elsewhere(tmp_path: Path) -> None:
     assert read_records(log, 500)[0].offset == 500
 
 
-def test_starting_anew_at_the_same_offset(tmp_path: Path) -> None:
+def test_starting_again_at_the_same_offset(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     fill(log, 2)
     log.truncate_fully_and_start_at(0, NOW_MS)

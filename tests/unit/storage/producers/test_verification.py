@@ -73,7 +73,7 @@ def test_a_marker_in_between_takes_the_guard_away(log: Log) -> None:
 
 
 def test_a_guard_from_before_a_marker_is_not_good_for_the_next_transaction(log: Log) -> None:
-    """Verified, aborted, begun anew: the late answer must not pass for the new transaction's."""
+    """Verified, aborted, begun again: the late answer must not pass for the new transaction's."""
     stale = guard_of(log)
     end(log, is_commit=False)
     fresh = guard_of(log)
@@ -120,7 +120,7 @@ def test_without_verification_everything_goes(log: Log) -> None:
     assert append(log, None) is ErrorCode.NONE
 
 
-def test_guards_that_nobody_came_back_for_are_forgotten(log: Log) -> None:
+def test_guards_that_were_never_used_are_forgotten(log: Log) -> None:
     guard = guard_of(log)
     log.producer_state.remove_expired(NOW + DAY_MS)
     assert len(log.producer_state.verifications) == 0

@@ -177,7 +177,7 @@ def test_truncation_removes_the_batch_that_holds_the_offset(tmp_path: Path) -> N
     assert segment.max_timestamp() == 10
 
 
-def test_truncation_to_nothing_begins_the_segment_anew(tmp_path: Path) -> None:
+def test_truncation_to_nothing_empties_the_segment(tmp_path: Path) -> None:
     segment = make_segment(tmp_path)
     put(segment, 100, b"a", timestamps=[10])
     segment.truncate_to(100, NOW_MS + 5)

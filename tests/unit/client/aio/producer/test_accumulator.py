@@ -30,7 +30,7 @@ def test_flush_close_and_want_of_memory_make_everything_due() -> None:
     assert bench.accumulator.ready(1).nodes
 
 
-def test_a_partition_without_a_leader_waits_and_is_told() -> None:
+def test_a_partition_without_a_leader_waits_and_is_reported() -> None:
     bench = Bench(1, -1)
     bench.add(partition=1)
     ready = bench.accumulator.ready(0)
@@ -39,7 +39,7 @@ def test_a_partition_without_a_leader_waits_and_is_told() -> None:
     assert bench.accumulator.ready(0).nodes == {2: [bench.queue(1)]}
 
 
-def test_a_leader_whose_address_nobody_knows_is_none() -> None:
+def test_a_leader_without_a_known_address_is_none() -> None:
     bench = Bench(1, 99)
     assert [queue.leader_id for queue in bench.topic_queue.queues] == [1, -1]
     assert bench.topic_queue.available == [bench.queue(0)]
@@ -53,7 +53,7 @@ def test_one_batch_per_partition_is_drained_up_to_the_size_of_a_request() -> Non
     first = bench.drain(0, limit_bytes=450)
     assert sorted(batch.partition for batch in first) in ([0, 1], [1, 2], [0, 2])
     second = bench.drain(0, limit_bytes=450)
-    assert {batch.partition for batch in first + second} == {0, 1, 2}, "nobody starves"
+    assert {batch.partition for batch in first + second} == {0, 1, 2}, "every partition gets its turn"
 
 
 def test_a_batch_larger_than_a_request_goes_alone() -> None:

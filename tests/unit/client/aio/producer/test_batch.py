@@ -35,25 +35,25 @@ def test_log_append_time_replaces_the_timestamps_and_no_offset_stays_none() -> N
 
 def test_callbacks_come_in_order_once_and_at_once_when_late() -> None:
     batch = batch_of(3)
-    told: list[object] = []
+    outcomes: list[object] = []
     for index in range(3):
-        batch.add_callback(index, lambda metadata, error: told.append(metadata and metadata.offset))
+        batch.add_callback(index, lambda metadata, error: outcomes.append(metadata and metadata.offset))
     batch.complete(10)
-    batch.add_callback(1, lambda metadata, error: told.append("late"))
-    assert told == [10, 11, 12, "late"]
+    batch.add_callback(1, lambda metadata, error: outcomes.append("late"))
+    assert outcomes == [10, 11, 12, "late"]
 
 
 def test_a_failing_callback_does_not_stop_the_others() -> None:
     batch = batch_of(2)
-    told: list[object] = []
+    outcomes: list[object] = []
     batch.add_callback(0, lambda metadata, error: 1 / 0)
-    batch.add_callback(1, lambda metadata, error: told.append(error))
+    batch.add_callback(1, lambda metadata, error: outcomes.append(error))
     error = ValueError("no")
     batch.fail(error)
-    assert told == [error]
+    assert outcomes == [error]
 
 
-def test_only_the_records_that_were_at_fault_are_told_why() -> None:
+def test_only_the_records_that_were_at_fault_get_the_reason() -> None:
     batch = batch_of(2)
     batch.fail(RecordsRefusedError(ApiError(ErrorCode.INVALID_RECORD, "whole"), {1: "no key"}))
     assert "because of other records" in str(batch.error_of(0))
@@ -64,9 +64,9 @@ def test_a_divided_batch_is_done_when_its_parts_are() -> None:
     batch = batch_of(10)
     parts = batch.split(40)
     assert len(parts) > 1
-    told: list[object] = []
+    outcomes: list[object] = []
     for index in range(10):
-        batch.add_callback(index, lambda metadata, error: told.append(error or (metadata and metadata.offset)))
+        batch.add_callback(index, lambda metadata, error: outcomes.append(error or (metadata and metadata.offset)))
     batch.divide(parts)
     error = ValueError("no")
     parts[0].fail(error)
@@ -75,9 +75,9 @@ def test_a_divided_batch_is_done_when_its_parts_are() -> None:
         part.seal(bytearray)
         part.complete(100 * number)
     assert batch.is_done
-    assert told[: parts[0].count] == [error] * parts[0].count
-    assert told[parts[0].count] == 0
-    assert len(told) == 10
+    assert outcomes[: parts[0].count] == [error] * parts[0].count
+    assert outcomes[parts[0].count] == 0
+    assert len(outcomes) == 10
 
 
 def test_every_part_is_smaller_even_if_the_limit_is_large() -> None:
@@ -129,7 +129,7 @@ def test_sequences_wrap() -> None:
     assert next_sequence(0x7FFFFFFF, 1) == 0
 
 
-def test_the_accumulator_tells_batches_apart_by_identity() -> None:
+def test_the_accumulator_distinguishes_batches_by_identity() -> None:
     bench = Bench(1, batch_size=50)
     assert bench.add(bytes(30)) is not bench.add(bytes(30))
     assert len(bench.accumulator.incomplete) == 2

@@ -72,16 +72,16 @@ class Recorder:
             raise RuntimeError("an interceptor's own mistake")
 
 
-def test_interceptors_run_in_order_and_their_errors_harm_nobody() -> None:
+def test_interceptors_run_in_order_and_their_errors_affect_no_record() -> None:
     good, bad = Recorder(), Recorder(fails=True)
     hooks = Hooks(settings_with(interceptor_classes=[bad, good]))
-    told: list[object] = []
-    record, on_delivery = hooks.apply(ProducerRecord("t", b"v"), lambda metadata, error: told.append(metadata))
+    outcomes: list[object] = []
+    record, on_delivery = hooks.apply(ProducerRecord("t", b"v"), lambda metadata, error: outcomes.append(metadata))
     assert record.headers == {"seen": b"1"}
     assert on_delivery is not None
     metadata = RecordMetadata("t", 0, 1, 2)
     on_delivery(metadata, None)
-    assert told == [metadata]
+    assert outcomes == [metadata]
     assert good.acknowledged == bad.acknowledged == [metadata]
 
 
@@ -94,7 +94,7 @@ def test_an_interceptor_that_returns_nothing_changes_nothing() -> None:
     assert record == ProducerRecord("t", b"v")
 
 
-def test_a_failed_serialization_is_told_to_interceptors_too() -> None:
+def test_a_failed_serialization_is_reported_to_interceptors_too() -> None:
     recorder = Recorder()
     hooks = Hooks(settings_with(interceptor_classes=[recorder], value_serializer=str.encode))
     with pytest.raises(SerializationFailed, match="value 5 for 't'"):

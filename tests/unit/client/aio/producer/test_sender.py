@@ -85,7 +85,7 @@ def test_records_in_flight_expire_and_their_late_answer_is_passed_over() -> None
     in_world(test)
 
 
-def test_records_that_were_refused_alone_are_told_from_their_company() -> None:
+def test_records_that_were_refused_alone_are_distinguished_from_their_batch() -> None:
     async def test(world: World) -> None:
         world.is_connected = False
         for value in (b"good", b"bad"):
@@ -110,7 +110,7 @@ def test_records_that_were_refused_alone_are_told_from_their_company() -> None:
     in_world(test)
 
 
-def test_a_mistake_of_ours_ends_the_producer_and_tells_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_ends_the_producer_and_fails_every_record(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: ProducerBatch, _lend: object) -> None:
         raise MemoryError("none left")
 

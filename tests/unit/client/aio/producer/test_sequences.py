@@ -135,7 +135,7 @@ def test_a_batch_given_up_unanswered_holds_back_the_rest_until_it_is_known() -> 
     assert desk.sequence_tracker.identity.epoch == 3
 
 
-def test_if_nothing_tells_what_became_of_it_the_epoch_is_raised() -> None:
+def test_if_the_outcome_is_unknown_the_epoch_is_raised() -> None:
     desk = Desk(sent=2, acked=1)
     desk.sequence_tracker.given_up_unanswered(desk.partition, desk.batches[1])
     desk.sequence_tracker.bump_if_needed()

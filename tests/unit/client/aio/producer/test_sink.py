@@ -96,7 +96,7 @@ def test_a_full_batch_gives_the_sender_its_turn_first() -> None:
     assert len(desk.bench.queue().batches) == 2
 
 
-def test_want_of_memory_and_of_partitions_is_told() -> None:
+def test_want_of_memory_and_of_partitions_is_reported() -> None:
     desk = Desk(1, buffer_memory=200, batch_size=150)
     desk.place(bytes(50))
     assert desk.place(bytes(100)) is Missing.MEMORY

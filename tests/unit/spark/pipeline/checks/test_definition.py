@@ -139,7 +139,7 @@ def test_a_mistake_is_named_with_its_setting_and_value(changes: dict[str, Any], 
     assert any(expected in problem for problem in _problems(**changes)), _problems(**changes)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     assert len(_problems(name="", trigger="x", output_mode="y")) == 3
 
 
@@ -181,7 +181,7 @@ def test_any_names_are_judged_and_never_raise(name: str, source: str, sink: str)
         assert problem.setting
 
 
-def test_the_cluster_tells_which_topics_are_not_there() -> None:
+def test_topics_that_the_cluster_does_not_have_are_reported() -> None:
     pipeline = _pipeline(on_failure=DeadLetters())
     found = check_cluster(pipeline, Survey(("orders",), {"clean": {0: PartitionSpan(0, 0)}}))
     assert [str(each) for each in found] == [

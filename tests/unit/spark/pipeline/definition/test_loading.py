@@ -57,12 +57,12 @@ def test_steps_may_import_their_neighbours(tmp_path: Path) -> None:
         ("x = 1\n", r"defines no pipeline: it needs a line like `pipeline = Pipeline\(…\)`"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_in_a_sentence(tmp_path: Path, text: str, expected: str) -> None:
+def test_a_file_that_cannot_be_used_is_reported_in_a_sentence(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(PipelineError, match=expected):
         load_pipelines(_file(tmp_path, text))
 
 
-def test_the_line_is_told_also_if_the_path_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_is_reported_also_if_the_path_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _file(tmp_path, "\nraise ValueError('no')\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(PipelineError, match=r"^pipe.py, line 2: ValueError: no$"):

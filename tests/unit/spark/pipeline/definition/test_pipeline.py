@@ -14,7 +14,7 @@ from tidelog.spark.pipeline.running.source_options import ladder_options, source
 LADDER = Ladder(("orders.retry.1",), (500,), 2, "orders.dlq", "orders.retry.parked", "orders.retry.keys")
 
 
-def test_places_are_told_in_a_few_words() -> None:
+def test_places_are_described_in_a_few_words() -> None:
     places = [topic("a", "b"), topic(pattern="a.*"), topic(), parquet("/x"), spark_format("rate"), delta("/y")]
     assert list(map(str, [*places, each_batch(print)])) == [
         "topic a, b",
@@ -55,7 +55,7 @@ def test_a_checkpoint_is_named_after_its_pipeline(monkeypatch: pytest.MonkeyPatc
     assert Pipeline("p", source=topic("a"), sink=topic("b")).checkpoint_path == "/var/checkpoints/p"
 
 
-def test_a_pipeline_reads_from_the_beginning_and_committed_records_unless_told_otherwise() -> None:
+def test_a_pipeline_reads_from_the_beginning_and_committed_records_by_default() -> None:
     options = source_options(topic("orders"), "h:1", None)
     assert options == {
         "startingOffsets": "earliest",
@@ -73,7 +73,7 @@ def test_the_ladders_topics_are_read_with_the_source() -> None:
     assert pattern == r"(?:ord.*s$)|^orders\.retry\.1$"
 
 
-def test_the_ladders_source_is_told_how_long_and_where() -> None:
+def test_the_ladders_source_gets_delay_and_place() -> None:
     options = ladder_options(LADDER, "/checkpoint")
     assert options["ladderDelays"] == '{"orders.retry.1": 500}'
     assert options["ladderParked"] == "orders.retry.parked"

@@ -33,7 +33,7 @@ def test_what_the_bridge_to_java_says_is_passed_over() -> None:
     assert in_a_sentence(text) == "IOException: mkdir of file:/x failed"
 
 
-def test_a_row_that_stopped_the_query_is_told_as_it_is() -> None:
+def test_a_row_that_stopped_the_query_is_reported_as_it_is() -> None:
     text = "[USER_RAISED_EXCEPTION] a row failed (topic orders partition 0): bad SQLSTATE: P0001\n\tat x.y(z.java:1)"
     assert in_a_sentence(text) == "a row failed (topic orders partition 0): bad"
 

@@ -80,8 +80,8 @@ def test_a_next_row_that_is_gone_is_passed_over() -> None:
     assert skip_heads(keys, {A, b"b"}) == {A: Waiting(2, 3, is_head_parked=True), b"b": None}
 
 
-def test_a_number_that_nobody_knows_is_last_in_line() -> None:
-    """Somebody deleted the state: rows are neither lost nor stuck."""
+def test_an_unknown_number_is_last_in_line() -> None:
+    """The state was deleted: rows are neither lost nor stuck."""
     settled, _ = settle([_seen(4, sequence=9), _seen(5, sequence=10, failed=True)], {})
     assert _verdicts(settled) == [("emit", None), ("retry", 0)]
 

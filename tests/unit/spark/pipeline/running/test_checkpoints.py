@@ -45,7 +45,7 @@ def test_a_checkpoint_elsewhere_cannot_be_looked_into() -> None:
     assert read_position("s3://bucket/checkpoint") is None
 
 
-def test_paths_are_told_as_spark_tells_them() -> None:
+def test_paths_are_written_as_spark_writes_them() -> None:
     assert local_path("a/b") == Path("a/b")
     assert local_path("file:/a/b") == local_path("file:///a/b") == local_path("/a/b") == Path("/a/b")
     assert local_path("hdfs:/a/b") is None
