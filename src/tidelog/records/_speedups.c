@@ -1,7 +1,8 @@
-/* The record scanner of tidelog.records.scanner in C.
+/* The record scanner of tidelog.records.scanner and the batch encoder of tidelog.records.bulk in C.
  *
- * This file is optional. `scanner.scan_in_python` defines what `scan` returns for every input, and a property test
- * holds the two equal; where no compiler was present at installation, the Python function is used.
+ * This file is optional. `scanner.scan_in_python` defines what `scan` returns for every input, `bulk.assemble_in_python`
+ * what `assemble` returns, and property tests hold them equal; where no compiler was present at installation, the
+ * Python functions are used.
  *
  * A record of magic 2 is
  *
@@ -13,6 +14,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <string.h>
 
 /* The faults of scanner.Fault. */
 enum { NO_FAULT, CUT_OFF, MALFORMED, UNEVEN_OFFSET, NO_KEY, TIMESTAMP_OUT_OF_RANGE, MANY_HEADERS };
@@ -282,13 +284,322 @@ scan(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argumen
     return Py_BuildValue("(nLLi)", state.position, (long long)state.index, (long long)state.max_timestamp, fault);
 }
 
+/* Batches.
+ *
+ * `assemble` encodes uncompressed batches of plain records: exact tuples of an exact int, bytes or None, bytes or None,
+ * and no headers. It returns None for everything else, which the Python function then encodes or rejects.
+ */
+
+#define HEADER_BYTES 61
+#define LENGTH_PREFIX_BYTES 12
+#define CRC_POSITION 17
+#define ATTRIBUTES_POSITION 21
+#define RECORD_FIELDS 4
+
+typedef struct {
+    int64_t timestamp;
+    PyObject *key;
+    PyObject *value;
+} Plain;
+
+static inline uint64_t
+zigzag(int64_t value)
+{
+    return ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+}
+
+static inline Py_ssize_t
+varint_bytes(int64_t value)
+{
+    uint64_t rest = zigzag(value);
+    Py_ssize_t size = 1;
+    while (rest >= 0x80) {
+        rest >>= 7;
+        size++;
+    }
+    return size;
+}
+
+static inline uint8_t *
+write_varint(uint8_t *at, int64_t value)
+{
+    uint64_t rest = zigzag(value);
+    while (rest >= 0x80) {
+        *at++ = (uint8_t)rest | 0x80;
+        rest >>= 7;
+    }
+    *at++ = (uint8_t)rest;
+    return at;
+}
+
+static inline uint8_t *
+write_big_endian(uint8_t *at, uint64_t value, int size)
+{
+    for (int place = size - 1; place >= 0; place--) {
+        at[place] = (uint8_t)value;
+        value >>= 8;
+    }
+    return at + size;
+}
+
+/* Read one record; 0 for one that is not plain. No reference is taken. */
+static inline int
+read_plain(PyObject *item, Plain *record)
+{
+    if (!PyTuple_CheckExact(item) || PyTuple_GET_SIZE(item) != RECORD_FIELDS) {
+        return 0;
+    }
+    PyObject *timestamp = PyTuple_GET_ITEM(item, 0);
+    PyObject *headers = PyTuple_GET_ITEM(item, 3);
+    record->key = PyTuple_GET_ITEM(item, 1);
+    record->value = PyTuple_GET_ITEM(item, 2);
+    if (!PyLong_CheckExact(timestamp) || !PyTuple_CheckExact(headers) || PyTuple_GET_SIZE(headers) != 0 ||
+        !(record->key == Py_None || PyBytes_CheckExact(record->key)) ||
+        !(record->value == Py_None || PyBytes_CheckExact(record->value))) {
+        return 0;
+    }
+    int overflow;
+    record->timestamp = PyLong_AsLongLongAndOverflow(timestamp, &overflow);
+    return !overflow;
+}
+
+static inline Py_ssize_t
+nullable_bytes(PyObject *content)
+{
+    if (content == Py_None) {
+        return 1;
+    }
+    Py_ssize_t size = PyBytes_GET_SIZE(content);
+    return varint_bytes(size) + size;
+}
+
+static inline uint8_t *
+write_nullable(uint8_t *at, PyObject *content)
+{
+    if (content == Py_None) {
+        return write_varint(at, -1);
+    }
+    Py_ssize_t size = PyBytes_GET_SIZE(content);
+    at = write_varint(at, size);
+    memcpy(at, PyBytes_AS_STRING(content), (size_t)size);
+    return at + size;
+}
+
+/* The size of a record behind its length: attributes, deltas, key, value and the count of headers. */
+static inline Py_ssize_t
+body_bytes(const Plain *record, int64_t timestamp_delta, Py_ssize_t offset_delta)
+{
+    return 2 + varint_bytes(timestamp_delta) + varint_bytes(offset_delta) + nullable_bytes(record->key) +
+           nullable_bytes(record->value);
+}
+
+static inline int
+subtract(int64_t left, int64_t right, int64_t *difference)
+{
+    if (right < 0 ? left > INT64_MAX + right : left < INT64_MIN + right) {
+        return 0;
+    }
+    *difference = left - right;
+    return 1;
+}
+
+typedef struct {
+    Py_ssize_t size;
+    int64_t base_timestamp;
+    int64_t max_timestamp;
+    int has_one_timestamp;
+} Measures;
+
+/* Measure the records of a list or tuple; 0 if one of them is not plain. */
+static int
+measure(PyObject *records, Measures *measures)
+{
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(records);
+    Plain record;
+    int64_t delta;
+    measures->size = 0;
+    measures->has_one_timestamp = 1;
+    for (Py_ssize_t index = 0; index < count; index++) {
+        if (!read_plain(PySequence_Fast_GET_ITEM(records, index), &record)) {
+            return 0;
+        }
+        if (index == 0) {
+            measures->base_timestamp = measures->max_timestamp = record.timestamp;
+        }
+        else if (record.timestamp != measures->base_timestamp) {
+            measures->has_one_timestamp = 0;
+            if (record.timestamp > measures->max_timestamp) {
+                measures->max_timestamp = record.timestamp;
+            }
+        }
+        if (!subtract(record.timestamp, measures->base_timestamp, &delta)) {
+            return 0;
+        }
+        Py_ssize_t body = body_bytes(&record, delta, index);
+        if (body > INT32_MAX) {
+            return 0;
+        }
+        measures->size += varint_bytes(body) + body;
+        if (measures->size > INT32_MAX - HEADER_BYTES) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Write the records that were measured; 0 if they are others by now. */
+static int
+write_records(PyObject *records, const Measures *measures, Py_ssize_t count, uint8_t *at)
+{
+    uint8_t *const end = at + measures->size;
+    Plain record;
+    int64_t delta;
+    if (PySequence_Fast_GET_SIZE(records) != count) {
+        return 0;
+    }
+    for (Py_ssize_t index = 0; index < count; index++) {
+        if (!read_plain(PySequence_Fast_GET_ITEM(records, index), &record) ||
+            !subtract(record.timestamp, measures->base_timestamp, &delta)) {
+            return 0;
+        }
+        Py_ssize_t body = body_bytes(&record, delta, index);
+        if (varint_bytes(body) + body > end - at) {
+            return 0;
+        }
+        at = write_varint(at, body);
+        *at++ = 0;
+        at = write_varint(at, delta);
+        at = write_varint(at, index);
+        at = write_nullable(at, record.key);
+        at = write_nullable(at, record.value);
+        *at++ = 0;
+    }
+    return at == end;
+}
+
+typedef struct {
+    int64_t attributes;
+    int64_t producer_id;
+    int64_t producer_epoch;
+    int64_t base_sequence;
+} Stamp;
+
+static void
+write_header(uint8_t *at, const Measures *measures, const Stamp *stamp, Py_ssize_t count)
+{
+    at = write_big_endian(at, 0, 8);
+    at = write_big_endian(at, (uint64_t)(HEADER_BYTES - LENGTH_PREFIX_BYTES + measures->size), 4);
+    at = write_big_endian(at, UINT32_MAX, 4);
+    *at++ = 2;
+    at = write_big_endian(at, 0, 4);
+    at = write_big_endian(at, (uint64_t)stamp->attributes, 2);
+    at = write_big_endian(at, (uint64_t)(count - 1), 4);
+    at = write_big_endian(at, (uint64_t)measures->base_timestamp, 8);
+    at = write_big_endian(at, (uint64_t)measures->max_timestamp, 8);
+    at = write_big_endian(at, (uint64_t)stamp->producer_id, 8);
+    at = write_big_endian(at, (uint64_t)stamp->producer_epoch, 2);
+    at = write_big_endian(at, (uint64_t)stamp->base_sequence, 4);
+    write_big_endian(at, (uint64_t)count, 4);
+}
+
+/* Write the checksum, which `crc32c` computes; -1 with an exception set if it fails. */
+static int
+seal(uint8_t *batch, Py_ssize_t size, PyObject *crc32c)
+{
+    PyObject *covered = PyMemoryView_FromMemory((char *)batch + ATTRIBUTES_POSITION, size - ATTRIBUTES_POSITION, PyBUF_READ);
+    if (covered == NULL) {
+        return -1;
+    }
+    PyObject *found = PyObject_CallOneArg(crc32c, covered);
+    Py_DECREF(covered);
+    if (found == NULL) {
+        return -1;
+    }
+    unsigned long checksum = PyLong_AsUnsignedLong(found);
+    Py_DECREF(found);
+    if (checksum == (unsigned long)-1 && PyErr_Occurred()) {
+        return -1;
+    }
+    write_big_endian(batch + CRC_POSITION, checksum, 4);
+    return 0;
+}
+
+static int
+fits(int64_t value, int bits)
+{
+    return value >= -((int64_t)1 << (bits - 1)) && value < (int64_t)1 << (bits - 1);
+}
+
+PyDoc_STRVAR(assemble_doc,
+"assemble(records, buffer_of, attributes, producer_id, producer_epoch, base_sequence, crc32c)\n"
+"--\n\n"
+"Return (buffer, size_bytes, raw_bytes, has_one_timestamp) as tidelog.records.bulk.assemble_in_python does, or None for\n"
+"records that are left to it.");
+
+static PyObject *
+assemble(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
+{
+    if (argument_count != 7) {
+        PyErr_Format(PyExc_TypeError, "assemble() takes 7 arguments (%zd given)", argument_count);
+        return NULL;
+    }
+    PyObject *records = arguments[0];
+    PyObject *buffer_of = arguments[1];
+    Stamp stamp;
+    stamp.attributes = PyLong_AsLongLong(arguments[2]);
+    stamp.producer_id = PyLong_AsLongLong(arguments[3]);
+    stamp.producer_epoch = PyLong_AsLongLong(arguments[4]);
+    stamp.base_sequence = PyLong_AsLongLong(arguments[5]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    Measures measures = {0};
+    if (!(PyList_CheckExact(records) || PyTuple_CheckExact(records)) || PySequence_Fast_GET_SIZE(records) == 0 ||
+        !fits(stamp.attributes, 16) || !fits(stamp.producer_epoch, 16) || !fits(stamp.base_sequence, 32) ||
+        !measure(records, &measures)) {
+        Py_RETURN_NONE;
+    }
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(records);
+    Py_ssize_t size = HEADER_BYTES + measures.size;
+    PyObject *buffer;
+    if (buffer_of == (PyObject *)&PyByteArray_Type) {
+        buffer = PyByteArray_FromStringAndSize(NULL, size);
+    }
+    else {
+        buffer = PyObject_CallFunction(buffer_of, "n", size);
+    }
+    if (buffer == NULL) {
+        return NULL;
+    }
+    Py_buffer view;
+    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) {
+        Py_DECREF(buffer);
+        return NULL;
+    }
+    int is_sealed = -1;
+    if (view.len < size || !write_records(records, &measures, count, (uint8_t *)view.buf + HEADER_BYTES)) {
+        PyErr_SetString(PyExc_ValueError, "the records changed, or the buffer is too small for them");
+    }
+    else {
+        write_header(view.buf, &measures, &stamp, count);
+        is_sealed = seal(view.buf, size, arguments[6]);
+    }
+    PyBuffer_Release(&view);
+    if (is_sealed < 0) {
+        Py_DECREF(buffer);
+        return NULL;
+    }
+    return Py_BuildValue("(NnnO)", buffer, size, measures.size, measures.has_one_timestamp ? Py_True : Py_False);
+}
+
 static PyMethodDef methods[] = {
     {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, scan_doc},
+    {"assemble", (PyCFunction)(void (*)(void))assemble, METH_FASTCALL, assemble_doc},
     {NULL, NULL, 0, NULL},
 };
 
 /* Raised with every change of arguments or results: a library that was built from older sources is not used. */
-#define VERSION 1
+#define VERSION 2
 
 static int
 execute(PyObject *module)
@@ -307,7 +618,7 @@ static struct PyModuleDef_Slot slots[] = {
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tidelog.records._speedups",
-    .m_doc = "The record scanner of tidelog.records.scanner in C.",
+    .m_doc = "The record scanner and the batch encoder of tidelog.records in C.",
     .m_methods = methods,
     .m_slots = slots,
 };

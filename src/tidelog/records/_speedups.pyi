@@ -1,3 +1,6 @@
+from collections.abc import Callable, Sequence
+
+from tidelog.records.bulk import BulkRecord
 from tidelog.records.compression import Buffer
 
 VERSION: int
@@ -15,3 +18,13 @@ def scan(
     headers_max: int,
     /,
 ) -> tuple[int, int, int, int]: ...
+def assemble(
+    records: Sequence[BulkRecord],
+    buffer_of: Callable[[int], bytearray],
+    attributes: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    crc32c: Callable[..., int],
+    /,
+) -> tuple[bytearray, int, int, bool] | None: ...

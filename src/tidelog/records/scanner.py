@@ -1,18 +1,17 @@
 """The check of the records inside a batch, without decoding them: `scan`.
 
 `scan` is the C function of `_speedups` where that module was built, and `scan_in_python` elsewhere. The Python function
-defines the result, and a property test compares the two. `TIDELOG_SPEEDUPS=off` in the environment selects it even if
-the C function was built.
+defines the result, and a property test compares the two.
 
 A scan reads varints and skips keys, values and the contents of headers, so its cost depends on the number of records
 and not on their size: 7 to 10 ns a record in C, 0.7 µs in Python. The C function releases the interpreter lock while
 it scans 16,384 records or more.
 """
 
-import os
 from collections.abc import Callable
 from enum import IntEnum
 
+from tidelog.records._native import speedups
 from tidelog.records._varint import UNZIGZAG, decode_varint, decode_varlong
 from tidelog.records.compression import Buffer
 from tidelog.records.errors import CorruptRecordError
@@ -186,18 +185,5 @@ def _is_length_cut_off(data: Buffer, start: int) -> bool:
     return False
 
 
-def _select() -> tuple[Callable[..., ScanResult], bool]:
-    if os.environ.get("TIDELOG_SPEEDUPS", "on") != "off":
-        try:
-            from tidelog.records import _speedups
-        except ImportError:
-            return scan_in_python, False
-        if getattr(_speedups, "VERSION", None) == _SPEEDUPS_VERSION:
-            return _speedups.scan, True
-    return scan_in_python, False
-
-
-_SPEEDUPS_VERSION = 1
-"""A library in a source tree may be older than its source; `make setup` rebuilds it."""
-
-scan, HAS_SPEEDUPS = _select()
+scan: Callable[..., ScanResult] = scan_in_python if speedups is None else speedups.scan
+HAS_SPEEDUPS = speedups is not None
