@@ -1,4 +1,4 @@
-"""Wheels are built with the C module where a compiler is, and without it where none is."""
+"""Wheels are built with the C modules where a compiler is, and without them where none is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MODULE = "tidelog/records/_speedups."
+MODULES = ("tidelog/records/_speedups.", "tidelog/wire/_speedups.")
 
 
 def build_wheel(directory: Path, **environment: str) -> Path:
@@ -37,7 +37,7 @@ def build_wheel(directory: Path, **environment: str) -> Path:
 
 def libraries(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
-        return [name for name in archive.namelist() if name.startswith(MODULE) and not name.endswith((".c", ".pyi"))]
+        return [name for name in archive.namelist() if name.startswith(MODULES) and not name.endswith((".c", ".pyi"))]
 
 
 @pytest.mark.long
@@ -49,10 +49,10 @@ def test_without_a_compiler_the_wheel_is_pure_python(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-def test_with_a_compiler_the_wheel_holds_the_module_and_is_tagged_for_it(tmp_path: Path) -> None:
+def test_with_a_compiler_the_wheel_holds_the_modules_and_is_tagged_for_them(tmp_path: Path) -> None:
     wheel = build_wheel(tmp_path)
     assert f"cp{sys.version_info.major}{sys.version_info.minor}" in wheel.name
-    assert len(libraries(wheel)) == 1
+    assert len(libraries(wheel)) == len(MODULES)
 
 
 @pytest.mark.long
@@ -64,6 +64,6 @@ def test_the_examples_are_in_the_wheel(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_module_can_be_left_out(tmp_path: Path) -> None:
+def test_the_modules_can_be_left_out(tmp_path: Path) -> None:
     wheel = build_wheel(tmp_path, TIDELOG_SPEEDUPS="off")
     assert wheel.name.endswith("-py3-none-any.whl")

@@ -1,7 +1,8 @@
 """The hot codec of OffsetCommit: decodes requests into plain tuples, encodes responses in one pass.
 
 `messages.OffsetCommitRequest` defines the format; this module repeats it for speed, and a property test compares the
-two in every version. Consumers send only fetches more often than commits.
+two in every version. Consumers send only fetches more often than commits. Where the C module `_speedups` was built, it
+decodes requests; `decode_in_python` defines the result.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct, error
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tidelog.wire.errors import WireError
+from tidelog.wire.native import load_speedups
 from tidelog.wire.primitives import (
     Buffer,
     checked_count,
@@ -51,6 +53,19 @@ CommitFields: TypeAlias = tuple[str, int, str, str | None, int, list[CommittedTo
 
 def decode_request(data: Buffer, position: int, end: int, version: int) -> CommitFields:
     """The request whose body is `data[position:end]`."""
+    if _decode is not None:
+        fields: CommitFields | None = _decode(data, position, end, version)
+        if fields is not None:
+            return fields
+    return decode_in_python(data, position, end, version)
+
+
+_speedups: Final = load_speedups("tidelog.wire._speedups", 1)
+_decode: Final[Any] = None if _speedups is None else _speedups.decode_offset_commit
+
+
+def decode_in_python(data: Buffer, position: int, end: int, version: int) -> CommitFields:
+    """The same without the C module. Raises WireError."""
     try:
         single = _single(data, position, end, version)
         if single is not None:

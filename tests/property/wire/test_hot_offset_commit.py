@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +22,10 @@ from tidelog.wire.messages.offset_commit import (
 )
 
 VERSIONS = range(10)
+Decode = Callable[[bytearray | memoryview, int, int, int], object]
+DECODERS = [hot.decode_in_python] if hot._decode is None else [hot.decode_in_python, hot._decode]
+"""The Python decoder, and the one in C where it was built."""
+needs_c = pytest.mark.skipif(hot._decode is None, reason="the C module was not built")
 texts = st.text(max_size=8) | st.text(alphabet="aä", min_size=120, max_size=140)
 int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
@@ -47,14 +52,15 @@ requests = st.builds(
 )
 
 
+@pytest.mark.parametrize("decode", DECODERS)
 @pytest.mark.parametrize("version", VERSIONS)
 @given(request=requests, before=st.binary(max_size=9), after=st.binary(max_size=9))
 @settings(max_examples=examples(25), deadline=None)
 def test_a_commit_is_read_as_its_message_says(
-    version: int, request: OffsetCommitRequest, before: bytes, after: bytes
+    decode: Decode, version: int, request: OffsetCommitRequest, before: bytes, after: bytes
 ) -> None:
     body = request.encode(version)
-    spans = hot.decode_request(bytearray(before + body + after), len(before), len(before) + len(body), version)
+    spans = decode(bytearray(before + body + after), len(before), len(before) + len(body), version)
     plain = OffsetCommitRequest.decode(body, version)
     assert spans == (
         plain.group_id,
@@ -116,6 +122,69 @@ def test_one_partition_is_read_at_once_as_it_is_read_field_by_field(
         body[data.draw(st.integers(0, min(len(body), 100) - 1))] = data.draw(st.integers(0, 255))
     at_once = hot._single(body, 0, end, version)
     assert at_once is None or at_once == _read_by_field(body, end, version)
+
+
+def _read_in_python(body: bytearray, start: int, end: int, version: int) -> object:
+    """What the Python decoder reads, or that it cannot."""
+    try:
+        return hot.decode_in_python(body, start, end, version)
+    except WireError:
+        return "refused"
+
+
+edits = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255), st.booleans()), max_size=4)
+
+
+@needs_c
+@pytest.mark.parametrize("version", VERSIONS)
+@given(
+    request=usual_requests | requests,
+    before=st.binary(max_size=3),
+    after=st.binary(max_size=9),
+    cut=st.sampled_from([0, 0, 0, 1, 2, 3, 20]),
+    changes=edits,
+)
+@settings(max_examples=examples(100), deadline=None)
+def test_the_c_decoder_reads_what_the_python_one_reads_or_leaves_it_to_it(
+    version: int,
+    request: OffsetCommitRequest,
+    before: bytes,
+    after: bytes,
+    cut: int,
+    changes: list[tuple[int, int, bool]],
+) -> None:
+    """Whole, cut off, and with bytes changed, inserted and followed by others."""
+    body = bytearray(request.encode(version))
+    for where, byte, is_inserted in changes:
+        place = where % (len(body) + 1)
+        if is_inserted:
+            body.insert(place, byte)
+        elif place < len(body):
+            body[place] = byte
+    start, end = len(before), len(before) + max(0, len(body) - cut)
+    data = bytearray(before + body + after)
+    assert hot._decode is not None
+    found = hot._decode(data, start, end, version)
+    assert found is None or found == _read_in_python(data, start, end, version)
+    # Whole requests without tagged fields are decoded here: nothing was changed that could be one of those.
+    assert found is not None or cut or changes
+    assert hot._decode(memoryview(data), start, end, version) == found
+
+
+@needs_c
+@pytest.mark.parametrize(("start", "end"), [(-1, 4), (3, 2), (0, 100)])
+def test_the_c_decoder_reads_nothing_outside_the_data(start: int, end: int) -> None:
+    assert hot._decode is not None
+    assert hot._decode(bytearray(8), start, end, 8) is None
+
+
+@needs_c
+@given(data=st.binary(max_size=80), version=st.sampled_from(VERSIONS))
+@settings(max_examples=examples(300), deadline=None)
+def test_the_c_decoder_agrees_about_hostile_bytes(data: bytes, version: int) -> None:
+    assert hot._decode is not None
+    found = hot._decode(bytearray(data), 0, len(data), version)
+    assert found is None or found == _read_in_python(bytearray(data), 0, len(data), version)
 
 
 @pytest.mark.parametrize("version", range(5, 10))
