@@ -47,6 +47,11 @@ class GroupCoordinator:
         self._built: CoordinatorRuntime[GroupShard] | None = None
         self._loader: ShardLoader | None = None
         self._is_stopped = False
+        # What the image said about the offsets topic in this version of it.
+        self._image_version = -1
+        self._partition_count = 0
+        self.waits_for_followers = False
+        """Whether the decision of the last `execute` is answered later than in its own turn, by followers' leave."""
 
     @property
     def runtime(self) -> CoordinatorRuntime[GroupShard]:
@@ -90,11 +95,12 @@ class GroupCoordinator:
 
     def _append(self, partition: int, batch: bytearray, on_committed: Callable[[ErrorCode, int], None]) -> int:
         timeout_ms = self._node.config.offsets_commit_timeout_ms
-        return self._node.replica_manager.append(OFFSETS_TOPIC, partition, batch, on_committed, timeout_ms=timeout_ms)
+        return self._node.replica_manager.append(OFFSETS_TOPIC, partition, batch, on_committed, timeout_ms)
 
     def _batch_bytes_max(self, partition: int) -> int:
         """What the log of an offsets partition takes in one batch; raises ApiError if it takes none."""
-        found = self._node.replica_manager.partition(OFFSETS_TOPIC, partition)
+        replica_manager = self._node.replica_manager
+        found = replica_manager.find(OFFSETS_TOPIC, partition) or replica_manager.partition(OFFSETS_TOPIC, partition)
         found.check_appendable(ACKS_ALL)
         config = found.log.config
         return min(config.max_message_bytes, config.segment_bytes)
@@ -105,9 +111,17 @@ class GroupCoordinator:
     # --- where groups are ---
 
     def partition_of(self, group_id: str) -> int:
-        topic = self._node.image.topic(OFFSETS_TOPIC)
-        count = self._node.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
-        return self._partition_for(group_id, count)
+        if self._node.image.version != self._image_version:
+            self._look_at_topic()
+        return self._partition_for(group_id, self._partition_count)
+
+    def _look_at_topic(self) -> None:
+        """Take over what the image says about the offsets topic."""
+        node = self._node
+        topic = node.image.topic(OFFSETS_TOPIC)
+        self._partition_count = node.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+        self.waits_for_followers = topic is not None and len(topic.partitions[0].replicas) > 1
+        self._image_version = node.image.version
 
     @cached_property
     def _partition_for(self) -> Callable[[str, int], int]:
@@ -144,12 +158,6 @@ class GroupCoordinator:
         else:
             (self._built or self.runtime).execute(self.partition_of(group_id), operation, respond)
             self._node.socket_server.wake()  # what was set or staged is seen to at the end of the turn
-
-    @property
-    def waits_for_followers(self) -> bool:
-        """Whether a decision is answered later than in its own turn, because the offsets topic has followers."""
-        topic = self._node.image.topic(OFFSETS_TOPIC)
-        return topic is not None and len(topic.partitions[0].replicas) > 1
 
     def call(self, group_id: str, operation: Operation, shape: Callable[[Any], T], slot: Slot | None = None) -> T:
         """Decide `operation(shard, respond, now_ms)` for a group. `shape` makes the response of the reply or ApiError.

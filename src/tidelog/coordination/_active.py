@@ -27,16 +27,18 @@ class Pending:
         self.is_replayed = False
 
 
-class OpenBatch:
-    """The batch that decisions of one turn share, until the turn ends or it is full."""
+class OpenBatch(Pending):
+    """The batch that decisions of one turn share, until the turn ends or it is full, and the replies to them."""
 
-    __slots__ = ("bytes_left", "pending", "records")
+    __slots__ = ("bytes_left", "records")
 
     def __init__(self, bytes_max: int) -> None:
+        self.answers = []
+        self.then = None
+        self.outcome = None
+        self.is_replayed = True
         self.records: list[BulkRecord] = []
         self.bytes_left = bytes_max - HEADER_BYTES
-        self.pending = Pending(None)
-        self.pending.is_replayed = True
 
 
 class TimerOwner(Protocol):
@@ -75,7 +77,7 @@ class ActiveShard(Generic[ShardT]):
         self.timers: dict[TimerKey, ShardTimer] = {}
         self.is_closed = False
         self.open_batch: OpenBatch | None = None
-        """Records that were replayed and not appended yet; their replies are in the last of `pending`."""
+        """Records that were replayed and not appended yet: the last of `pending`."""
 
     def change_timers(self, changes: tuple[TimerChange, ...], owner: TimerOwner) -> None:
         for change in changes:

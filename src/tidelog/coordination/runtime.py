@@ -290,12 +290,10 @@ class CoordinatorRuntime(Generic[ShardT]):
         for key, value in records:
             size += RECORD_OVERHEAD_BYTES_MAX + len(key) + (0 if value is None else len(value))
         batch = active.open_batch
-        if batch is not None and batch.bytes_left < size:
-            if not self._append_open(active):
+        if batch is None or batch.bytes_left < size:
+            if batch is not None and not self._append_open(active):
                 self._refuse(active, decision, respond, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 return True
-            batch = None
-        if batch is None:
             try:
                 batch = OpenBatch(batching.bytes_max(active.partition))
             except ApiError as error:
@@ -304,16 +302,17 @@ class CoordinatorRuntime(Generic[ShardT]):
             if batch.bytes_left < size:
                 return False
             active.open_batch = batch
-            active.pending.append(batch.pending)
+            active.pending.append(batch)
             if not self._with_open_batch:
                 batching.before_write(self._append_all_open)
             self._with_open_batch.append(active)
         batch.bytes_left -= size
-        answers = batch.pending.answers
+        answers = batch.answers
         first_answer = len(answers)
         if respond is not None and reply is not None:
             answers.append((respond, reply))
-        answers += other_answers
+        if other_answers:
+            answers += other_answers
         replay, append = active.shard.replay, batch.records.append
         for key, value in records:
             append((now_ms, key, value, ()))
@@ -321,7 +320,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             for key, value in records:
                 replay(key, value, -1, -1)
         except Exception as cause:
-            self._not_replayed(active, batch.pending, cause, first_answer)
+            self._not_replayed(active, batch, cause, first_answer)
         return True
 
     def _append_all_open(self) -> None:
@@ -335,11 +334,15 @@ class CoordinatorRuntime(Generic[ShardT]):
         """Append the open batch; False when the log rejected it: the shard is then dropped."""
         batch = active.open_batch
         assert batch is not None, "there is an open batch to append"
-        assert active.pending[-1] is batch.pending, "nothing was staged behind the open batch"
+        assert active.pending[-1] is batch, "nothing was staged behind the open batch"
         active.open_batch = None
-        active.pending.pop()
-        if self._stage(active, batch.pending, build_record_batch(batch.records, self._codec)):
+        records, batch.records = batch.records, []
+        try:
+            self._append(active.partition, build_record_batch(records, self._codec), self._on_committed(active, batch))
             return True
+        except ApiError as error:
+            active.pending.pop()
+            self._refused(active, batch, error.code)
         if not active.is_closed and self._batching is not None:
             # The shard has replayed records that are not in the log, so it is loaded again.
             self.unload(active.partition, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -355,19 +358,23 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     def _stage(self, active: ActiveShard[ShardT], pending: Pending, batch: bytearray) -> bool:
         """Append a batch; False when the log rejected it: its requests have then been answered with the error."""
+        try:
+            self._append(active.partition, batch, self._on_committed(active, pending))
+        except ApiError as error:
+            self._refused(active, pending, error.code)
+            return False
+        active.pending.append(pending)
+        return True
+
+    def _on_committed(self, active: ActiveShard[ShardT], pending: Pending) -> Callable[[ErrorCode, int], None]:
+        """The callback for the log: the outcome of records is known."""
 
         def on_committed(code: ErrorCode, _first_offset: int) -> None:
             pending.outcome = code
             if pending.is_replayed:
                 self._release(active)
 
-        try:
-            self._append(active.partition, batch, on_committed)
-        except ApiError as error:
-            self._refused(active, pending, error.code)
-            return False
-        active.pending.append(pending)
-        return True
+        return on_committed
 
     def _not_replayed(
         self, active: ActiveShard[ShardT], pending: Pending, cause: Exception, first_answer: int = 0

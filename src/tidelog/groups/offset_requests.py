@@ -121,6 +121,7 @@ def commit(
     metadata_bytes_max = settings.offset_metadata_max_bytes
     reply: CommitCodes = []
     records: list[StateRecord] = []
+    key_of = _key_of
     for name, partitions in topics:
         count = partition_count(name)
         codes: list[tuple[int, ErrorCode]] = []
@@ -133,7 +134,7 @@ def commit(
                 codes.append((index, _NONE))
                 committed_ms = now_ms if timestamp == NO_TIMESTAMP else timestamp
                 value = offset_value(offset, leader_epoch, metadata or "", committed_ms, expire_timestamp)
-                records.append((prefix + _key_of(name, index), value))
+                records.append((prefix + key_of(name, index), value))
         reply.append((name, codes))
     return _new(Decision, (reply, tuple(records), timers, (), None, producer if records else None))
 

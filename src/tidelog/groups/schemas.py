@@ -30,6 +30,7 @@ GROUP_KEY_VERSION: Final = 2
 _KEY_HEAD: Final = struct.Struct(">hh")
 _OFFSET_HEAD: Final = struct.Struct(">hqh")
 _OFFSET_HEAD_3: Final = struct.Struct(">hqih")
+_OFFSET_3_WITHOUT_METADATA: Final = struct.Struct(">hqihq")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -95,9 +96,12 @@ def offset_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, expire_timestamp: int = NO_TIMESTAMP
 ) -> bytes:
     """Encode a committed offset. One with its own expiry is written in version 1, which has no leader epoch."""
-    text = metadata.encode()
     if expire_timestamp == NO_TIMESTAMP:
+        if not metadata:
+            return _OFFSET_3_WITHOUT_METADATA.pack(3, offset, leader_epoch, 0, commit_timestamp)
+        text = metadata.encode()
         return _OFFSET_HEAD_3.pack(3, offset, leader_epoch, len(text)) + text + _INT64.pack(commit_timestamp)
+    text = metadata.encode()
     return _OFFSET_HEAD.pack(1, offset, len(text)) + text + _TWO_INT64.pack(commit_timestamp, expire_timestamp)
 
 

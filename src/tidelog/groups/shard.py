@@ -9,6 +9,7 @@ group or turn a consumer group into a classic one.
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombsto
 from tidelog.groups.consumer.service import ConsumerGroups
 from tidelog.groups.consumer.timers import PURPOSES
 from tidelog.groups.offset_requests import Codes, CommitCodes, Committer, PartitionOffset, StoredOffset
-from tidelog.groups.schemas import GROUP_KEY_VERSION, SchemaError, read_group_value
+from tidelog.groups.schemas import GROUP_KEY_VERSION, OFFSET_KEY_VERSIONS, SchemaError, read_group_value
 from tidelog.groups.settings import GroupSettings
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
@@ -51,11 +52,11 @@ _SEARCHED_OFFSETS_MAX: Final = 5_000
 """Most offsets that one search step examines, so that a search does not delay requests."""
 _TOMBSTONES_MAX: Final = 2_000
 """This many fit into a batch, however long the topic names are."""
-_OFFSET_KEY_HEADS: Final = frozenset({b"\0\0", b"\0\1"})
+_unpack_key_head: Final = struct.Struct(">HH").unpack_from
+"""The version of a key, which is the kind of its record, and the size of the group's name behind it."""
+_OFFSET_KEY_VERSION_MAX: Final = max(OFFSET_KEY_VERSIONS)
 _PARTITION_KEY_BYTES_MIN: Final = 6
 """With an empty topic name."""
-_GROUP_KEY_HEAD: Final = GROUP_KEY_VERSION.to_bytes(2)
-_CONSUMER_KEY_HEADS: Final = frozenset(kind.to_bytes(2) for kind in KINDS)
 
 
 class GroupShard:
@@ -86,10 +87,10 @@ class GroupShard:
 
     def replay(self, key: bytes, value: bytes | None, producer_id: int, _producer_epoch: int) -> None:
         try:
-            head = key[:2]
-            end = 4 + (key[2] << 8 | key[3])
+            kind, size = _unpack_key_head(key)
+            end = 4 + size
             name = key[4:end]
-            if head in _OFFSET_KEY_HEADS:
+            if kind <= _OFFSET_KEY_VERSION_MAX:
                 partition = key[end:]
                 if len(partition) != (partition[0] << 8 | partition[1]) + _PARTITION_KEY_BYTES_MIN:
                     raise IndexError
@@ -105,13 +106,13 @@ class GroupShard:
                     group.offsets.put(partition, value)
                 else:
                     group.offsets.put_pending(producer_id, partition, value)
-            elif head == _GROUP_KEY_HEAD:
+            elif kind == GROUP_KEY_VERSION:
                 self._replay_group(name.decode(), value)
-            elif head in _CONSUMER_KEY_HEADS:
+            elif kind in KINDS:
                 self._replay_consumer(read_key(key), value)
             else:
-                logger.debug("a record with key version %s is skipped", head.hex())
-        except (IndexError, UnicodeDecodeError, SchemaError):
+                logger.debug("a record with key version %d is skipped", kind)
+        except (struct.error, IndexError, UnicodeDecodeError, SchemaError):
             logger.error("a record of __consumer_offsets-%d with key %s is skipped", self.partition, key.hex())
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:

@@ -212,6 +212,13 @@ class Partition:
             self.check_appendable(acks)
         return log.append_as_leader(records, self.leader_epoch, now_ms, origin, guard)
 
+    def append_own(self, records: bytearray, now_ms: int) -> LogAppendInfo:
+        """Stage a batch that this broker has built itself, which every in-sync replica must get; raises ApiError."""
+        log = self.log
+        if not self.is_leader or len(self.replica_set.isr) < log.config.min_insync_replicas:
+            self.check_appendable(ACKS_ALL)
+        return log.append_own(records, self.leader_epoch, now_ms)
+
     def append_prepared(
         self,
         prepared: PreparedRecords | Exception,

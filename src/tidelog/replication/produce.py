@@ -48,7 +48,7 @@ class PendingProduce:
         respond: Callable[[Errors], None],
         slot: Answering | None = None,
     ) -> None:
-        """Without a `slot`, errors of `respond` are raised: no connection waits for batches of the broker's own."""
+        """Without a `slot`, errors of `respond` are raised: no connection waits."""
         self._batches = batches
         self._acks = acks
         self.timeout_ms = timeout_ms
@@ -68,23 +68,21 @@ class PendingProduce:
         acks = self._acks
         has_error = False
         for partition, end_offset in self._batches:
+            log = partition.log
             if not partition.is_leader:
                 has_error = True
-            elif not partition.is_acknowledged(end_offset, acks):
+            # `Partition.is_acknowledged`, without the call.
+            elif end_offset > (
+                log.positions.high_watermark if acks == ACKS_ALL else log.flush_state.durable_end_offset
+            ):
                 return False
             elif partition.replica_set.followers and acks == ACKS_ALL and partition.shortage() is not None:
                 has_error = True
         if has_error:
-            self._respond([self._final_error(partition) for partition, _ in self._batches])
+            self._respond([_final_error(partition, acks) for partition, _ in self._batches])
         else:
             self._respond(_ALL_ACKNOWLEDGED)
         return True
-
-    def _final_error(self, partition: Partition) -> ApiError | None:
-        """The error of a batch that is decided, None if it is acknowledged."""
-        if not partition.is_leader:
-            return partition.absence()
-        return partition.shortage() if self._acks == ACKS_ALL else None
 
     def park(self) -> None:
         """It waits beyond its turn, for followers or the disk: followers must be able to ask for what it waits for."""
@@ -103,7 +101,7 @@ class PendingProduce:
         if not partition.is_leader:
             return partition.absence()
         if partition.is_acknowledged(end_offset, self._acks):
-            return self._final_error(partition)
+            return _final_error(partition, self._acks)
         return ApiError(ErrorCode.REQUEST_TIMED_OUT)
 
     def fail(self, cause: Exception) -> None:
@@ -113,12 +111,76 @@ class PendingProduce:
         self._slot.fail("Produce", cause)
 
 
+class PendingAppend:
+    """One staged batch of this broker's own, which is answered once every in-sync replica has it."""
+
+    __slots__ = ("_end_offset", "_first_offset", "_on_committed", "_partition", "timeout_ms")
+
+    def __init__(
+        self,
+        partition: Partition,
+        first_offset: int,
+        end_offset: int,
+        timeout_ms: int,
+        on_committed: Callable[[ErrorCode, int], None],
+    ) -> None:
+        self._partition = partition
+        self._first_offset = first_offset
+        self._end_offset = end_offset
+        self.timeout_ms = timeout_ms
+        self._on_committed = on_committed
+
+    @property
+    def keys(self) -> list[tuple[str, int]]:
+        """The partition it waits for, as purgatory names it."""
+        return [self._partition.key]
+
+    def try_complete(self) -> bool:
+        """Answer if the batch is committed, or never will be; whether that is so."""
+        partition = self._partition
+        if partition.is_leader and partition.log.positions.high_watermark < self._end_offset:
+            return False
+        error = None
+        if not partition.is_leader or partition.replica_set.followers:
+            error = _final_error(partition, ACKS_ALL)
+        self._answer(error)
+        return True
+
+    def is_decided(self) -> bool:
+        """Whether `try_complete` would answer."""
+        return not self._partition.is_leader or self._partition.is_acknowledged(self._end_offset, ACKS_ALL)
+
+    def time_out(self) -> None:
+        """The deadline has passed before the batch was committed."""
+        self._answer(ApiError(ErrorCode.REQUEST_TIMED_OUT))
+
+    def _answer(self, error: ApiError | None) -> None:
+        if error is None:
+            self._on_committed(ErrorCode.NONE, self._first_offset)
+        else:
+            self._on_committed(error.code, -1)
+
+    def park(self) -> None:
+        """No request waits for it here."""
+
+    def fail(self, cause: Exception) -> None:
+        """The callback failed, by a mistake of ours."""
+        raise cause
+
+
+def _final_error(partition: Partition, acks: int) -> ApiError | None:
+    """The error of a batch that is decided, None if it is acknowledged."""
+    if not partition.is_leader:
+        return partition.absence()
+    return partition.shortage() if acks == ACKS_ALL else None
+
+
 class DelayedProduce(DelayedOperation):
     """A produce that waits for its records to be committed, or for `request.timeout.ms`."""
 
     __slots__ = ("_pending",)
 
-    def __init__(self, pending: PendingProduce, deadline_ms: int) -> None:
+    def __init__(self, pending: PendingProduce | PendingAppend, deadline_ms: int) -> None:
         super().__init__(deadline_ms)
         self._pending = pending
 

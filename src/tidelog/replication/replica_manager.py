@@ -20,13 +20,13 @@ from tidelog.replication.alter_partition import AlterOutcome
 from tidelog.replication.delete_records import DelayedDeleteRecords, DeletedUpTo, DeleteResult
 from tidelog.replication.fetch import DelayedFetch, FetchParameters, Wanted, read_partitions
 from tidelog.replication.partition import Partition
-from tidelog.replication.produce import DelayedProduce, Errors, PendingProduce
+from tidelog.replication.produce import DelayedProduce, PendingAppend, PendingProduce
 from tidelog.replication.replica_selection import ClientMetadata, RackAwareReplicaSelector, ReplicaView
 from tidelog.replication.replica_set import IsrProposal, ReplicaRules
 from tidelog.replication.wide_fetch import WideFetches
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
-from tidelog.storage.types import AppendOrigin, StartOffsetReason
+from tidelog.storage.types import StartOffsetReason
 from tidelog.timing import Clock, Purgatory, Timer
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.fetch import FetchPartition, PartitionReply
@@ -120,7 +120,7 @@ class ReplicaManager:
         self._is_gathering = False
         self._dirty: list[Partition] = []
         self._advanced: list[Partition] = []
-        self._pending: list[PendingProduce] = []
+        self._pending: list[PendingProduce | PendingAppend] = []
         self._on_log_dir_failure = on_log_dir_failure
         self._flush_in_background = flush_in_background
         self._wake = wake
@@ -192,8 +192,6 @@ class ReplicaManager:
         index: int,
         records: bytearray,
         on_committed: Callable[[ErrorCode, int], None],
-        *,
-        origin: AppendOrigin = AppendOrigin.COORDINATOR,
         timeout_ms: int = 5_000,
     ) -> int:
         """Stage a batch of this broker's own (a coordinator's, a marker's) and return its first offset.
@@ -203,26 +201,19 @@ class ReplicaManager:
         """
         partition = self._partitions.get((topic, index)) or self.partition(topic, index)
         try:
-            info = partition.append(records, -1, self._clock.wall_ms(), origin)
+            info = partition.append_own(records, self._clock.wall_ms())
         except LogDirFailure as failure:
             self.fail_log_dir(failure)
             raise failure.for_client() from failure
-        first_offset, last_offset = info[:2]
-
-        def respond(errors: Errors) -> None:
-            error = errors[0] if errors else None
-            if error is None:
-                on_committed(ErrorCode.NONE, first_offset)
-            else:
-                on_committed(error.code, -1)
-
-        self.staged(partition)
-        self._pending.append(PendingProduce(((partition, last_offset + 1),), -1, timeout_ms, respond))
+        first_offset, last_offset = info[0], info[1]
+        if not partition.is_dirty:
+            self.staged(partition)
+        self._pending.append(PendingAppend(partition, first_offset, last_offset + 1, timeout_ms, on_committed))
         if not self._is_gathering:
             self._wake()
         return first_offset
 
-    def answer_when_written(self, pending: PendingProduce) -> None:
+    def answer_when_written(self, pending: PendingProduce | PendingAppend) -> None:
         """Answer a produce at the end of this turn, or later if it has to wait."""
         self._pending.append(pending)
 
@@ -266,8 +257,9 @@ class ReplicaManager:
         advanced = self._advanced
         if advanced:
             self._advanced = []
-            for partition in advanced:
-                self._complete_waiting(partition.key)
+            if self._has_waiting:
+                for partition in advanced:
+                    self._complete_waiting(partition.key)
 
     def _write(self, partition: Partition) -> bool:
         """Write a partition's staged records; True if those who wait for it must look again."""
@@ -304,17 +296,27 @@ class ReplicaManager:
             partition.advance_high_watermark(self._clock.monotonic_ms())
         self._complete_waiting(partition.key)
 
-    def _delay(self, request: PendingProduce) -> None:
+    def _delay(self, request: PendingProduce | PendingAppend) -> None:
         deadline_ms = self._clock.monotonic_ms() + max(request.timeout_ms, 0)
         if not self.produce_purgatory.try_complete_else_watch(DelayedProduce(request, deadline_ms), request.keys):
             request.park()
 
-    def _fail(self, request: PendingProduce, cause: Exception) -> None:
+    def _fail(self, request: PendingProduce | PendingAppend, cause: Exception) -> None:
         """A request cannot be answered; the others of the turn can."""
         try:
             request.fail(cause)
         except Exception as error:
             self._timer.report(request, error)
+
+    @property
+    def _has_waiting(self) -> bool:
+        """Whether anything waits for any partition."""
+        return bool(
+            self.fetch_purgatory.watched_keys
+            or self.wide_fetches
+            or self.produce_purgatory.watched_keys
+            or self.delete_records_purgatory.watched_keys
+        )
 
     def _complete_waiting(self, key: tuple[str, int]) -> None:
         if key in self.fetch_purgatory.watched_keys:

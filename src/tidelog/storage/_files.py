@@ -86,7 +86,9 @@ class LogFile:
         self.recently_used = True
         fd = handle.fd
         if len(buffers) == 1:
-            write_all(fd, buffers[0], position)
+            buffer = buffers[0]
+            if (written := os.pwrite(fd, buffer, position)) != len(buffer):
+                _write_rest(fd, buffer, position, written)
             return
         for start in range(0, len(buffers), _IOV_MAX):
             position = _write_many(fd, buffers[start : start + _IOV_MAX], position)
@@ -108,8 +110,12 @@ class LogFile:
 def write_all(fd: int, buffer: Buffer, position: int) -> None:
     """Write the whole buffer at `position`, however many calls it takes."""
     written = os.pwrite(fd, buffer, position)
-    if written == len(buffer):
-        return
+    if written != len(buffer):
+        _write_rest(fd, buffer, position, written)
+
+
+def _write_rest(fd: int, buffer: Buffer, position: int, written: int) -> None:
+    """Go on after a short write: the first `written` bytes of the buffer are at `position`."""
     with memoryview(buffer) as view:
         while written < len(view):
             written += os.pwrite(fd, view[written:], position + written)

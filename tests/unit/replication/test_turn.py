@@ -11,11 +11,12 @@ from tidelog.config import LogConfig
 from tidelog.replication.fetch import FetchParameters, Wanted
 from tidelog.replication.follower_state import FollowerState
 from tidelog.replication.partition import Partition
-from tidelog.replication.produce import DelayedProduce, Errors, PendingProduce
+from tidelog.replication.produce import DelayedProduce, PendingAppend, PendingProduce
 from tidelog.replication.replica_manager import ReplicaManager
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.types import LogRead
 from tidelog.timing import ManualClock, Timer
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.fetch import FetchPartition
 
 
@@ -108,8 +109,8 @@ class World:
         batches = [(self.partitions[index], 1) for index in indexes or (0,)]
         return PendingProduce(batches, -1, 1000, lambda _: slot.fill(b"produced"), slot)
 
-    def own_append(self, respond: Callable[[Errors], None]) -> PendingProduce:
-        return PendingProduce([(self.partitions[0], 1)], -1, 1000, respond)
+    def own_append(self, on_committed: Callable[[ErrorCode, int], None]) -> PendingAppend:
+        return PendingAppend(self.partitions[0], 0, 1, 1000, on_committed)
 
     def stage(self, index: int = 0) -> None:
         self.manager.staged(self.partitions[index])
@@ -152,19 +153,19 @@ def test_a_produce_that_waits_beyond_its_turn_holds_no_place_among_the_queued_re
 def test_a_coordinators_append_behind_a_broken_reply_is_committed() -> None:
     """Otherwise all later commits of the partition would wait for it."""
     world = World()
-    outcomes: list[Errors] = []
+    outcomes: list[tuple[ErrorCode, int]] = []
     world.stage()
     world.manager.answer_when_written(world.produce(FakeSlot(is_broken=True)))
-    world.manager.answer_when_written(world.own_append(outcomes.append))
+    world.manager.answer_when_written(world.own_append(lambda code, offset: outcomes.append((code, offset))))
     world.manager.end_turn()
-    assert outcomes == [()]
+    assert outcomes == [(ErrorCode.NONE, 0)]
 
 
 def test_a_broken_continuation_of_the_brokers_own_is_reported_and_passed_over() -> None:
     world = World()
     slot = FakeSlot()
 
-    def break_down(_errors: Errors) -> None:
+    def break_down(_code: ErrorCode, _first_offset: int) -> None:
         raise ZeroDivisionError
 
     own = world.own_append(break_down)

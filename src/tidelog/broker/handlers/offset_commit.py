@@ -127,7 +127,7 @@ def handle_bytes(
 
     groups = node.groups
     groups.execute(group_id, commit, respond)
-    if slot.reply is None and groups.waits_for_followers:
+    if groups.waits_for_followers and slot.reply is None:
         slot.park()
 
 
@@ -136,6 +136,8 @@ def _codes(
 ) -> CommitCodes:
     """The error code of each partition; topics without any are left out."""
     if type(outcome) is list:
+        if len(outcome) == 1 and outcome[0][1]:
+            return outcome
         return [each for each in outcome if each[1]]
     assert isinstance(outcome, ApiError), "a commit succeeds or fails"
     code = outcome.code

@@ -54,6 +54,7 @@ class AppendLimits:
         "rules",
         "segment_bytes",
         "stores_as_is",
+        "stores_own",
         "timestamp_after_max_ms",
         "timestamp_before_max_ms",
     )
@@ -62,19 +63,19 @@ class AppendLimits:
         self.rules = rules = _rules_of(config)
         self.stores_as_is = rules.stores_as_is
         self.keeps_codec = rules.codec is None
+        self.stores_own = rules.codec is None and rules.timestamp_type is _CREATE_TIME
+        """Whether every batch that this broker has built itself is stored as it is."""
         self.needs_key = rules.is_compacted
         self.segment_bytes = config.segment_bytes
         self.batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
         self.timestamp_before_max_ms = min(config.message_timestamp_before_max_ms, _TIME_SPAN_MS_MAX)
         self.timestamp_after_max_ms = min(config.message_timestamp_after_max_ms, _TIME_SPAN_MS_MAX)
 
-    def stores_as_built(self, size_bytes: int, attributes: int) -> bool:
-        """Whether a batch of this size and these attributes that this broker has built itself is stored as it is."""
+    def stores_as_built(self, attributes: int) -> bool:
+        """Whether a batch of these attributes that this broker has built itself is stored as it is."""
         rules = self.rules
-        return (
-            size_bytes <= self.batch_bytes_max
-            and rules.timestamp_type is _CREATE_TIME
-            and (rules.codec is None or attributes & CODEC_MASK == rules.codec or attributes & CONTROL_BIT != 0)
+        return rules.timestamp_type is _CREATE_TIME and (
+            rules.codec is None or attributes & CODEC_MASK == rules.codec or attributes & CONTROL_BIT != 0
         )
 
 

@@ -51,6 +51,7 @@ _new = tuple.__new__
 _UNUSUAL_ATTRIBUTES: Final = ~(CODEC_MASK | TRANSACTIONAL_BIT)
 """All but the codec and the transactional bit: a client may not set them, or they mean work."""
 _CLIENT: Final = AppendOrigin.CLIENT
+_COORDINATOR: Final = AppendOrigin.COORDINATOR
 _NO_FAULT: Final = 0
 _RECALLED_BYTES: Final = 16 << 20
 """Bytes of the log that are read for batches from before a snapshot: enough for many producers, in milliseconds."""
@@ -131,7 +132,7 @@ class Appender:
         staging = self._staging
         if size < HEADER_BYTES or origin is not _CLIENT or not limits.stores_as_is or staging.failure is not None:
             if origin is AppendOrigin.COORDINATOR:
-                return self._append_own(records, leader_epoch, now_ms, origin)
+                return self.append_own(records, leader_epoch, now_ms)
             return self.append_checked(records, leader_epoch, now_ms, origin, guard)
         header = unpack_header(records)
         base, length, _, magic, crc, attributes, delta, since, max_timestamp, producer_id, epoch, sequence, count = (
@@ -257,28 +258,40 @@ class Appender:
 
     # From this broker
 
-    def _append_own(self, records: memoryview, leader_epoch: int, now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
+    def append_own(self, records: bytearray | memoryview, leader_epoch: int, now_ms: int) -> LogAppendInfo:
         """Append a batch that this broker has just built, a coordinator's or a marker, which needs few checks.
 
         A batch that the topic's configuration would change takes the long way.
         """
-        self._staging.check_usable()
+        staging, limits = self._staging, self.limits
         size = len(records)
-        if size < HEADER_BYTES:
-            return self.append_checked(records, leader_epoch, now_ms, origin)
+        if size < HEADER_BYTES or staging.failure is not None:
+            return self.append_checked(memoryview(records), leader_epoch, now_ms, _COORDINATOR)
         built = unpack_header(records)
         _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, _, count = built
-        if length + LENGTH_PREFIX_BYTES != size or not self.limits.stores_as_built(size, attributes):
-            return self.append_checked(records, leader_epoch, now_ms, origin)
+        if (
+            length + LENGTH_PREFIX_BYTES != size
+            or size > limits.batch_bytes_max
+            or not (limits.stores_own or limits.stores_as_built(attributes))
+        ):
+            return self.append_checked(memoryview(records), leader_epoch, now_ms, _COORDINATOR)
         positions = self._positions
         first_offset = positions.log_end_offset
         last_offset = first_offset + delta
         header: BatchHeader | None = None
         if producer_id >= 0:
             header = _new(BatchHeader, (first_offset, length, leader_epoch, *built[3:]))
-            self._check_producer(header, origin, None)
-            marker = self._check_marker(header, records, origin)
-        segment = self._roll_if_due(max_timestamp, last_offset, size, now_ms)
+            self._check_producer(header, _COORDINATOR, None)
+            marker = self._check_marker(header, memoryview(records), _COORDINATOR)
+        segment = self._segments.active
+        if (
+            segment.size_bytes + size > limits.segment_bytes
+            or max_timestamp > segment.roll_timestamp
+            or now_ms > segment.roll_clock_ms
+            or last_offset > segment.max_offset
+            or segment.is_index_full
+        ):
+            segment = self._roll_if_due(max_timestamp, last_offset, size, now_ms)
         if leader_epoch != self._leader_epochs.latest_epoch:
             self._leader_epochs.assign(leader_epoch, first_offset)
         pack_offset_length_epoch_into(records, 0, first_offset, length, leader_epoch)
@@ -288,8 +301,8 @@ class Appender:
             try:
                 segment.append(last_offset, max_timestamp, size, now_ms)
             except OSError as error:
-                raise self._staging.fail(error) from error
-        self._staging.buffers.append(records)
+                raise staging.fail(error) from error
+        staging.buffers.append(records)
         positions.log_end_offset = last_offset + 1
         return _new(
             LogAppendInfo,

@@ -63,6 +63,7 @@ class Log:
         "_lookup",
         "_staging",
         "append_as_leader",
+        "append_own",
         "config",
         "directory",
         "flush_state",
@@ -135,8 +136,9 @@ class Log:
             producer_state=producer_state,
             leader_epochs=leader_epochs,
         )
-        # Bound here instead of a method each: these three are called for every batch, every turn and every fetch.
+        # Bound here instead of a method each: these are called for every batch, every turn and every fetch.
         self.append_as_leader = self._appender.append_as_leader
+        self.append_own = self._appender.append_own
         self.write_staged = self._staging.write
         self.read = self._lookup.read
         self._configure_active_segment()

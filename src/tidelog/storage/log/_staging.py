@@ -24,7 +24,7 @@ class Staging:
         self._segments = segments
         self._positions = positions
         self._flush_state = flush_state
-        self.buffers: list[memoryview] = []
+        self.buffers: list[bytearray | memoryview] = []
         """Batches after `written_bytes`, in order; the code that adds one also sets the log end offset."""
         self.written_bytes = segments.active.size_bytes
         """The bytes of the active segment that are in its file."""
