@@ -45,7 +45,12 @@ class StoreQueue:
         """The watcher, to be called on the event loop whatever thread the store calls it on."""
 
         def hand_over(event: WatchEvent) -> None:
-            self._loop.call_soon_threadsafe(watcher, event)
+            try:
+                self._loop.call_soon_threadsafe(watcher, event)
+            except RuntimeError:
+                # A broker whose last log directory failed stops at once, and the store lives a moment longer.
+                if not self._loop.is_closed():
+                    raise
 
         return hand_over
 

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka.admin import AdminClient, ClusterMetadata
-from confluent_kafka.error import KafkaException
+from confluent_kafka.admin import ClusterMetadata
 from kazoo.client import KazooClient
 
 from tests.compat.chaos.network import TREE, Network
+from tests.compat.chaos.observer import Observer, differing_logs
 from tidelog.cluster.layout import ClusterDirectory
 from tidelog.cluster.supervisor import free_ports
 from tidelog.testing import Cluster
@@ -63,7 +63,6 @@ class ChaosCluster:
         self.lock = threading.Lock()
         self.down: set[int] = set()
         """Brokers that a fault has taken down."""
-        self._admins: dict[int, AdminClient] = {}
 
     def start(self) -> ChaosCluster:
         try:
@@ -87,7 +86,7 @@ class ChaosCluster:
             own[broker]["listeners"] = f"PLAINTEXT://{HOST}:{port},INTERNAL://{HOST}:{inner}"
             own[broker]["advertised.listeners"] = f"PLAINTEXT://{HOST}:{port},INTERNAL://{HOST}:{proxied}"
         self.servers = ",".join(f"{HOST}:{port}" for port in clients)
-        self._ports = dict(zip(BROKERS, clients, strict=True))
+        self.observer = Observer(dict(zip(BROKERS, clients, strict=True)))
         zookeeper = None if self.zookeeper is None else f"{self.zookeeper.connect_string}/kafka"
         self.brokers = Cluster(
             len(BROKERS), _SETTINGS, broker_config=own, zookeeper=zookeeper, data_dir=str(self.directory)
@@ -122,75 +121,30 @@ class ChaosCluster:
 
     # --- what is where ---
 
-    def metadata(self, broker: int, timeout_s: float = 1.0) -> ClusterMetadata | None:
-        """The cluster as one broker sees it; None if it does not answer."""
-        admin = self._admins.get(broker)
-        if admin is None:
-            settings = {
-                "bootstrap.servers": f"{HOST}:{self._ports[broker]}",
-                "log_level": 0,
-                "reconnect.backoff.max.ms": 200,
-                "allow.auto.create.topics": False,
-            }
-            admin = self._admins[broker] = AdminClient(settings)
-        try:
-            return admin.list_topics(timeout=timeout_s)
-        except KafkaException:
-            return None
+    def leader(self, topic: str, partition: int = 0) -> int:
+        found = self._any_metadata()
+        return -1 if found is None or topic not in found.topics else found.topics[topic].partitions[partition].leader
 
-    def any_metadata(self) -> ClusterMetadata | None:
+    def controller(self) -> int:
+        found = self._any_metadata()
+        return -1 if found is None else found.controller_id
+
+    def _any_metadata(self) -> ClusterMetadata | None:
         for broker in BROKERS:
             if self.brokers.is_running(broker) and broker not in self.down:
-                found = self.metadata(broker)
+                found = self.observer.metadata(broker)
                 if found is not None:
                     return found
         return None
 
-    def leader(self, topic: str, partition: int = 0) -> int:
-        found = self.any_metadata()
-        return -1 if found is None or topic not in found.topics else found.topics[topic].partitions[partition].leader
-
-    def controller(self) -> int:
-        found = self.any_metadata()
-        return -1 if found is None else found.controller_id
-
     def ailments(self) -> list[str]:
         """What keeps the cluster from being healthy, as each broker sees it."""
-        found = []
-        for broker in BROKERS:
-            if not self.brokers.is_running(broker):
-                found.append(f"broker {broker} does not run")
-                continue
-            seen = self.metadata(broker)
-            if seen is None:
-                found.append(f"broker {broker} does not answer")
-                continue
-            if sorted(seen.brokers) != list(BROKERS):
-                found.append(f"broker {broker} knows the brokers {sorted(seen.brokers)}")
-            if seen.controller_id not in BROKERS:
-                found.append(f"broker {broker} knows no controller")
-            for topic in seen.topics.values():
-                for number, partition in topic.partitions.items():
-                    if partition.leader not in BROKERS or sorted(partition.isrs) != list(BROKERS):
-                        found.append(
-                            f"{topic.topic}-{number} is led by {partition.leader} with {partition.isrs} in sync, "
-                            f"says broker {broker}"
-                        )
-        return found
+        return [f"broker {each} does not run" for each in BROKERS if not self.brokers.is_running(each)] or (
+            self.observer.ailments()
+        )
 
     def differing_logs(self) -> list[str]:
-        """Partitions whose replicas do not hold the same bytes."""
-        logs: dict[str, dict[int, bytes]] = {}
-        for broker in BROKERS:
-            for path in sorted(self.data_of(broker).glob("*-[0-9]*")):
-                if path.is_dir() and not path.name.endswith("-delete"):
-                    parts = [segment.read_bytes() for segment in sorted(path.glob("*.log"))]
-                    logs.setdefault(path.name, {})[broker] = b"".join(parts)
-        return [
-            f"logs differ: {name} has {', '.join(f'{len(data)} bytes on {each}' for each, data in found.items())}"
-            for name, found in sorted(logs.items())
-            if len(set(found.values())) > 1 or len(found) < len(BROKERS)
-        ]
+        return differing_logs({broker: self.data_of(broker) for broker in BROKERS})
 
     # --- processes ---
 

@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -127,7 +127,7 @@ class Load:
 
     # --- life ---
 
-    def start(self) -> None:
+    def start(self, libraries: Sequence[str] = ("confluent", "kafka-python", "aiokafka")) -> None:
         producers: list[tuple[str, Callable[[str], None]]] = [
             ("confluent-idempotent", lambda name: confluent_produce(self, name)),
             ("confluent-transactions", lambda name: confluent_transact(self, name)),
@@ -147,7 +147,8 @@ class Load:
         ]
         for is_producer, clients in ((True, producers), (False, consumers)):
             for name, live in clients:
-                self.add(name, live, is_producer=is_producer)
+                if name.startswith(tuple(libraries)):
+                    self.add(name, live, is_producer=is_producer)
 
     def add(self, name: str, live: Callable[[str], None], *, is_producer: bool) -> None:
         """Run a client until it is stopped, again and again."""
@@ -245,6 +246,8 @@ class Load:
 def _name_of(error: object) -> str:
     if isinstance(error, KafkaException):
         error = error.args[0]
+    if isinstance(error, str):
+        return error
     return error.name() if isinstance(error, KafkaError) else type(error).__name__
 
 
@@ -271,7 +274,8 @@ def _confluent_send(
     def on_delivery(error: KafkaError | None, message: Any) -> None:
         if error is None:
             load.acknowledged(send, (topic, message.partition()), message.offset())
-        else:
+        elif error.code() != KafkaError._PURGE_QUEUE:
+            # An aborted transaction purges what was not sent yet.
             load.failed(name, error)
             broken.append(error)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tidelog.metadata.errors import NodeExistsError, SessionExpiredError
-from tidelog.metadata.store import Store, WatchEvent
+from tidelog.metadata.store import EventKind, Store, WatchEvent
 from tidelog.metadata.store_queue import StoreQueue
 from tidelog.testing.memory_store import MemoryStore
 
@@ -107,3 +107,14 @@ def test_closing_carries_out_what_is_queued_and_refuses_what_comes_later() -> No
         await queue.close()
 
     in_loop(claim)
+
+
+def test_an_event_after_the_end_of_the_loop_is_dropped() -> None:
+    """A broker without a log directory stops at once; the thread of its store may notify it a moment later."""
+    loop = asyncio.new_event_loop()
+    queue = StoreQueue(loop, MemoryStore())
+    events: list[WatchEvent] = []
+    watcher = queue.on_loop(events.append)
+    loop.close()
+    watcher(WatchEvent(EventKind.CHILDREN, "/a"))
+    assert events == []
