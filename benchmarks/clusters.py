@@ -19,7 +19,7 @@ from benchmarks.processes import BrokerProcess, Child, ProcessFailedError, Usage
 from benchmarks.tidelog_broker import TidelogBroker
 
 BROKERS: Final = 3
-SESSION_TIMEOUT_S: Final = 4.0
+SESSION_TIMEOUT_S: Final = 6.0
 ZOOKEEPER_SETTINGS: Final = {"tickTime": "200"}
 """A session's end is noticed at a tick. The default of three seconds would be most of what a failover takes."""
 SETTINGS: Final = {
@@ -29,6 +29,8 @@ SETTINGS: Final = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "zookeeper.session.timeout.ms": f"{SESSION_TIMEOUT_S * 1000:.0f}",
+    # By default a session's time is all that a broker gives its first connection; a loaded machine may need more.
+    "zookeeper.connection.timeout.ms": "60000",
     "log.segment.delete.delay.ms": "1000",
     "log.initial.task.delay.ms": "500",
 }

@@ -6,7 +6,7 @@ connection to another broker, another attempt. Written for few requests a second
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -30,6 +30,7 @@ class FollowingProducer:
         self._partition = partition
         self._records = frames.batch([record])
         self._connection: Admin | None = None
+        self._turns = itertools.count()
         self.acknowledged = 0
 
     def send(self) -> None:
@@ -49,13 +50,15 @@ class FollowingProducer:
                 time.sleep(_RETRY_SECONDS)
 
     def _leader_address(self) -> tuple[str, int]:
-        """Where the leader listens, by the word of the first broker that answers."""
-        for member in self._cluster.running().values():
-            with contextlib.suppress(OSError), Admin.connect(member.address, _REQUEST_SECONDS) as admin:
-                leader = admin.describe(self._topic).leaders[self._partition]
-                if leader in self._cluster.running():
-                    return self._cluster.members[leader].address
-        raise AdminError(f"{self._topic}-{self._partition} has no leader")
+        """Where the leader listens, by the word of one broker; the next attempt asks another, which may know better."""
+        running = self._cluster.running()
+        asked = list(running.values())[next(self._turns) % len(running)]
+        with Admin.connect(asked.address, _REQUEST_SECONDS) as admin:
+            leaders = admin.describe(self._topic).leaders
+        leader = leaders[self._partition] if self._partition < len(leaders) else -1
+        if leader not in running:
+            raise AdminError(f"{self._topic}-{self._partition} has no leader")
+        return running[leader].address
 
     def close(self) -> None:
         if self._connection is not None:
