@@ -202,6 +202,8 @@ def _redirected(partition: Partition, fetch: FetchPartition, replica: int) -> Pa
 def _diverging_epoch(partition: Partition, fetch: FetchPartition) -> tuple[int, int] | None:
     """Where the reader's log diverged from this one, if it did (KIP-595): the reader then truncates."""
     log = partition.log
+    if fetch[4] == log.leader_epochs.latest_epoch and fetch[1] <= log.positions.log_end_offset:
+        return None  # its last record is of our last epoch, which ends at the end of our log
     epoch, end_offset = log.end_offset_for_epoch(fetch.last_fetched_epoch)
     if epoch == _UNDEFINED or end_offset == _UNDEFINED:
         raise ApiError(

@@ -91,7 +91,10 @@ class PendingProduce:
 
     def is_decided(self) -> bool:
         """Whether `try_complete` would answer."""
-        return all(not each.is_leader or each.is_acknowledged(end, self._acks) for each, end in self._batches)
+        for partition, end_offset in self._batches:
+            if partition.is_leader and not partition.is_acknowledged(end_offset, self._acks):
+                return False
+        return True
 
     def time_out(self) -> None:
         """The deadline has passed. Batches that are not acknowledged yet are answered so; they may still be later."""

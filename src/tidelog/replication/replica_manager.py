@@ -12,8 +12,8 @@ request by another that cannot be answered: that one fails, the rest of the turn
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Final, Protocol
 
 from tidelog.quotas import ReplicationQuota
 from tidelog.replication.alter_partition import AlterOutcome
@@ -32,6 +32,9 @@ from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.fetch import FetchPartition, PartitionReply
 
 logger = logging.getLogger(__name__)
+
+_FOLLOWERS: Final = "followers"
+"""Followers wait for a log to grow, under a key of their own: consumers wait for its high watermark."""
 
 
 class PurgeIntervals:
@@ -120,6 +123,9 @@ class ReplicaManager:
         self._is_gathering = False
         self._dirty: list[Partition] = []
         self._advanced: list[Partition] = []
+        """Partitions one of whose watermarks moved in this turn."""
+        self._grown: list[Partition] = []
+        """Partitions that have followers and were written to in this turn."""
         self._pending: list[PendingProduce | PendingAppend] = []
         self._on_log_dir_failure = on_log_dir_failure
         self._flush_in_background = flush_in_background
@@ -139,7 +145,7 @@ class ReplicaManager:
         if partition is not None:
             del self._by_wire_name[partition.topic_bytes, index]
             partition.is_leader = False
-            self._complete_waiting(partition.key)
+            self._complete_all(partition.key)
         return partition
 
     def replace_log(self, partition: Partition, log: Log) -> None:
@@ -239,7 +245,8 @@ class ReplicaManager:
         dirty = self._dirty
         if dirty:
             self._dirty = []
-            self._advanced += [partition for partition in dirty if self._write(partition)]
+            for partition in dirty:
+                self._write(partition)
 
     def end_turn(self) -> None:
         """Write what was staged, then answer what waited for it."""
@@ -254,6 +261,10 @@ class ReplicaManager:
                         self._delay(request)
                 except Exception as cause:
                     self._fail(request, cause)
+        if self._grown:
+            grown, self._grown = self._grown, []
+            for partition in grown:
+                self._complete_follower_fetches(partition.key)
         advanced = self._advanced
         if advanced:
             self._advanced = []
@@ -261,34 +272,34 @@ class ReplicaManager:
                 for partition in advanced:
                     self._complete_waiting(partition.key)
 
-    def _write(self, partition: Partition) -> bool:
-        """Write a partition's staged records; True if those who wait for it must look again."""
+    def _write(self, partition: Partition) -> None:
+        """Write a partition's staged records, and note whose waiting that may end."""
         partition.is_dirty = False
         if partition.is_offline:
-            return False
+            return
         log = partition.log
         try:
             log.write_staged()
         except LogDirFailure as failure:
             self.fail_log_dir(failure)
-            return False
+            return
         except OutOfDescriptorsError as error:
             # What is staged stays so: the next turn tries again, and requests wait for it until their own deadlines.
             logger.warning("%s-%d cannot be written for now: %s", *partition.key, error)
             self.staged(partition)
-            return False
+            return
         except Exception as cause:
             # What is not written is not acknowledged: the produces of this log wait until they time out.
             self._timer.report(partition.key, cause)
-            return False
+            return
+        followers = partition.replica_set.followers
+        if followers:
+            # Whether the high watermark moves or not, followers may fetch what was written.
+            self._grown.append(partition)
         if log.flush_state.is_due:
             self._flush_in_background(log, lambda: self._on_flushed(partition))
-            return partition.has_followers
-        if not partition.replica_set.followers:
-            return partition.advance_high_watermark()
-        # Whether the high watermark moved or not, followers may fetch what was written.
-        partition.advance_high_watermark(self._clock.monotonic_ms())
-        return True
+        elif partition.advance_high_watermark(self._clock.monotonic_ms() if followers else 0):
+            self._advanced.append(partition)
 
     def _on_flushed(self, partition: Partition) -> None:
         """A sync that `flush.messages` asked for is done: what it covers may be read and answered."""
@@ -297,9 +308,11 @@ class ReplicaManager:
         self._complete_waiting(partition.key)
 
     def _delay(self, request: PendingProduce | PendingAppend) -> None:
-        deadline_ms = self._clock.monotonic_ms() + max(request.timeout_ms, 0)
-        if not self.produce_purgatory.try_complete_else_watch(DelayedProduce(request, deadline_ms), request.keys):
-            request.park()
+        now_ms = self._clock.monotonic_ms()
+        self.produce_purgatory.watch(
+            DelayedProduce(request, now_ms + max(request.timeout_ms, 0)), request.keys, now_ms
+        )
+        request.park()
 
     def _fail(self, request: PendingProduce | PendingAppend, cause: Exception) -> None:
         """A request cannot be answered; the others of the turn can."""
@@ -318,7 +331,20 @@ class ReplicaManager:
             or self.delete_records_purgatory.watched_keys
         )
 
+    def _complete_all(self, key: tuple[str, int]) -> None:
+        """Everything about a partition may have changed."""
+        self._complete_follower_fetches(key)
+        self._complete_waiting(key)
+
+    def _complete_follower_fetches(self, key: tuple[str, int]) -> None:
+        """A log with followers has grown. What waits for a watermark is not concerned."""
+        if (key, _FOLLOWERS) in self.fetch_purgatory.watched_keys:
+            self.fetch_purgatory.check_and_complete((key, _FOLLOWERS))
+        if self.wide_fetches:
+            self.wide_fetches.changed(key)
+
     def _complete_waiting(self, key: tuple[str, int]) -> None:
+        """A watermark moved."""
         if key in self.fetch_purgatory.watched_keys:
             self.fetch_purgatory.check_and_complete(key)
         if self.wide_fetches:
@@ -366,7 +392,13 @@ class ReplicaManager:
         """The second half of `fetch`, after `read_now`."""
         now_ms = self._clock.monotonic_ms()
         delayed = DelayedFetch(self, parameters, wanted, respond, fail, now_ms + parameters.max_wait_ms)
-        keys = [(entry.topic, entry.fetch.partition_index) for entry in wanted]
+        keys: list[Hashable] = [(entry[1], entry[2][0]) for entry in wanted]
+        if parameters.replica_id >= 0:
+            keys = [(key, _FOLLOWERS) for key in keys]
+        if parameters.min_bytes <= 1:
+            # `read_now` found nothing to read: there is no reason to look again.
+            self.fetch_purgatory.watch(delayed, keys, now_ms)
+            return delayed
         return None if self.fetch_purgatory.try_complete_else_watch(delayed, keys, now_ms) else delayed
 
     # --- followers ---
@@ -415,6 +447,11 @@ class ReplicaManager:
         """A high or low watermark moved outside of a write: requests that wait for it complete at the turn's end."""
         self._advanced.append(partition)
         self._wake()
+
+    def role_changed(self, partition: Partition) -> None:
+        """A partition has another leader, epoch or ISR: everything that waits for it is looked at, followers too."""
+        self._grown.append(partition)
+        self.watermark_moved(partition)
 
     def on_followed(self, partition: Partition, *, has_watermark_moved: bool) -> None:
         """A follower's log followed its leader's: consumers that read here may read on, and its sync may be due."""
@@ -519,4 +556,4 @@ class ReplicaManager:
         except Exception as cause:
             self._timer.report(failure, cause)
         for partition in failed:
-            self._complete_waiting(partition.key)
+            self._complete_all(partition.key)

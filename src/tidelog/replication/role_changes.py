@@ -160,7 +160,7 @@ class RoleChanges:
                     self._followers.follow(partition)
             if was_leader:
                 self._resign(partition.key)
-        self._replica_manager.watermark_moved(partition)
+        self._replica_manager.role_changed(partition)
 
     def _resign(self, key: PartitionKey) -> None:
         for listener in self._listeners:

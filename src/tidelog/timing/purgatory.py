@@ -61,6 +61,11 @@ class Purgatory(Generic[Operation]):
         """
         if operation.try_complete() or operation.is_completed:
             return True
+        self.watch(operation, keys, now_ms)
+        return False
+
+    def watch(self, operation: Operation, keys: Iterable[Hashable], now_ms: int | None = None) -> None:
+        """Let an operation wait under `keys` that cannot complete now, as its owner knows."""
         assert operation._purgatory is None, f"{operation!r} waits already, in purgatory {operation._purgatory}"
         watchers = self._watchers
         for key in keys:
@@ -75,7 +80,6 @@ class Purgatory(Generic[Operation]):
         self._timer.add(operation, now_ms)
         if self._stale > self.purge_interval:
             self.purge()
-        return False
 
     def check_and_complete(self, key: Hashable) -> int:
         """The state behind `key` changed: try its operations. Returns how many completed."""

@@ -261,10 +261,20 @@ def _single_flexible(data: Buffer, position: int, end: int, version: int) -> Fet
     partitions, index, epoch, offset, last_epoch, start_offset, limit, tags, topic_tags, forgotten, rack_size = rest
     if partitions != 2 or tags or topic_tags or forgotten != 1:
         return None
-    # One byte follows the rack: the request has no tags.
-    if not 0 < rack_size < 0x80 or rack + rack_size != end or data[end - 1]:
+    if not 0 < rack_size < 0x80:
         return None
-    rack_id = str(data[rack : end - 1], "utf-8") if rack_size > 1 else ""
+    # One byte follows the rack: the request has no tags. Or a follower's, which has the one that says who it is.
+    tags_at = rack + rack_size - 1
+    if tags_at + 1 == end:
+        if data[tags_at]:
+            return None
+    elif tags_at + _FOLLOWER_TAG.size == end:
+        tag_count, tag, tag_size, replica_id, _, inner_tags = _FOLLOWER_TAG.unpack_from(data, tags_at)
+        if (tag_count, tag, tag_size, inner_tags) != _FOLLOWER_TAG_SHAPE or version < _REPLICA_STATE_FROM:
+            return None
+    else:
+        return None
+    rack_id = str(data[rack:tags_at], "utf-8") if rack_size > 1 else ""
     fetch = _new(FetchPartition, (index, offset, limit, epoch, last_epoch, start_offset))
     return _new(
         FetchSpans,
@@ -283,6 +293,9 @@ def _single_flexible(data: Buffer, position: int, end: int, version: int) -> Fet
     )
 
 
+_FOLLOWER_TAG: Final = Struct(">BBBiqB")
+"""The tags of a follower's request: their count, number and size, the replica's id and epoch, no tags inside."""
+_FOLLOWER_TAG_SHAPE: Final = (1, 1, 13, 0)
 _SINGLE_FLEXIBLE_BYTES_MIN: Final = _HEAD_V12.size + _REST_V12.size + 1
 
 

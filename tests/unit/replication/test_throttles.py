@@ -156,6 +156,6 @@ def test_a_throttled_fetch_waits_and_brings_errors_at_once(pair: Pair) -> None:
     pair.leader.produce(VALUE)
     assert waiting == []
     pair.leader.partition.is_leader = False
-    pair.leader.manager.watermark_moved(pair.leader.partition)
+    pair.leader.manager.role_changed(pair.leader.partition)
     pair.leader.manager.end_turn()
     assert waiting[0].responses[0].partitions[0].error_code != 0
