@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Final
 
@@ -142,6 +143,7 @@ def _retrieve(opening: asyncio.Task[None]) -> None:
         opening.exception()
 
 
+@cache
 def response_class(request: type[Message]) -> type[Message]:
     """The class of the responses to a class of requests."""
     name = request.__name__.removesuffix("Request") + "Response"

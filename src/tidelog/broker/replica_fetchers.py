@@ -160,7 +160,10 @@ class _FetcherTask:
 
     async def _step(self) -> bool:
         """Send what is due; whether anything was."""
-        return bool(await self._compare_epochs() | await self._look_up_offsets() | await self._fetch())
+        has_sent = False
+        if self.fetcher.has_others:
+            has_sent = await self._compare_epochs() | await self._look_up_offsets()
+        return await self._fetch() or has_sent
 
     async def _compare_epochs(self) -> bool:
         fetcher = self.fetcher

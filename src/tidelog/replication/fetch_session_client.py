@@ -1,8 +1,8 @@
 """The client's side of an incremental fetch session (KIP-227): a request carries only what changed since the last.
 
-`build` compares what a follower wants now with what the leader was last asked; `on_response` says whether the answer
-belongs to the session. A session that the leader has forgotten, or that got out of step, begins again with a full
-request.
+`want` says what a follower wants of a partition, `build` makes a request of what changed since the one before, and
+`on_response` says whether the answer belongs to the session. A session that the leader has forgotten, or that got out
+of step, begins again with a full request.
 """
 
 from __future__ import annotations
@@ -32,38 +32,71 @@ class FetchEntry(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """The session's part of a Fetch request, and every partition that the leader answers for."""
+    """The session's part of a Fetch request."""
 
     session_id: int
     session_epoch: int
     topics: list[FetchTopic]
     forgotten: list[ForgottenTopic]
-    asked: Mapping[PartitionKey, FetchEntry]
 
 
 class FetchSessionClient:
-    """One session with one leader."""
+    """One session with one leader. Its cost is that of the partitions that change, not of all that it has."""
 
     def __init__(self) -> None:
         self._session_id = _NO_SESSION
         self._epoch = _INITIAL_EPOCH
-        self._asked: dict[PartitionKey, FetchEntry] = {}
+        self.wanted: dict[PartitionKey, FetchEntry] = {}
+        """What the leader is asked for, or will be with the next request."""
+        self._before: dict[PartitionKey, FetchEntry | None] = {}
+        """What it was asked for with the last request, of the partitions that changed since."""
+        self._names: dict[bytes, tuple[str, int]] = {}
+        """The name and the number of wanted partitions of each topic id."""
 
-    def build(self, wanted: Mapping[PartitionKey, FetchEntry]) -> SessionRequest:
+    def want(self, key: PartitionKey, entry: FetchEntry | None) -> None:
+        """Ask for a partition from here on; None: ask for it no longer."""
+        before = self.wanted.get(key)
+        if before == entry:
+            return
+        self._before.setdefault(key, before)
+        if entry is None:
+            del self.wanted[key]
+        else:
+            self.wanted[key] = entry
+        if before is None or entry is None or before[0] != entry[0]:
+            self._count(key[0], before, -1)
+            self._count(key[0], entry, 1)
+
+    def _count(self, name: str, entry: FetchEntry | None, step: int) -> None:
+        if entry is not None:
+            count = self._names.get(entry.topic_id, ("", 0))[1] + step
+            if count:
+                self._names[entry.topic_id] = name, count
+            else:
+                del self._names[entry.topic_id]
+
+    def name_of(self, topic_id: bytes) -> str:
+        """The name of a topic that is asked for; empty for another."""
+        return self._names.get(topic_id, ("", 0))[0]
+
+    def build(self) -> SessionRequest:
         """The next request. It names only partitions that were added, changed or removed since the last one."""
+        before, self._before = self._before, {}
         if self._epoch == _INITIAL_EPOCH:
-            self._asked = dict(wanted)
-            return SessionRequest(self._session_id, self._epoch, _topics(wanted), [], self._asked)
-        changed = {key: entry for key, entry in wanted.items() if self._asked.get(key) != entry}
-        gone = [(key, entry) for key, entry in self._asked.items() if key not in wanted]
-        # A topic that was deleted and created again has another id: the old one is forgotten by its own.
-        gone += [
-            (key, before)
-            for key, entry in changed.items()
-            if (before := self._asked.get(key)) is not None and before.topic_id != entry.topic_id
-        ]
-        self._asked = dict(wanted)
-        return SessionRequest(self._session_id, self._epoch, _topics(changed), _forgotten(gone), self._asked)
+            return SessionRequest(self._session_id, self._epoch, _topics(self.wanted), [])
+        wanted = self.wanted
+        changed: dict[PartitionKey, FetchEntry] = {}
+        gone: list[tuple[PartitionKey, FetchEntry]] = []
+        for key, old in before.items():
+            new = wanted.get(key)
+            if new == old:
+                continue
+            if new is not None:
+                changed[key] = new
+            # A topic that was deleted and created again has another id: the old one is forgotten by its own.
+            if old is not None and (new is None or new.topic_id != old.topic_id):
+                gone.append((key, old))
+        return SessionRequest(self._session_id, self._epoch, _topics(changed), _forgotten(gone) if gone else [])
 
     def on_response(self, error: ErrorCode, session_id: int) -> bool:
         """Take the answer to the last request; whether its partitions may be used."""

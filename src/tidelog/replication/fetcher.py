@@ -14,8 +14,8 @@ A partition that is followed is in one of these states:
     FAILED        nothing, until the next LeaderAndIsr                -
 
 Leaders that serve Fetch 12 name diverging epochs, so their partitions begin with FETCHING. A partition whose request
-failed rests for `replica.fetch.backoff.ms`. A throttled one that is not caught up is not asked for while the quota is
-used up.
+failed rests, `replica.fetch.backoff.ms` at most. A throttled one that is not caught up is not asked for while the quota
+is used up.
 
 `Fetcher` sends nothing and never waits: its owner sends what `build_…` return and hands the responses to `on_…`. It
 writes to the logs of its partitions. `on_fetch` is a generator that goes from one partition to the next.
@@ -50,6 +50,9 @@ from tidelog.wire.messages.offset_for_leader_epoch import (
 
 logger = logging.getLogger(__name__)
 
+_SWEEP_MS: Final = 1000
+_FIRST_REST_MS: Final = 10
+_FAILURES_COUNTED: Final = 20
 _UNDEFINED: Final = -1
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -89,6 +92,7 @@ class _Followed:
 
     __slots__ = (
         "delayed_until_ms",
+        "failures",
         "fetch_offset",
         "is_caught_up",
         "last_fetched_epoch",
@@ -104,15 +108,10 @@ class _Followed:
         self.fetch_offset = partition.log.log_end_offset
         self.last_fetched_epoch = partition.log.leader_epochs.latest_epoch
         self.delayed_until_ms = 0
+        self.failures = 0
+        """How often in a row it was refused, or not answered."""
         self.is_caught_up = False
         """Whether the log reached the leader's high watermark with the last response."""
-
-    def fetch_on(self) -> None:
-        """Go on at the end of the log, as it is now."""
-        log = self.partition.log
-        self.state = FetchState.FETCHING
-        self.fetch_offset = log.log_end_offset
-        self.last_fetched_epoch = log.leader_epochs.latest_epoch
 
     @property
     def name(self) -> str:
@@ -145,7 +144,12 @@ class Fetcher:
         self._quota = quota or ReplicationQuota(broker_id)
         self._followed: dict[PartitionKey, _Followed] = {}
         self._session = FetchSessionClient()
-        self._asked: dict[PartitionKey, FetchEntry] = {}
+        self._stale: dict[PartitionKey, None] = {}
+        """Partitions of which the leader may have to be asked something else than before."""
+        self._apart: dict[PartitionKey, _Followed] = {}
+        """Partitions that are not simply fetched: those in another state, and those that rest."""
+        self._next_sweep_ms = 0
+        self._was_limited = False
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -153,6 +157,11 @@ class Fetcher:
     def partitions(self) -> list[Partition]:
         """The partitions that are followed."""
         return [followed.partition for followed in self._followed.values()]
+
+    @property
+    def has_others(self) -> bool:
+        """Whether a partition needs more than a Fetch, or rests."""
+        return bool(self._apart)
 
     def state_of(self, topic: str, index: int) -> FetchState | None:
         """The state of a partition; None if it is not followed here."""
@@ -166,17 +175,53 @@ class Fetcher:
             return
         followed = _Followed(partition, FetchState.TRUNCATING)
         self._followed[partition.key] = followed
+        self._set_state(followed, FetchState.TRUNCATING)
         log = partition.log
         has_no_epochs = followed.last_fetched_epoch == NO_EPOCH
         if has_no_epochs and log.log_end_offset > log.log_start_offset:
             self._truncate(followed, log.high_watermark)
         elif has_no_epochs or self.uses_diverging_epochs:
-            followed.fetch_on()
+            self._fetch_on(followed)
 
     def remove(self, keys: Iterable[PartitionKey]) -> None:
         """Follow these partitions no longer."""
         for key in keys:
-            self._followed.pop(key, None)
+            if self._followed.pop(key, None) is not None:
+                self._apart.pop(key, None)
+                self._stale[key] = None
+
+    # --- states ---
+
+    def _set_state(self, followed: _Followed, state: FetchState) -> None:
+        followed.state = state
+        self._changed(followed)
+
+    def _fetch_on(self, followed: _Followed) -> None:
+        """Go on at the end of the log, as it is now."""
+        log = followed.partition.log
+        followed.fetch_offset = log.log_end_offset
+        followed.last_fetched_epoch = log.leader_epochs.latest_epoch
+        self._set_state(followed, FetchState.FETCHING)
+
+    def _delay(self, followed: _Followed, now_ms: int) -> None:
+        """Rest, twice as long with every failure in a row, `replica.fetch.backoff.ms` at most.
+
+        A leader may get to know of its epoch a moment after its followers. While they rest it can commit nothing.
+        """
+        rest_ms = min(_FIRST_REST_MS << followed.failures, self.settings.backoff_ms)
+        followed.failures = min(followed.failures + 1, _FAILURES_COUNTED)
+        followed.delayed_until_ms = now_ms + rest_ms
+        self._changed(followed)
+
+    def _changed(self, followed: _Followed) -> None:
+        """The next request must say something else of this partition."""
+        key = followed.partition.key
+        if self._followed.get(key) is followed:
+            self._stale[key] = None
+            if followed.state is FetchState.FETCHING and not followed.delayed_until_ms:
+                self._apart.pop(key, None)
+            else:
+                self._apart[key] = followed
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When something is due, `now_ms` or later; None if nothing is."""
@@ -195,20 +240,19 @@ class Fetcher:
         )
 
     def _due(self, state: FetchState, now_ms: int) -> list[_Followed]:
-        return [each for each in self._followed.values() if each.state is state and each.delayed_until_ms <= now_ms]
+        """Those of a state other than FETCHING that need not rest."""
+        if not self._apart:
+            return []
+        return [each for each in self._apart.values() if each.state is state and each.delayed_until_ms <= now_ms]
 
     # --- records ---
 
     def build_fetch(self, now_ms: int) -> FetchRequest | None:
         """The next Fetch; None if no partition is ready."""
-        due = self._due(FetchState.FETCHING, now_ms)
-        if self._throttle_ms(now_ms):
-            due = [each for each in due if not self._is_covered(each)]
-        wanted = {each.partition.key: self._entry(each) for each in due}
-        if not wanted:
+        self._update_session(now_ms)
+        if not self._session.wanted:
             return None
-        session = self._session.build(wanted)
-        self._asked = wanted
+        session = self._session.build()
         settings = self.settings
         return FetchRequest(
             replica_id=self._broker_id,
@@ -221,6 +265,30 @@ class Fetcher:
             topics=session.topics,
             forgotten_topics_data=session.forgotten,
         )
+
+    def _update_session(self, now_ms: int) -> None:
+        """Have the session ask for what is due now, of the partitions about which something changed.
+
+        All of them are looked at once a second, because retention moves log start offsets without a word, and for as
+        long as a quota limits some of them.
+        """
+        for followed in self._due(FetchState.FETCHING, now_ms):
+            followed.delayed_until_ms = 0
+            self._changed(followed)
+        throttle_ms = self._throttle_ms(now_ms)
+        if now_ms >= self._next_sweep_ms or self._quota.is_limited or self._was_limited:
+            self._next_sweep_ms = now_ms + _SWEEP_MS
+            self._was_limited = self._quota.is_limited
+            self._stale.update(dict.fromkeys(self._followed))
+        want = self._session.want
+        for key in self._stale:
+            each = self._followed.get(key)
+            is_due = each is not None and each.state is FetchState.FETCHING and not each.delayed_until_ms
+            if each is None or not is_due or (throttle_ms and self._is_covered(each)):
+                want(key, None)
+            else:
+                want(key, self._entry(each))
+        self._stale.clear()
 
     def _throttle_ms(self, now_ms: int) -> int:
         """How long throttled replicas that are not caught up have to wait."""
@@ -239,7 +307,7 @@ class Fetcher:
         return FetchEntry(
             followed.partition.topic_id,
             followed.fetch_offset,
-            followed.partition.log.log_start_offset,
+            followed.partition.log.positions.log_start_offset,
             self.settings.partition_bytes_max,
             followed.leader_epoch,
             followed.last_fetched_epoch if self.uses_diverging_epochs else NO_EPOCH,
@@ -247,24 +315,27 @@ class Fetcher:
 
     def on_fetch(self, response: FetchResponse, now_ms: int) -> Generator[None, None, None]:
         """Take what the leader sent, one partition a step."""
-        asked = self._asked
-        if not self._session.on_response(ErrorCode(response.error_code), response.session_id):
+        session = self._session
+        if not session.on_response(ErrorCode(response.error_code), response.session_id):
             logger.info("the fetch session with broker %d begins again: %s", self.leader_id, response.error_code)
             return
-        names = {entry.topic_id: key[0] for key, entry in asked.items()}
+        is_first = True
         for topic in response.responses:
-            name = topic.topic or names.get(topic.topic_id, "")
+            name = topic.topic or session.name_of(topic.topic_id)
             for data in topic.partitions:
+                if not is_first:
+                    yield
+                is_first = False
                 key = name, data.partition_index
-                entry, followed = asked.get(key), self._followed.get(key)
+                # What the session wants is what was asked: it changes when the next request is built.
+                entry, followed = session.wanted.get(key), self._followed.get(key)
                 if entry is not None and followed is not None and _is_answer_to(entry, followed):
                     self._on_partition(followed, data, now_ms)
-                yield
 
     def on_fetch_failed(self, now_ms: int) -> None:
         """A Fetch got no answer: every partition of it rests."""
         self._session.on_failure()
-        for key in self._asked:
+        for key in self._session.wanted:
             followed = self._followed.get(key)
             if followed is not None:
                 self._delay(followed, now_ms)
@@ -280,7 +351,7 @@ class Fetcher:
             else:
                 self._on_error(followed, error, now_ms)
         except LogDirFailure as failure:
-            followed.state = FetchState.FAILED
+            self._set_state(followed, FetchState.FAILED)
             self._owner.fail_log_dir(failure)
         except ApiError as problem:
             # Bytes may have been corrupted in transit: fetch them again.
@@ -288,7 +359,7 @@ class Fetcher:
             self._delay(followed, now_ms)
         except AppendOffsetError as problem:
             logger.error("%s: replication stops until the next LeaderAndIsr: %s", followed.name, problem)
-            followed.state = FetchState.FAILED
+            self._set_state(followed, FetchState.FAILED)
 
     def _append(self, followed: _Followed, data: PartitionData, now_ms: int) -> None:
         partition = followed.partition
@@ -296,11 +367,15 @@ class Fetcher:
         assert followed.fetch_offset == log.log_end_offset, f"{followed.name} was changed while it was fetched"
         if data.records:
             partition.append_fetched(data.records, self._wall_ms())
-            followed.fetch_on()
+            self._fetch_on(followed)
             if self._quota.is_limited:
                 self._count(partition, len(data.records), now_ms)
         followed.is_caught_up = data.high_watermark <= followed.fetch_offset
+        followed.failures = 0
+        start_before = log.positions.log_start_offset
         has_moved = partition.follow_leader(data.high_watermark, data.log_start_offset)
+        if log.positions.log_start_offset != start_before:
+            self._changed(followed)
         self._owner.on_followed(partition, has_watermark_moved=has_moved)
 
     def _count(self, partition: Partition, size_bytes: int, now_ms: int) -> None:
@@ -310,17 +385,14 @@ class Fetcher:
 
     def _on_error(self, followed: _Followed, error: ErrorCode, now_ms: int) -> None:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            followed.state = FetchState.OUT_OF_RANGE
+            self._set_state(followed, FetchState.OUT_OF_RANGE)
             return
         if error is ErrorCode.FENCED_LEADER_EPOCH and followed.leader_epoch == followed.partition.leader_epoch:
             logger.info("%s waits for a new leader: epoch %d is over", followed.name, followed.leader_epoch)
-            followed.state = FetchState.FAILED
+            self._set_state(followed, FetchState.FAILED)
             return
         logger.debug("%s: broker %d answered %s", followed.name, self.leader_id, error.name)
         self._delay(followed, now_ms)
-
-    def _delay(self, followed: _Followed, now_ms: int) -> None:
-        followed.delayed_until_ms = now_ms + self.settings.backoff_ms
 
     # --- epochs ---
 
@@ -363,7 +435,7 @@ class Fetcher:
                     else:
                         self._cut_at(followed, answer.leader_epoch, answer.end_offset)
                 except LogDirFailure as failure:
-                    followed.state = FetchState.FAILED
+                    self._set_state(followed, FetchState.FAILED)
                     self._owner.fail_log_dir(failure)
 
     def on_epochs_failed(self, request: OffsetForLeaderEpochRequest, now_ms: int) -> None:
@@ -406,7 +478,7 @@ class Fetcher:
         if log.truncate_to(offset, self._wall_ms()):
             logger.info("%s is truncated to offset %d, where it diverges from its leader's log", followed.name, offset)
         if is_over:
-            followed.fetch_on()
+            self._fetch_on(followed)
 
     # --- offsets that the leader does not have ---
 
@@ -446,7 +518,7 @@ class Fetcher:
                 else:
                     self._come_in_range(followed, start[1], end[1])
             except LogDirFailure as failure:
-                followed.state = FetchState.FAILED
+                self._set_state(followed, FetchState.FAILED)
                 self._owner.fail_log_dir(failure)
 
     def on_lookups_failed(self, now_ms: int) -> None:
@@ -480,7 +552,7 @@ class Fetcher:
                 leader_start_offset,
             )
             log.truncate_fully_and_start_at(leader_start_offset, self._wall_ms())
-        followed.fetch_on()
+        self._fetch_on(followed)
 
 
 def _is_answer_to(entry: FetchEntry, followed: _Followed) -> bool:

@@ -309,9 +309,7 @@ class ReplicaManager:
 
     def _delay(self, request: PendingProduce | PendingAppend) -> None:
         now_ms = self._clock.monotonic_ms()
-        self.produce_purgatory.watch(
-            DelayedProduce(request, now_ms + max(request.timeout_ms, 0)), request.keys, now_ms
-        )
+        self.produce_purgatory.watch(DelayedProduce(request, now_ms + max(request.timeout_ms, 0)), request.keys, now_ms)
         request.park()
 
     def _fail(self, request: PendingProduce | PendingAppend, cause: Exception) -> None:
