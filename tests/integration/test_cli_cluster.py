@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.integration.cli_support import Ran, run
+from tests.integration.zookeeper_support import needs_zookeeper
 
 
 def states(directory: Path) -> dict[int, str]:
@@ -68,3 +71,56 @@ def test_what_cannot_be_done_is_said_in_one_sentence(directory: Path, tmp_path: 
         assert finished.code == 1
         assert said in finished.err
         assert "Traceback" not in finished.err
+
+
+@needs_zookeeper
+@pytest.mark.long
+def test_a_cluster_runs_a_zookeeper_of_its_own(tmp_path: Path) -> None:
+    place = tmp_path / "z"
+    cluster(place, "up", "--brokers", "2", "--port", "0", "--zookeeper", "--detach")
+    try:
+        assert zookeeper(place)["state"] == "running"
+        assert run("topic", "create", "kept", server=servers(place)).code == 0
+        cluster(place, "kill", "zookeeper")
+        assert zookeeper(place)["state"] == "stopped"
+        cluster(place, "restart", "zookeeper")
+        cluster(place, "down")
+        assert zookeeper(place)["pid"] == 0
+        refused = run("cluster", "up", "--detach", "--zookeeper", "127.0.0.1:1", "--directory", str(place))
+        assert "keeps its metadata in" in refused.err
+        cluster(place, "up", "--detach", "--zookeeper")
+        assert "kept" in run("topic", "list", server=servers(place)).out
+    finally:
+        run("cluster", "down", "--directory", str(place))
+    wait_until_gone(place)
+
+
+def test_a_cluster_without_a_zookeeper_of_its_own_says_so(directory: Path) -> None:
+    finished = run("cluster", "kill", "zookeeper", "--directory", str(directory))
+    assert finished.code == 1
+    assert "no ZooKeeper of its own" in finished.err
+    status = run("cluster", "status", "--directory", str(directory), "--format", "json")
+    assert json.loads(status.out)["zookeeper"] is None
+
+
+def zookeeper(directory: Path) -> dict[str, object]:
+    status = run("cluster", "status", "--directory", str(directory), "--format", "json")
+    found: dict[str, object] = json.loads(status.out)["zookeeper"]
+    return found
+
+
+def servers(directory: Path) -> str:
+    status = run("cluster", "status", "--directory", str(directory), "--format", "json")
+    return str(json.loads(status.out)["bootstrap_servers"])
+
+
+def wait_until_gone(directory: Path) -> None:
+    """Return when no process of the cluster is left; the supervisor ends a moment after it says so."""
+    deadline = time.monotonic() + 30
+    while processes := [
+        words
+        for each in psutil.process_iter(["cmdline"])
+        if str(directory) in (words := " ".join(each.info["cmdline"] or ()))
+    ]:
+        assert time.monotonic() < deadline, processes
+        time.sleep(0.05)

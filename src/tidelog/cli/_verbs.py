@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 
 def noun(application: typer.Typer, name: str, sentence: str) -> typer.Typer:
@@ -13,6 +14,10 @@ def noun(application: typer.Typer, name: str, sentence: str) -> typer.Typer:
     return group
 
 
-def verb(group: typer.Typer, name: str, action: Callable[..., Any], example: str) -> None:
-    """Add `action` as `name`; its docstring opens the help, `example` ends it."""
-    group.command(name, epilog=f"Example: {example}", context_settings={"help_option_names": ["-h", "--help"]})(action)
+def verb(
+    group: typer.Typer, name: str, action: Callable[..., Any], example: str, parser: type[TyperCommand] | None = None
+) -> None:
+    """Add `action` as `name`; its docstring opens the help, `example` ends it. `parser` reads its words another way."""
+    group.command(
+        name, cls=parser, epilog=f"Example: {example}", context_settings={"help_option_names": ["-h", "--help"]}
+    )(action)

@@ -2,6 +2,7 @@
 
 cluster.json     brokers, ports and settings; written by the supervisor, read by every command
 metadata.db      the metadata tree, if the supervisor serves it
+zookeeper/       the data and the log of ZooKeeper, if the supervisor runs one
 metadata.sock    socket of the metadata tree
 control.sock     socket for commands to the supervisor
 supervisor.log   log of a supervisor in the background
@@ -45,6 +46,10 @@ class ClusterDescription:
     settings: dict[str, str] = field(default_factory=dict)
     zookeeper: str | None = None
     """The connect string, if the metadata tree is kept by ZooKeeper."""
+    zookeeper_port: int = 0
+    """The port of the ZooKeeper that the supervisor runs; 0 if it runs none."""
+    zookeeper_pid: int = 0
+    """0 while that is stopped."""
     supervisor_pid: int = 0
     host: str = "127.0.0.1"
 
@@ -81,6 +86,10 @@ class ClusterDirectory:
     @property
     def control_socket(self) -> Path:
         return self._socket("control.sock")
+
+    @property
+    def zookeeper(self) -> Path:
+        return self.path / "zookeeper"
 
     @property
     def supervisor_log(self) -> Path:

@@ -1,7 +1,8 @@
 """Runs the brokers of a cluster on one machine: one process each, and the metadata tree for all of them in this one.
 
 A broker that exits is not restarted: a killed broker stays down, and a broker that cannot start writes the reason to
-its log. `close` shuts all brokers down at the same time.
+its log. `close` shuts all brokers down at the same time. Where the description says so, the metadata tree is kept by a
+ZooKeeper that the supervisor starts before the brokers and stops after them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Final
 import tidelog
 from tidelog.cluster.control import serve_commands
 from tidelog.cluster.layout import BrokerDescription, ClusterDescription, ClusterDirectory, ClusterError
+from tidelog.cluster.zookeeper import HOST, ZooKeeperFailed, ZooKeeperServer, free_port, unavailable_reason
 from tidelog.metadata.embedded import EmbeddedStore
 from tidelog.metadata.shared_server import SharedTreeServer
 
@@ -25,6 +27,11 @@ _READY: Final = b"tidelog ready "
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 30.0
 _LOG_TAIL_LINES: Final = 8
+
+ZOOKEEPER: Final = "zookeeper"
+"""Names the supervisor's ZooKeeper where a command takes a broker."""
+OWN_ZOOKEEPER: Final = "own"
+"""In place of a connect string: start a ZooKeeper."""
 
 DEFAULT_SETTINGS: Final = {
     # These are the values that Kafka recommends for small clusters.
@@ -45,6 +52,7 @@ class Supervisor:
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._watching: set[asyncio.Task[None]] = set()
         self._tree: SharedTreeServer | None = None
+        self._zookeeper: ZooKeeperServer | None = None
         self._control: asyncio.Server | None = None
         self._closed = asyncio.Event()
 
@@ -60,7 +68,12 @@ class Supervisor:
             raise
 
     async def _start(self) -> None:
-        if self.description.zookeeper is None:
+        if self.description.zookeeper_port:
+            self._zookeeper = ZooKeeperServer(
+                self.directory.zookeeper, port=self.description.zookeeper_port, is_synced=True
+            )
+            await self.restart_zookeeper()
+        elif self.description.zookeeper is None:
             tree = EmbeddedStore(str(self.directory.metadata_path))
             self._tree = SharedTreeServer(tree, str(self.directory.metadata_socket))
             await self._tree.start()
@@ -76,6 +89,8 @@ class Supervisor:
         await asyncio.gather(*(self._stop_broker(broker_id) for broker_id in list(self._processes)))
         if self._tree is not None:
             await self._tree.stop()
+        if self._zookeeper is not None and self._zookeeper.is_running:
+            await self.kill_zookeeper()
         self.description.supervisor_pid = 0
         if self.directory.path.exists():
             self.directory.write(self.description)
@@ -84,6 +99,29 @@ class Supervisor:
     async def wait_until_asked_to_close(self) -> None:
         """Returns when `tidelog cluster down` was called."""
         await self._closed.wait()
+
+    # --- ZooKeeper ---
+
+    async def kill_zookeeper(self) -> None:
+        """kill -9. It loses nothing: every transaction is on disk before it is answered."""
+        await asyncio.to_thread(self._own_zookeeper().kill)
+        self.description.zookeeper_pid = 0
+        self.directory.write(self.description)
+
+    async def restart_zookeeper(self) -> None:
+        """Kill ZooKeeper, if it runs, and start it on the same port and data."""
+        zookeeper = self._own_zookeeper()
+        try:
+            await asyncio.to_thread(zookeeper.restart)
+        except ZooKeeperFailed as error:
+            raise ClusterError(str(error)) from error
+        self.description.zookeeper_pid = zookeeper.pid
+        self.directory.write(self.description)
+
+    def _own_zookeeper(self) -> ZooKeeperServer:
+        if self._zookeeper is None:
+            raise ClusterError("this cluster runs no ZooKeeper of its own: start one with `cluster up --zookeeper`")
+        return self._zookeeper
 
     # --- brokers ---
 
@@ -229,7 +267,10 @@ class Supervisor:
             return {}
 
         async def kill(request: dict[str, Any]) -> dict[str, Any]:
-            await self.kill(_broker_id(request))
+            if request.get("broker") == ZOOKEEPER:
+                await self.kill_zookeeper()
+            else:
+                await self.kill(_broker_id(request))
             return {}
 
         async def stop(request: dict[str, Any]) -> dict[str, Any]:
@@ -237,7 +278,10 @@ class Supervisor:
             return {}
 
         async def restart(request: dict[str, Any]) -> dict[str, Any]:
-            await self.restart(_broker_id(request))
+            if request.get("broker") == ZOOKEEPER:
+                await self.restart_zookeeper()
+            else:
+                await self.restart(_broker_id(request))
             return {}
 
         return {"add": add, "down": down, "kill": kill, "stop": stop, "restart": restart}
@@ -258,14 +302,25 @@ def new_description(
     zookeeper: str | None = None,
     host: str = "127.0.0.1",
 ) -> ClusterDescription:
-    """A cluster of brokers 1 to `brokers`, on consecutive ports from `first_port` on, or on free ones."""
+    """A cluster of brokers 1 to `brokers`, on consecutive ports from `first_port` on, or on free ones.
+
+    `zookeeper` is a connect string; `OWN_ZOOKEEPER` has the supervisor start one.
+    """
     if brokers < 1:
         raise ClusterError(f"the number of brokers is {brokers}: it must be at least 1")
+    zookeeper_port = 0
+    if zookeeper == OWN_ZOOKEEPER:
+        reason = unavailable_reason()
+        if reason is not None:
+            raise ClusterError(f"--zookeeper: no ZooKeeper can be started here ({reason}); or name one: HOST:PORT")
+        zookeeper_port = free_port()
+        zookeeper = f"{HOST}:{zookeeper_port}"
     ports = free_ports(brokers, host) if first_port is None else range(first_port, first_port + brokers)
     return ClusterDescription(
         brokers=[BrokerDescription(number, port) for number, port in enumerate(ports, 1)],
         settings=dict(settings or {}),
         zookeeper=zookeeper,
+        zookeeper_port=zookeeper_port,
         host=host,
     )
 

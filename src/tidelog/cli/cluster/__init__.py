@@ -9,7 +9,7 @@ from tidelog.cli.cluster import brokers, migrate, status, up
 def register(application: typer.Typer) -> None:
     """Add the noun and its verbs."""
     cluster = noun(application, "cluster", "Run several brokers on this machine, in one directory.")
-    verb(cluster, "up", up.up, up.EXAMPLE)
+    verb(cluster, "up", up.up, up.EXAMPLE, up.UpCommand)
     verb(cluster, "status", status.status, status.EXAMPLE)
     verb(cluster, "add", brokers.add, brokers.ADD_EXAMPLE)
     verb(cluster, "kill", brokers.kill, brokers.KILL_EXAMPLE)

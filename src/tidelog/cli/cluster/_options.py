@@ -16,4 +16,7 @@ Directory = Annotated[
         metavar="DIR",
     ),
 ]
+Process = Annotated[
+    str, typer.Argument(help="Id of the broker, or `zookeeper`.", metavar="BROKER|zookeeper", show_default=False)
+]
 BrokerId = Annotated[int, typer.Argument(help="Id of the broker.", metavar="BROKER", show_default=False)]

@@ -3,11 +3,12 @@
 import time
 from typing import Final
 
-from tidelog.cli.cluster._options import DEFAULT_DIRECTORY, BrokerId, Directory
+from tidelog.cli.cluster._options import DEFAULT_DIRECTORY, BrokerId, Directory, Process
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_line
 from tidelog.cluster.control import send_command
 from tidelog.cluster.layout import ClusterDirectory
+from tidelog.cluster.supervisor import ZOOKEEPER
 
 ADD_EXAMPLE: Final = "tidelog cluster add"
 KILL_EXAMPLE: Final = "tidelog cluster kill 2"
@@ -24,10 +25,10 @@ def add(directory: Directory = DEFAULT_DIRECTORY) -> None:
     print_line(f"broker {added['broker']} serves on port {added['port']}")
 
 
-def kill(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Kill a broker with SIGKILL, like a crash."""
-    send_command(ClusterDirectory(directory), "kill", broker=broker)
-    print_line(f"killed broker {broker}")
+def kill(broker: Process, directory: Directory = DEFAULT_DIRECTORY) -> None:
+    """Kill a broker, or the cluster's own ZooKeeper, with SIGKILL, like a crash."""
+    send_command(ClusterDirectory(directory), "kill", broker=_target(broker))
+    print_line(f"killed {_name(broker)}")
 
 
 def stop(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
@@ -36,14 +37,31 @@ def stop(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
     print_line(f"stopped broker {broker}")
 
 
-def restart(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Stop a broker by controlled shutdown, if it runs, and start it again."""
-    send_command(ClusterDirectory(directory), "restart", broker=broker)
-    print_line(f"broker {broker} serves again")
+def restart(broker: Process, directory: Directory = DEFAULT_DIRECTORY) -> None:
+    """Stop a broker by controlled shutdown, if it runs, and start it again; or the cluster's own ZooKeeper."""
+    send_command(ClusterDirectory(directory), "restart", broker=_target(broker))
+    print_line(f"{_name(broker)} serves again")
+
+
+def _target(word: str) -> int | str:
+    """The broker id, or `zookeeper`, as the supervisor takes it."""
+    if word == ZOOKEEPER:
+        return ZOOKEEPER
+    try:
+        return int(word)
+    except ValueError:
+        raise CommandError(f"{word!r} is neither a broker id nor `{ZOOKEEPER}`") from None
+
+
+def _name(word: str) -> str:
+    return "ZooKeeper" if word == ZOOKEEPER else f"broker {word}"
 
 
 def down(directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Stop all brokers by controlled shutdown. The data stays; `tidelog cluster up` uses it again."""
+    """Stop all brokers by controlled shutdown, and ZooKeeper if it is the cluster's own.
+
+    The data stays; `tidelog cluster up` uses it again.
+    """
     place = ClusterDirectory(directory)
     send_command(place, "down")
     deadline = time.monotonic() + _DOWN_SECONDS

@@ -37,12 +37,31 @@ def status(directory: Directory = DEFAULT_DIRECTORY, output: OutputFormat = Form
             {
                 "bootstrap_servers": description.bootstrap_servers,
                 "running": bool(description.supervisor_pid),
+                "zookeeper": _zookeeper(description),
                 "brokers": [row._asdict() for row in rows],
             }
         )
         return
     print_table(HEADINGS, rows)
     print_line(f"\nbootstrap servers: {description.bootstrap_servers}")
+    zookeeper = _zookeeper(description)
+    if zookeeper is not None:
+        process = f", {zookeeper['state']}, pid {zookeeper['pid']}" if zookeeper["is_own"] else ""
+        print_line(f"ZooKeeper: {zookeeper['address']}{process}")
+
+
+def _zookeeper(description: ClusterDescription) -> dict[str, Any] | None:
+    """Where the metadata tree is kept; None if the supervisor keeps it. Only an own ZooKeeper has a state."""
+    if description.zookeeper is None:
+        return None
+    is_own = bool(description.zookeeper_port)
+    state = ("running" if description.zookeeper_pid else "stopped") if is_own else None
+    return {
+        "address": description.zookeeper,
+        "is_own": is_own,
+        "pid": description.zookeeper_pid,
+        "state": state,
+    }
 
 
 def broker_rows(description: ClusterDescription) -> list[BrokerRow]:

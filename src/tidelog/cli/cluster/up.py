@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
 from tidelog.cli._options import parse_assignments
 from tidelog.cli.cluster._options import DEFAULT_DIRECTORY, Directory
@@ -19,12 +20,25 @@ from tidelog.cli.cluster.status import HEADINGS, broker_rows
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_line
 from tidelog.cluster.layout import ClusterDescription, ClusterDirectory
-from tidelog.cluster.supervisor import Supervisor, new_description
+from tidelog.cluster.supervisor import OWN_ZOOKEEPER, Supervisor, new_description
 
 EXAMPLE: Final = "tidelog cluster up --brokers 3"
 
 _REFRESH_SECONDS: Final = 1.0
 _DETACH_SECONDS: Final = 90.0
+
+
+class UpCommand(TyperCommand):
+    """Reads `--zookeeper` without an address."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words: list[str] = []
+        for index, word in enumerate(args):
+            words.append(word)
+            is_last = index + 1 == len(args)
+            if word == "--zookeeper" and (is_last or args[index + 1].startswith("-")):
+                words.append(OWN_ZOOKEEPER)
+        return super().parse_args(ctx, words)
 
 
 def up(
@@ -38,8 +52,9 @@ def up(
         str | None,
         typer.Option(
             "--zookeeper",
-            help="Keep the metadata in this ZooKeeper instead of the directory.",
-            metavar="HOST:PORT[/CHROOT]",
+            help="Keep the metadata in this ZooKeeper instead of the directory; without an address, in one that is "
+            "started with the cluster (it needs Java, and PySpark's jars).",
+            metavar="[HOST:PORT[/CHROOT]]",
         ),
     ] = None,
     settings: Annotated[
@@ -50,7 +65,7 @@ def up(
         bool, typer.Option("--detach", help="Run in the background: return when the cluster is ready.")
     ] = False,
 ) -> None:
-    """Start a cluster on this machine; Ctrl-C stops it. Neither ZooKeeper nor Java is needed.
+    """Start a cluster on this machine; Ctrl-C stops it. Without --zookeeper, neither ZooKeeper nor Java is needed.
 
     The first `up` in a directory creates the cluster, later ones start it again with its data.
     """
@@ -68,6 +83,9 @@ def _describe(
     if not place.exists():
         return new_description(brokers or 3, first_port=port or None, settings=settings, zookeeper=zookeeper)
     description = place.read()
+    if zookeeper is not None and not _keeps_metadata_in(description, zookeeper):
+        kept = description.zookeeper or "the directory itself"
+        raise CommandError(f"the cluster in {place.path} keeps its metadata in {kept}; omit --zookeeper")
     if description.supervisor_pid and _is_alive(description.supervisor_pid):
         raise CommandError(f"the cluster in {place.path} is already running (process {description.supervisor_pid})")
     if brokers is not None and brokers != len(description.brokers):
@@ -77,6 +95,12 @@ def _describe(
         )
     description.settings.update(settings)
     return description
+
+
+def _keeps_metadata_in(description: ClusterDescription, zookeeper: str) -> bool:
+    if zookeeper == OWN_ZOOKEEPER:
+        return bool(description.zookeeper_port)
+    return description.zookeeper == zookeeper
 
 
 def _is_alive(pid: int) -> bool:
