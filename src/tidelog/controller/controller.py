@@ -292,11 +292,12 @@ class Controller:
             self._environment.control_plane.add_broker(now[broker_id])
         if new:
             await self._add_brokers({each: now[each] for each in new})
+        # Kafka removes those that are gone last, and until then elects them for the partitions of restarted ones.
+        if dead:
+            await self._remove_brokers(dead)
         if bounced:
             await self._remove_brokers(bounced)
             await self._add_brokers({each: now[each] for each in bounced})
-        if dead:
-            await self._remove_brokers(dead)
 
     async def _add_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
         """Brokers started: they are sent what they are to do, and offline partitions may get a leader."""

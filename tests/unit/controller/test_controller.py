@@ -294,6 +294,18 @@ def test_a_broker_that_restarts_quickly_is_noticed_by_its_epoch(cluster: Cluster
     assert cluster.brokers[2].states[TopicPartition("orders", 0)].leader == 3
 
 
+def test_a_broker_that_is_gone_is_not_elected_for_one_that_restarts(cluster: Cluster) -> None:
+    """One look at the tree shows both. Elected in between, the broker that is gone would be the last in sync."""
+    cluster.create_topic("orders", (2, 3))
+    controller = cluster.candidates[0]
+    cluster.brokers[3].store.close()
+    cluster.brokers[2].store.close()
+    cluster.start_broker(2)
+    while controller.step():
+        continue
+    assert cluster.led("orders") == (2, (2,))
+
+
 def test_a_broker_that_changes_its_address_is_announced(cluster: Cluster) -> None:
     node = cluster.admin.get(paths.broker(3))[0].replace(b"host3", b"elsewhere")
     cluster.admin.set(paths.broker(3), node)
