@@ -13,8 +13,6 @@ from tests.integration.cli_support import SOURCE
 from tidelog.testing.simulation.planted import PLANTED
 from tidelog.testing.simulation.run import run_seed
 
-SEEDS_PER_TEST = 20
-
 
 def simulate(*words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": SOURCE, "PYTHONHASHSEED": "0"}
@@ -23,17 +21,10 @@ def simulate(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "first",
-    [
-        *range(0, 40, SEEDS_PER_TEST),
-        *(pytest.param(first, marks=pytest.mark.long) for first in range(40, 200, SEEDS_PER_TEST)),
-    ],
-)
-def test_seeds_hold_every_promise(first: int) -> None:
-    words = ("--first", str(first), "--seeds", str(SEEDS_PER_TEST), "--processes", "1", "--brokers", "3")
-    finished = simulate(*words)
+@pytest.mark.timeout(900)
+def test_200_seeds_hold_every_promise_and_every_fault_happens() -> None:
+    """The exit code also says whether a fault of the table, or a step of the protocol, never came about."""
+    finished = simulate("--seeds", "200", "--processes", "2", "--no-shorten")
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
@@ -45,18 +36,26 @@ def test_one_broker_alone_holds_its_promises() -> None:
     assert totals["counts"]["acknowledged sends"] > 0
 
 
-FOUND = (
+def test_seeds_go_on_from_any_of_them() -> None:
+    """A run of many seeds that was interrupted is continued with `--first-seed`."""
+    finished = simulate("--first-seed", "4711", "--seeds", "2", "--processes", "1", "--format", "json")
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout)["seeds"] == 2
+
+
+QUICKLY_FOUND = {
     "truncation by high watermark instead of epoch",
+    "no epoch check on fetch",
+    "ISR expanded too early",
     "high watermark moved before the followers have it",
-    "a coordinator that answers before the log has it",
-    "a torn tail accepted",
-)
-"""Of the other planted mistakes the faults of these schedules do not show the harm often enough."""
+}
+"""Most schedules bring these to light; the others take tens of seeds."""
 
 
-@pytest.mark.long
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICKLY_FOUND else pytest.param(name, marks=pytest.mark.long) for name in PLANTED]
+)
 def test_a_planted_mistake_is_found_within_200_seeds(name: str) -> None:
     for seed in range(200):
         with PLANTED[name]():
@@ -64,3 +63,9 @@ def test_a_planted_mistake_is_found_within_200_seeds(name: str) -> None:
         if report.failed:
             return
     pytest.fail(f"200 seeds have not found: {name}")
+
+
+def test_what_is_found_is_the_planted_mistake() -> None:
+    """Without the mistake the same seeds hold every promise."""
+    for seed in range(3):
+        assert run_seed(seed, brokers=3).anomalies == []

@@ -6,6 +6,9 @@ import pytest
 
 from tidelog.client import AsyncAdmin, AsyncConsumer, AsyncProducer, NewTopic
 from tidelog.testing.simulation import Simulation, SimulationFailed
+from tidelog.testing.simulation.coordinator_state import differences
+from tidelog.testing.simulation.invariants import Step
+from tidelog.testing.simulation.processes import BrokerProcess
 
 
 async def produce(servers: str, count: int) -> list[int]:
@@ -145,3 +148,99 @@ def test_the_story_in_the_documentation_is_the_one_that_is_told() -> None:
         cluster.brokers[1].start()
         with pytest.raises(SimulationFailed, match=r"seed 7: not within 1 s(.|\n)*broker-1 +is killed\n.*starts"):
             cluster.wait_until(lambda: cluster.brokers[1].is_serving, "the broker serves again", 1)
+
+
+async def transact(servers: str) -> None:
+    async with AsyncProducer(bootstrap_servers=servers, transactional_id="orders") as producer:
+        await producer.init_transactions()
+        await producer.begin()
+        await producer.send_and_wait("orders", b"3 apples")
+        await producer.commit()
+
+
+def test_a_coordinator_is_killed_as_it_prepares_a_transaction() -> None:
+    """The other example of docs/testing.md; the coordinator that follows writes the markers."""
+    killed: list[BrokerProcess] = []
+
+    def kill(broker: BrokerProcess) -> bool:
+        killed.append(broker)
+        broker.kill()
+        return True
+
+    with Simulation(seed=7, brokers=3) as cluster:
+        cluster.arm(Step.TRANSACTION_PREPARED, kill)
+        cluster.run(cluster.client().run(transact(cluster.bootstrap_servers)))
+        assert len(killed) == 1
+        cluster.wait_until(
+            lambda: (
+                not any(
+                    log.last_stable_offset < log.log_end_offset
+                    for broker in cluster.brokers
+                    if broker.is_serving
+                    for log in [partition.log for partition in broker.partitions() if partition.topic == "orders"]
+                )
+            ),
+            "every replica of the partition has its marker",
+        )
+
+
+def test_a_request_whose_reply_is_lost_took_effect() -> None:
+    with Simulation(8) as cluster:
+        client, broker = cluster.client(), cluster.brokers[0]
+        cluster.run(client.run(produce(cluster.bootstrap_servers, 1)))
+        task = client.run(produce(cluster.bootstrap_servers, 5))
+        cluster.wait_until(
+            lambda: any(end.host == client.name for end in cluster.network.connections()), "a connection"
+        )
+        for end in cluster.network.connections():
+            end.peer.breaks_at_next_send = True
+        assert cluster.run(task) == list(range(1, 6)), "an idempotent producer tries again, and nothing is twice"
+        assert broker.is_serving
+
+
+def test_a_slow_disk_delays_what_it_writes() -> None:
+    def seconds(slow_seconds: float) -> float:
+        with Simulation(9) as cluster:
+            client, disk = cluster.client(), cluster.brokers[0].disk
+            cluster.run(client.run(produce(cluster.bootstrap_servers, 1)))
+            assert disk is not None
+            disk.slow_seconds = slow_seconds
+            began = cluster.world.now
+            cluster.run(client.run(produce(cluster.bootstrap_servers, 10)))
+            return cluster.world.now - began
+
+    assert seconds(1.0) > 1.0 > seconds(0.0)
+
+
+def test_bytes_between_other_hosts_overtake_those_of_a_slow_direction() -> None:
+    def seconds(slow_seconds: float) -> float:
+        with Simulation(10, brokers=3) as cluster:
+            client = cluster.client()
+            cluster.run(client.run(create_replicated(cluster.bootstrap_servers)))
+            for broker in cluster.brokers:
+                cluster.network.slow_down(broker.name, client.name, slow_seconds)
+            began = cluster.world.now
+            cluster.run(client.run(produce(cluster.bootstrap_servers, 5)))
+            return cluster.world.now - began
+
+    assert seconds(0.5) > 2.5 > seconds(0.0)
+
+
+def test_the_state_of_coordinators_is_compared_with_their_logs() -> None:
+    """The comparison must be able to fail: a change of the state that is in no log is found."""
+    with Simulation(11) as cluster:
+        client, broker = cluster.client(), cluster.brokers[0]
+        cluster.run(client.run(produce(cluster.bootstrap_servers, 5)))
+        cluster.run(client.run(consume(cluster.bootstrap_servers, 5)))
+        cluster.run(client.run(transact(cluster.bootstrap_servers)))
+        cluster.world.run_for(10)
+        assert list(differences(broker)) == []
+        groups = broker.node.groups.runtime
+        (group,) = (group for index in groups.active_partitions() for group in groups.shard(index)._groups.values())
+        group.offsets._values.clear()
+        transactions = broker.node.transactions.runtime
+        for index in transactions.active_partitions():
+            transactions.shard(index)._transactions.clear()
+        found = list(differences(broker))
+        assert any("offsets of group readers" in each for each in found)
+        assert any("transaction of orders" in each for each in found)

@@ -18,12 +18,17 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from itertools import count, islice
 from typing import Final
 
-from tidelog.testing.simulation.faults import FAULTS
+from tidelog.testing.simulation.faults import FAULTS, STEPS
+from tidelog.testing.simulation.invariants import Step
 from tidelog.testing.simulation.run import Report, run_seed, shorten
+from tidelog.testing.simulation.workload import EXPECTED_WORK
 
 _HASH_SEED: Final = "PYTHONHASHSEED"
-_FEW_SEEDS: Final = 50
+_MANY_SEEDS: Final = 150
 """With fewer seeds than this, some faults may not come up."""
+_INCOMPLETE: Final = 101
+_PROGRESS_SEEDS: Final = 100
+"""How often a line says how far it is, where no terminal shows it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,11 +42,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = [report for report in reports if report.failed]
     for report in failed[: options.show]:
         _print_failure(shorten(report, options.brokers) if options.shorten else report, options.brokers)
-    missing = sorted(set(FAULTS).difference(*(report.faults for report in reports)))
-    if missing and len(reports) >= _FEW_SEEDS:
-        print(f"these faults never happened: {', '.join(missing)}", file=sys.stderr)
-        return 101
+    missing = _missing(reports, options.brokers)
+    if missing and len(reports) >= _MANY_SEEDS:
+        print(f"these never happened: {', '.join(missing)}", file=sys.stderr)
+        return _INCOMPLETE
     return min(len(failed), 100)
+
+
+def _missing(reports: list[Report], brokers: int) -> list[str]:
+    """Faults, and steps of the protocol, that no seed has brought about."""
+    if brokers == 1:
+        return []
+    happened = {name for report in reports for name in (*report.faults, *report.counts)}
+    expected = {*FAULTS, *STEPS, *EXPECTED_WORK, *(step.value for step in Step)}
+    return sorted(expected - happened)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -52,7 +66,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=None, help="run this seed alone, and print every event")
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run (default: 100)")
-    parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them, to go on from (default: 0)")
     parser.add_argument("--minutes", type=float, default=None, help="run seeds for this long instead of a number")
     parser.add_argument("--brokers", type=int, default=3, help="how many brokers a cluster has (default: 3)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many seeds run at a time")
@@ -81,31 +95,35 @@ def _run_all(options: argparse.Namespace) -> Iterator[Report]:
 
 def _seeds(options: argparse.Namespace) -> Iterator[int]:
     if options.minutes is None:
-        yield from range(options.first, options.first + options.seeds)
+        yield from range(options.first_seed, options.first_seed + options.seeds)
         return
     ends_at = time.monotonic() + options.minutes * 60
-    for seed in count(options.first):
+    for seed in count(options.first_seed):
         if time.monotonic() >= ends_at:
             return
         yield seed
 
 
 def _progress(reports: Iterator[Report], options: argparse.Namespace) -> Iterator[Report]:
-    """Show the progress, on a terminal."""
-    if not sys.stderr.isatty():
-        yield from reports
-        return
+    """Show how far it is: all the time on a terminal, now and then in a file. A seed that fails is named at once."""
+    is_terminal = sys.stderr.isatty()
+    before, after = ("\r", "") if is_terminal else ("", "\n")
+    total = "" if options.minutes is not None else f" of {options.seeds if options.seed is None else 1}"
     failed = 0
     for number, report in enumerate(reports, 1):
-        failed += report.failed
-        total = "" if options.minutes is not None else f" of {options.seeds if options.seed is None else 1}"
-        print(f"\r{number}{total} seeds, {failed} failed", end="", file=sys.stderr, flush=True)
+        if report.failed:
+            failed += 1
+            print(f"{before}seed {report.seed} fails: {report.anomalies[0]}", file=sys.stderr, flush=True)
+        if is_terminal or number % _PROGRESS_SEEDS == 0:
+            print(f"{before}{number}{total} seeds, {failed} failed", end=after, file=sys.stderr, flush=True)
         yield report
-    print(file=sys.stderr)
+    if is_terminal:
+        print(file=sys.stderr)
 
 
 def _print_summary(reports: list[Report], options: argparse.Namespace) -> None:
-    faults, counts = Counter[str](dict.fromkeys(FAULTS, 0)), Counter[str]()
+    faults = Counter[str](dict.fromkeys((*FAULTS, *STEPS), 0))
+    counts = Counter[str](dict.fromkeys((*EXPECTED_WORK, *(step.value for step in Step)), 0))
     for report in reports:
         faults.update(report.faults)
         counts.update(report.counts)

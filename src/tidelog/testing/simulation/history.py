@@ -9,6 +9,7 @@ each record is identified by its value. The anomalies have the names of the usua
     inconsistent offset   two reads of one offset gave two records
     unknown record        read, and never sent
     aborted read          read with read_committed, of a transaction that was aborted
+    processed twice       one record led to two committed records in read-process-write
     torn transaction      some records of a committed transaction are there, others are not
     non-monotonic poll    offsets of one reader went back without a seek
     non-monotonic send    records that one idempotent producer sent one after the other are in another order
@@ -51,7 +52,7 @@ class Transaction:
 class Send:
     """One record on its way."""
 
-    __slots__ = ("acks_all", "idempotent", "offset", "outcome", "place", "producer", "transaction", "value")
+    __slots__ = ("acks_all", "idempotent", "offset", "outcome", "place", "producer", "source", "transaction", "value")
 
     def __init__(
         self,
@@ -71,6 +72,8 @@ class Send:
         self.outcome = Outcome.UNKNOWN
         self.place: Place | None = None
         self.offset = -1
+        self.source: tuple[str, int, int] | None = None
+        """Topic, partition and offset of the record that it was made from, if it was made in read-process-write."""
 
     def acknowledged(self, place: Place, offset: int) -> None:
         self.outcome = Outcome.ACKNOWLEDGED
@@ -142,6 +145,7 @@ class History:
         found += self._transactions()
         found += self._skipped()
         found += self.unseen()
+        found += self._processed_twice()
         return found
 
     def _final_places(self) -> dict[bytes, list[tuple[Place, int]]]:
@@ -233,6 +237,18 @@ class History:
                     and value not in committed
                     and place[0] not in self.deleted_topics
                 ]
+        return found
+
+    def _processed_twice(self) -> list[str]:
+        found = []
+        first: dict[tuple[str, int, int], bytes] = {}
+        for reads in self.final_committed.reads.values():
+            for _, value in reads:
+                sent = self.sends.get(value)
+                if sent is not None and sent.source is not None and first.setdefault(sent.source, value) != value:
+                    topic, partition, offset = sent.source
+                    where = _at((topic, partition), offset)
+                    found.append(f"processed twice: {where} led to {first[sent.source]!r} and {value!r}")
         return found
 
     def _skipped(self) -> list[str]:

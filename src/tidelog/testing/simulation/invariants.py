@@ -7,26 +7,66 @@ After every event the broker that has just run is looked at:
     committed stays           the leader of the newest epoch has everything that was ever committed, and so has every
                               in-sync replica that it counts
     watermarks                log start ≤ high watermark ≤ log end
+    one owner                 two members of a consumer group never have one partition (clients check classic groups)
 
-and now and then, and at the end, whether all replicas hold the same bytes below their high watermarks. `max` of what a
-leader ever committed outlives the leader: this is what clients were shown.
+At every read and write that they concern:
+
+    fenced fetches            a fetch that names a leader epoch is served by a partition in that very epoch
+    fenced controllers        the state of a partition is written by the controller of the newest epoch
+
+And now and then, and at the end, whether all replicas hold the same bytes below their high watermarks, and whether the
+state of every coordinator is what its log replays to (`coordinator_state`). `max` of what a leader ever committed
+outlives the leader: this is what clients were shown.
+
+The steps of the protocol that are seen on the way are counted, and faults can be aimed at them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final, TypeGuard
 
-from tidelog.records.batch import iterate_batches
+from tidelog.controller.tree import ControllerTree
+from tidelog.metadata import paths
+from tidelog.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tidelog.metadata.store import Create, Operation, Outcome, Set
+from tidelog.metadata.tree import decode_controller_epoch
+from tidelog.records.errors import CorruptRecordError
+from tidelog.replication import fetch as replica_fetch
 from tidelog.replication.partition import Partition
 from tidelog.storage.log import Log
+from tidelog.testing.memory_store import MemoryTree
+from tidelog.testing.simulation import coordinator_state
+from tidelog.testing.simulation.log_batches import read_batches
+from tidelog.testing.simulation.planted import replaced
 from tidelog.testing.simulation.processes import BrokerProcess
 
 Key = tuple[str, bytes, int]
 """A topic, its id and the number of a partition."""
 
-_COMPARED_AT_ONCE: Final = 1 << 20
+Seen = tuple[int, int, int, int, bool, Sequence[int]]
+"""Log end, high watermark, log start, leader epoch, whether it leads, in-sync replicas."""
+
+_UNSEEN: Final[Seen] = (0, 0, 0, -1, False, ())
+
+
+class Step(Enum):
+    """What a broker has just done. The value is its name in the table of what happened."""
+
+    LEADER_ELECTED = "leaders elected by the controller"
+    ISR_SHRANK = "ISR shrunk"
+    ISR_GREW = "ISR expanded"
+    TRUNCATED = "logs truncated"
+    UNCOMMITTED = "appends before their commit"
+    CONTROLLER_ELECTED = "controllers elected"
+    CONTROLLER_WRITES = "partition states written by the controller"
+    TRANSACTION_PREPARED = "transactions prepared"
+    GROUP_REBALANCES = "group rebalances"
 
 
 class Invariants:
@@ -34,23 +74,72 @@ class Invariants:
 
     def __init__(self, brokers: list[BrokerProcess]) -> None:
         self.violations: list[str] = []
-        self.leader_changes = 0
-        self.controller_changes = 0
+        self.steps: Counter[Step] = Counter()
+        self.just_seen: list[Step] = []
+        """The steps of the last event."""
         self._by_name = {broker.name: broker for broker in brokers}
         self._leaders: dict[tuple[Key, int], int] = {}
         self._newest_epoch: dict[Key, int] = {}
         self._committed: dict[Key, int] = {}
         self._controllers: dict[int, int] = {}
         self._compared: dict[tuple[Key, int, int], int] = {}
+        self._last_seen: dict[Partition, Seen] = {}
+        self._is_controller_writing = False
+        """Whether a controller has a write under way that was begun in this event."""
 
     def check(self, name: str) -> None:
-        """Look at the broker that has just run."""
+        """Look at the broker that has just run: at those of its partitions that have changed since the last time."""
+        if self.just_seen:
+            self.just_seen = []
         broker = self._by_name.get(name)
         if broker is None or not broker.is_serving:
             return
+        last_seen = self._last_seen
         for partition in broker.partitions():
-            self._check_partition(broker, partition)
+            positions = partition.log.positions
+            seen = (
+                positions.log_end_offset,
+                positions.high_watermark,
+                positions.log_start_offset,
+                partition.leader_epoch,
+                partition.is_leader,
+                partition.replica_set.isr,
+            )
+            before = last_seen.get(partition, _UNSEEN)
+            if before != seen:
+                last_seen[partition] = seen
+                self._check_partition(broker, partition)
+                self._find_steps(broker, partition, before, seen)
         self._check_controller(broker)
+
+    def _saw(self, step: Step) -> None:
+        self.steps[step] += 1
+        self.just_seen.append(step)
+
+    def _find_steps(self, broker: BrokerProcess, partition: Partition, before: Seen, seen: Seen) -> None:
+        end_before, _, _, epoch_before, did_lead, isr_before = before
+        end, high_watermark, _, epoch, leads, isr = seen
+        if end < end_before:
+            self._saw(Step.TRUNCATED)
+        if not leads:
+            return
+        if epoch != epoch_before:
+            self._saw(Step.LEADER_ELECTED)
+        elif did_lead and len(isr) != len(isr_before):
+            self._saw(Step.ISR_GREW if len(isr) > len(isr_before) else Step.ISR_SHRANK)
+        if end > end_before:
+            if end > high_watermark:
+                self._saw(Step.UNCOMMITTED)
+            if partition.topic == TRANSACTIONS_TOPIC and coordinator_state.prepared_transactions(broker):
+                self._saw(Step.TRANSACTION_PREPARED)
+            if partition.topic == OFFSETS_TOPIC:
+                self._check_groups(broker)
+
+    def _check_groups(self, broker: BrokerProcess) -> None:
+        if coordinator_state.has_rebalancing_group(broker):
+            self._saw(Step.GROUP_REBALANCES)
+            for what in coordinator_state.double_owners(broker):
+                self._violated(f"two owners: {what}")
 
     def _check_partition(self, broker: BrokerProcess, partition: Partition) -> None:
         log = partition.log
@@ -60,13 +149,13 @@ class Invariants:
                 f"watermarks: {broker.name} has {partition.topic}-{partition.index} from {log.log_start_offset} to "
                 f"{end_offset}, with the high watermark {high_watermark}"
             )
-        if not partition.is_leader:
-            return
         key, epoch = _key(partition), partition.leader_epoch
+        if not partition.is_leader:
+            self._check_follower(broker, partition, key)
+            return
         leader = self._leaders.get((key, epoch))
         if leader is None:
             self._leaders[key, epoch] = broker.broker_id
-            self.leader_changes += 1
             self._newest_epoch[key] = max(epoch, self._newest_epoch.get(key, -1))
         elif leader != broker.broker_id:
             self._violated(
@@ -83,6 +172,17 @@ class Invariants:
             self._check_in_sync_replicas(partition, max(committed, high_watermark), epoch)
         if high_watermark > committed:
             self._committed[key] = high_watermark
+
+    def _check_follower(self, broker: BrokerProcess, partition: Partition, key: Key) -> None:
+        """A follower that its leader counts as in sync has what was committed, also when it has just truncated."""
+        epoch = partition.leader_epoch
+        leader_id = self._leaders.get((key, epoch))
+        leader = None if leader_id is None else self._by_name[f"broker-{leader_id}"]
+        if leader is None or not leader.is_serving or epoch != self._newest_epoch[key]:
+            return
+        theirs = leader.find_partition(partition.topic, partition.index)
+        if theirs is not None and theirs.is_leader and theirs.leader_epoch == epoch and broker.broker_id in theirs.isr:
+            self._check_in_sync_replicas(theirs, self._committed.get(key, 0), epoch)
 
     def _check_in_sync_replicas(self, partition: Partition, committed: int, epoch: int) -> None:
         """Every replica that may become the next leader has all committed records."""
@@ -106,13 +206,60 @@ class Invariants:
         controller = self._controllers.get(epoch)
         if controller is None:
             self._controllers[epoch] = broker.broker_id
-            self.controller_changes += 1
+            self._saw(Step.CONTROLLER_ELECTED)
         elif controller != broker.broker_id:
             self._violated(f"two controllers: broker-{controller} and {broker.name} are active in epoch {epoch}")
+        if self._is_controller_writing:
+            self._is_controller_writing = False
+            self._saw(Step.CONTROLLER_WRITES)
 
-    # --- bytes ---
+    # --- fences ---
 
-    def compare_logs(self, *, from_start: bool = False) -> None:
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look at every read of a fetch, of followers and of consumers, and at what a controller is about to write."""
+        read: Any = replica_fetch._read
+        write = ControllerTree._write
+
+        def watched(partition: Partition, fetch: Any, *limits: Any) -> Any:
+            reply = read(partition, fetch, *limits)
+            if fetch.current_leader_epoch not in (-1, partition.leader_epoch):
+                self._violated(
+                    f"stale fetch: {partition.topic}-{partition.index} is in leader epoch {partition.leader_epoch} and "
+                    f"serves a fetch of epoch {fetch.current_leader_epoch}"
+                )
+            return reply
+
+        async def watched_write(tree: ControllerTree, operations: Sequence[Operation]) -> list[Outcome]:
+            self._is_controller_writing = any(_is_state(operation) for operation in operations)
+            return await write(tree, operations)
+
+        with replaced(replica_fetch, "_read", watched), replaced(ControllerTree, "_write", watched_write):
+            yield
+
+    def check_write(self, tree: MemoryTree, operations: Sequence[Operation]) -> None:
+        """Look at a write to the metadata tree that has taken effect."""
+        for operation in operations:
+            if _is_state(operation):
+                epoch = _controller_epoch(operation.data)
+                newest = decode_controller_epoch(tree.node(paths.CONTROLLER_EPOCH).data)
+                if epoch < newest:
+                    self._violated(
+                        f"replaced controller: {operation.path} is written by the controller of epoch {epoch}, "
+                        f"epoch {newest} has begun"
+                    )
+
+    # --- at rest ---
+
+    def check_at_rest(self, *, from_start: bool = False) -> None:
+        """What takes too long to be looked at after every event."""
+        self._compare_logs(from_start=from_start)
+        for broker in self._by_name.values():
+            if broker.is_serving:
+                for difference in coordinator_state.differences(broker):
+                    self._violated(f"replay: {broker.name} {difference}")
+
+    def _compare_logs(self, *, from_start: bool) -> None:
         """Compare the replicas of every partition, byte for byte, below the lowest of their high watermarks."""
         replicas: dict[Key, list[tuple[int, Log]]] = {}
         for broker in self._by_name.values():
@@ -121,7 +268,10 @@ class Invariants:
                     replicas.setdefault(_key(partition), []).append((broker.broker_id, partition.log))
         for key, logs in replicas.items():
             for (first, log), (second, other) in pairwise(logs):
-                self._compare(key, first, log, second, other, from_start=from_start)
+                try:
+                    self._compare(key, first, log, second, other, from_start=from_start)
+                except CorruptRecordError as error:
+                    self._violated(f"corrupt: {key[0]}-{key[2]} on broker-{first} or broker-{second}: {error}")
 
     def _compare(self, key: Key, first: int, log: Log, second: int, other: Log, *, from_start: bool) -> None:
         start = max(log.log_start_offset, other.log_start_offset)
@@ -129,7 +279,7 @@ class Invariants:
         if not from_start:
             start = max(start, self._compared.get(known, 0))
         end = min(log.high_watermark, other.high_watermark)
-        for ours, theirs in zip(_batches(log, start, end), _batches(other, start, end), strict=False):
+        for ours, theirs in zip(read_batches(log, start, end), read_batches(other, start, end), strict=False):
             if ours != theirs:
                 self._violated(
                     f"logs differ: {key[0]}-{key[2]} on broker-{first} and broker-{second} between {start} and {end}"
@@ -142,17 +292,17 @@ class Invariants:
             self.violations.append(what)
 
 
+def _is_state(operation: Operation) -> TypeGuard[Create | Set]:
+    """Whether it writes the state of a partition: its leader and its in-sync replicas."""
+    return isinstance(operation, Create | Set) and operation.path.endswith("/state")
+
+
+def _controller_epoch(state: bytes) -> int:
+    """The epoch of the controller that wrote the state of a partition."""
+    epoch = json.loads(state)["controller_epoch"]
+    assert isinstance(epoch, int), f"the controller epoch is a number: {epoch!r}"
+    return epoch
+
+
 def _key(partition: Partition) -> Key:
     return partition.topic, partition.topic_id, partition.index
-
-
-def _batches(log: Log, start: int, end: int) -> Iterator[bytes]:
-    """The batches of a log that begin between two offsets."""
-    while start < end:
-        read = log.read(start, _COMPARED_AT_ONCE, end, True)
-        if read.slice is None:
-            return
-        data = read.slice.read()
-        for position, header in iterate_batches(data):
-            yield data[position : position + header.size_bytes]
-            start = header.last_offset + 1

@@ -60,9 +60,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._turn: Event | None = None
         self._busy_until = 0.0
         self._is_paused = False
+        self._stalled_seconds = 0.0
         self._readers: dict[int, tuple[Pollable, asyncio.Handle]] = {}
         self._writers: dict[int, tuple[Pollable, asyncio.Handle]] = {}
         self._pollables: dict[int, Pollable] = {}
+        self._signalled: set[int] = set()
+        """The numbers of sockets that may be ready. All others are not."""
         self._queues: dict[int, deque[Callable[[], bool]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -75,6 +78,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def resume(self) -> None:
         self._is_paused = False
         self.wake()
+
+    def stall(self, seconds: float) -> None:
+        """What runs now takes so much longer."""
+        self._stalled_seconds += seconds
 
     def stop_for_good(self) -> None:
         """Nothing of this process runs any more, not even the clean-up of its coroutines."""
@@ -132,15 +139,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         finally:
             self.world.running = ""
             asyncio_events._set_running_loop(before)
+        if self._stalled_seconds:
+            self._busy_until += self._stalled_seconds
+            self._stalled_seconds = 0.0
         self._schedule_next()
 
     def _collect_ready(self) -> None:
-        for readable, handle in list(self._readers.values()):
-            if readable.is_readable():
-                self._ready.append(handle)
-        for writable, handle in list(self._writers.values()):
-            if writable.is_writable():
-                self._ready.append(handle)
+        if self._signalled:
+            self._collect_sockets()
         timers = self._timers
         while timers and timers[0][0] <= self.world.now:
             timer = heapq.heappop(timers)[2]
@@ -157,10 +163,25 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if timers:
             self._turn_at(timers[0][0])
 
+    def _collect_sockets(self) -> None:
+        """As a selector does: a socket is ready in every turn until it is read empty or its window is full."""
+        numbers = sorted(self._signalled)
+        for number in numbers:
+            if (reader := self._readers.get(number)) is not None and reader[0].is_readable():
+                self._ready.append(reader[1])
+            elif (writer := self._writers.get(number)) is None or not writer[0].is_writable():
+                self._signalled.discard(number)
+        for number in numbers:
+            if (writer := self._writers.get(number)) is not None and writer[0].is_writable():
+                self._ready.append(writer[1])
+
     def _has_ready_socket(self) -> bool:
-        return any(each.is_readable() for each, _ in self._readers.values()) or any(
-            each.is_writable() for each, _ in self._writers.values()
-        )
+        for number in self._signalled:
+            if (reader := self._readers.get(number)) is not None and reader[0].is_readable():
+                return True
+            if (writer := self._writers.get(number)) is not None and writer[0].is_writable():
+                return True
+        return False
 
     # --- callbacks ---
 
@@ -266,21 +287,27 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Make a listener or the end of a connection known under its number."""
         self._pollables[number] = pollable
 
+    def signal(self, number: int) -> None:
+        """A socket may have become ready: bytes have arrived, or there is room for more."""
+        self._signalled.add(number)
+        self.wake()
+
     def remove_pollable(self, number: int) -> None:
+        self._signalled.discard(number)
         self._pollables.pop(number, None)
         self._readers.pop(number, None)
         self._writers.pop(number, None)
 
     def add_reader(self, fd: Any, callback: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
         self._readers[fd] = (self._pollables[fd], asyncio.Handle(callback, args, self))
-        self.wake()
+        self.signal(fd)
 
     def remove_reader(self, fd: Any) -> bool:
         return self._readers.pop(fd, None) is not None
 
     def add_writer(self, fd: Any, callback: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
         self._writers[fd] = (self._pollables[fd], asyncio.Handle(callback, args, self))
-        self.wake()
+        self.signal(fd)
 
     def remove_writer(self, fd: Any) -> bool:
         return self._writers.pop(fd, None) is not None

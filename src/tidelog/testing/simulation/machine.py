@@ -46,6 +46,10 @@ class Disk:
         self.directory = directory
         self.is_full = False
         self.is_failing = False
+        self.slow_seconds = 0.0
+        """How long a write or a sync may take."""
+        self.stall: Callable[[float], None] | None = None
+        """Stops the process that writes for some seconds."""
         self.lost_bytes = 0
         """What power failures have taken so far."""
         self._world = world
@@ -60,12 +64,18 @@ class Disk:
             raise OSError(errno.EIO, "the simulated disk fails")
         if self.is_full:
             raise OSError(errno.ENOSPC, "the simulated disk is full")
+        self._take_time()
 
     def sync(self, fd: int) -> None:
         if self.is_failing:
             raise OSError(errno.EIO, "the simulated disk fails")
+        self._take_time()
         stat = os.fstat(fd)
         self._synced[stat.st_ino] = stat.st_size
+
+    def _take_time(self) -> None:
+        if self.slow_seconds and self.stall is not None:
+            self.stall(self._world.between(0, self.slow_seconds))
 
     def lose_power(self) -> None:
         """Forget some of what was written and not synced."""

@@ -58,6 +58,7 @@ class End:
         "_last_arrival",
         "_network",
         "address",
+        "breaks_at_next_send",
         "has_ended",
         "host",
         "is_blocked",
@@ -84,10 +85,15 @@ class End:
         self.is_reset = False
         self.is_blocked = False
         """Whether not everything could be sent: the peer must read first."""
-        self.on_arrival: Callable[[], None] = self.loop.wake
+        self.on_arrival: Callable[[], None] = self._signal
+        self.breaks_at_next_send = False
+        """The next bytes that are sent from here are lost, and the connection with them."""
         self._is_closed = False
         self._last_arrival = 0.0
         self._held: deque[tuple[bytes, float]] = deque()
+
+    def _signal(self) -> None:
+        self.loop.signal(self.number)
 
     # --- what a socket offers ---
 
@@ -109,7 +115,7 @@ class End:
             del self.received[:count]
             if self.peer.is_blocked:
                 self.peer.is_blocked = False
-                self.peer.loop.wake()
+                self.peer.loop.signal(self.peer.number)
             return count
         if self.has_ended:
             return 0
@@ -150,11 +156,14 @@ class End:
 
     def _transmit(self, data: bytes) -> None:
         """Empty data stands for the end of the stream."""
+        if self.breaks_at_next_send:
+            self._network.break_connection(self)
+            return
         self.under_way += len(data)
         world = self._network.world
         self._held.append((data, world.now))
         # Bytes of one stream arrive in order: never before what was sent earlier.
-        arrival = max(self._last_arrival, world.now + self._network.latency.draw())
+        arrival = max(self._last_arrival, world.now + self._network.delay(self.host, self.peer.host))
         self._last_arrival = arrival
         world.at(arrival, self._deliver)
 
@@ -362,6 +371,7 @@ class Network:
         self._hosts: dict[SimulatedLoop, str] = {}
         self._cuts: set[tuple[str, str]] = set()
         self._down: set[str] = set()
+        self._slow: dict[tuple[str, str], float] = {}
         self._next_number = _FIRST_NUMBER
 
     # --- hosts ---
@@ -402,6 +412,22 @@ class Network:
 
     def heal_all(self) -> None:
         self._cuts.clear()
+        self._slow.clear()
+        self.latency.spike_probability = 0.0
+        for end in self._ends.values():
+            end.breaks_at_next_send = False
+
+    def slow_down(self, source: str, target: str, seconds: float) -> None:
+        """Let everything from `source` to `target` take so much longer; 0 ends that."""
+        if seconds:
+            self._slow[source, target] = seconds
+        else:
+            self._slow.pop((source, target), None)
+
+    def delay(self, source: str, target: str) -> float:
+        """How long the next bytes take."""
+        seconds = self.latency.draw()
+        return seconds + self._slow.get((source, target), 0.0) if self._slow else seconds
 
     def is_open(self, source: str, target: str) -> bool:
         return (source, target) not in self._cuts
@@ -460,7 +486,7 @@ class Network:
         self._ends[ours.number] = ours
         self._ends[theirs.number] = theirs
         listener.waiting.append(theirs)
-        listener.loop.wake()
+        listener.loop.signal(listener.fileno())
         opened.set_result(ours)
 
     def send_reset(self, end: End) -> None:

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
+from tidelog.client.aio.consumer.assignors.range import RangeAssignor
 from tidelog.controller import tree as controller_tree
 from tidelog.coordination.decision import Decision
 from tidelog.coordination.runtime import CoordinatorRuntime
+from tidelog.groups.consumer import reconciliation
 from tidelog.metadata.store import Check, Operation, Outcome, Store
 from tidelog.replication.fetch_session_client import FetchEntry
 from tidelog.replication.fetcher import Fetcher
@@ -24,7 +26,8 @@ from tidelog.wire.errors import ErrorCode
 
 
 @contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Change one function, or another attribute, for as long as a `with` lasts."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -48,18 +51,23 @@ def truncate_to_high_watermark() -> Iterator[None]:
     def planted_entry(self: Fetcher, followed: Any) -> FetchEntry:
         return entry(self, followed)._replace(last_fetched_epoch=NO_EPOCH)
 
-    with _replaced(Fetcher, "add", planted_add), _replaced(Fetcher, "_entry", planted_entry):
+    with replaced(Fetcher, "add", planted_add), replaced(Fetcher, "_entry", planted_entry):
         yield
 
 
-def fetch_without_epoch_check() -> Any:
+@contextmanager
+def fetch_without_epoch_check() -> Iterator[None]:
     """A leader serves every fetch, whatever leader epoch the follower names."""
-    readable_end = Partition.readable_end
+    readable_end, check_readable = Partition.readable_end, Partition.check_readable
 
-    def planted(self: Partition, _epoch: int, is_follower: bool, isolation: int, is_leader_only: bool = True) -> int:
-        return readable_end(self, -1, is_follower, isolation, is_leader_only)
+    def planted_end(self: Partition, _epoch: int, *reader: Any) -> int:
+        return readable_end(self, NO_EPOCH, *reader)
 
-    return _replaced(Partition, "readable_end", planted)
+    def planted_check(self: Partition, _epoch: int, *, is_leader_only: bool = True) -> None:
+        check_readable(self, NO_EPOCH, is_leader_only=is_leader_only)
+
+    with replaced(Partition, "readable_end", planted_end), replaced(Partition, "check_readable", planted_check):
+        yield
 
 
 def expand_isr_too_early() -> Any:
@@ -70,7 +78,7 @@ def expand_isr_too_early() -> Any:
             return None
         return self._propose((*self.isr, replica), leader_epoch)
 
-    return _replaced(ReplicaSet, "propose_expansion", planted)
+    return replaced(ReplicaSet, "propose_expansion", planted)
 
 
 def commit_before_followers_have_it() -> Any:
@@ -79,7 +87,7 @@ def commit_before_followers_have_it() -> Any:
     def planted(_self: ReplicaSet, own_end_offset: int, *_: Any) -> int:
         return own_end_offset
 
-    return _replaced(ReplicaSet, "committed_end_offset", planted)
+    return replaced(ReplicaSet, "committed_end_offset", planted)
 
 
 def controller_without_fencing() -> Any:
@@ -88,7 +96,7 @@ def controller_without_fencing() -> Any:
     def planted(store: Store, operations: Sequence[Operation], _fence: Check) -> list[Outcome]:
         return store.submit_all(operations)
 
-    return _replaced(controller_tree, "_submit", planted)
+    return replaced(controller_tree, "_submit", planted)
 
 
 def coordinator_answers_before_the_log_has_it() -> Any:
@@ -100,7 +108,7 @@ def coordinator_answers_before_the_log_has_it() -> Any:
         pending.outcome = ErrorCode.NONE
         return is_staged
 
-    return _replaced(CoordinatorRuntime, "_stage", planted)
+    return replaced(CoordinatorRuntime, "_stage", planted)
 
 
 def markers_lost_when_a_coordinator_moves() -> Any:
@@ -109,14 +117,36 @@ def markers_lost_when_a_coordinator_moves() -> Any:
     def planted(_self: TransactionShard, _now_ms: int) -> Decision[Any]:
         return Decision()
 
-    return _replaced(TransactionShard, "on_loaded", planted)
+    return replaced(TransactionShard, "on_loaded", planted)
 
 
 def accept_torn_tails() -> Any:
     """Recovery takes a batch whose checksum is wrong."""
     recovery = import_module("tidelog.storage.loading._rebuilding")
     reader = next(each for each in vars(recovery).values() if isinstance(each, type) and "_damaged" in vars(each))
-    return _replaced(reader, "_damaged", lambda *_: None)
+    return replaced(reader, "_damaged", lambda *_: None)
+
+
+def assign_partitions_twice() -> Any:
+    """The leader of a classic group assigns every partition to every member."""
+    assign = RangeAssignor.assign
+
+    def planted(self: RangeAssignor, *arguments: Any) -> Any:
+        plan = assign(self, *arguments)
+        everything = sorted({partition for partitions in plan.values() for partition in partitions})
+        return {member: list(everything) for member in plan}
+
+    return replaced(RangeAssignor, "assign", planted)
+
+
+def assign_before_revocation() -> Any:
+    """The coordinator of a consumer group assigns a partition before its last owner has confirmed the revocation."""
+    towards: Any = reconciliation._towards
+
+    def planted(*arguments: Any) -> Any:
+        return towards(*arguments[:-1], lambda *_: True)
+
+    return replaced(reconciliation, "_towards", planted)
 
 
 PLANTED: Final[dict[str, Callable[[], Any]]] = {
@@ -128,4 +158,6 @@ PLANTED: Final[dict[str, Callable[[], Any]]] = {
     "a coordinator that answers before the log has it": coordinator_answers_before_the_log_has_it,
     "markers lost on a moved coordinator": markers_lost_when_a_coordinator_moves,
     "a torn tail accepted": accept_torn_tails,
+    "a partition assigned to two members": assign_partitions_twice,
+    "a partition assigned before it is revoked": assign_before_revocation,
 }

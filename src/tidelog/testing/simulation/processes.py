@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from tidelog.broker.node import Node
 from tidelog.broker.server import Server
 from tidelog.broker.surroundings import Surroundings
 from tidelog.config import BrokerConfig, load_broker_config
@@ -53,6 +54,8 @@ class Process:
         assert self.loop is None, f"{self.name} runs already"
         self.loop = SimulatedLoop(self.world, self.name, self.network)  # type: ignore[abstract] # the rest is never used
         self._past_loops.append(self.loop)
+        if self.disk is not None:
+            self.disk.stall = self.loop.stall
         self.network.place(self.loop, self.name)
         self.network.power_on(self.name)
         self.is_paused = False
@@ -130,7 +133,7 @@ class BrokerProcess(Process):
         self.store: MemoryStore | None = None
         self.is_serving = False
         self._is_cut_off = False
-        self._keeps_running = False
+        self.restarts_after_stop = False
         self._restart: Event | None = None
         self._tree = tree
         self._is_clustered = is_clustered
@@ -175,10 +178,21 @@ class BrokerProcess(Process):
             self.start()
 
     @property
+    def is_well(self) -> bool:
+        """Whether it serves, runs, reaches the metadata tree and can write."""
+        is_writing = self.disk is not None and not self.disk.is_troubled
+        return self.is_serving and not self.is_paused and not self._is_cut_off and is_writing
+
+    @property
+    def node(self) -> Node:
+        """The parts of the broker."""
+        assert self.server is not None, f"{self.name} does not run"
+        return self.server.node
+
+    @property
     def image(self) -> ClusterImage:
         """What the broker knows of the cluster."""
-        assert self.server is not None, f"{self.name} does not run"
-        return self.server.node.image
+        return self.node.image
 
     def partitions(self) -> Iterator[Partition]:
         """The replicas that it has."""
@@ -199,7 +213,7 @@ class BrokerProcess(Process):
 
     def keep_running(self) -> None:
         """Start it, unless it runs."""
-        self._keeps_running = True
+        self.restarts_after_stop = True
         self.network.power_on(self.name)
         if not self.is_alive:
             self._restart_soon()
@@ -216,7 +230,8 @@ class BrokerProcess(Process):
         await server.stop()
         self.world.tell(self.name, "has shut down")
         self._leave(loop)
-        if self._keeps_running:
+        if self.restarts_after_stop:
+            self.restarts_after_stop = False
             self._restart_soon()
 
     def _leave(self, loop: SimulatedLoop) -> None:

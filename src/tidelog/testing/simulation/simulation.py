@@ -13,15 +13,18 @@ and their disks are simulated, and so nothing ever waits: an hour of a cluster's
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import shutil
 import tempfile
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from tidelog.metadata.store import Operation, Result
 from tidelog.testing.memory_store import MemoryStore, MemoryTree
-from tidelog.testing.simulation.invariants import Invariants
+from tidelog.testing.simulation.invariants import Invariants, Step
 from tidelog.testing.simulation.machine import Machine, SimulatedClock
 from tidelog.testing.simulation.network import Network
 from tidelog.testing.simulation.processes import BROKER_PORT, BrokerProcess, Process, collect
@@ -29,11 +32,18 @@ from tidelog.testing.simulation.world import World
 
 T = TypeVar("T")
 
+OnStep = Callable[[BrokerProcess], bool]
+
 _SETTINGS: Final = {
     "log.cleaner.enable": "false",  # its worker is a real process
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "100",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "1500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     # Less time between two faults, and fewer requests that bring nothing.
     "zookeeper.session.timeout.ms": "2000",
     "replica.lag.time.max.ms": "3000",
@@ -43,10 +53,25 @@ _SETTINGS: Final = {
 }
 _START_SECONDS_MAX: Final = 60.0
 _COMPARE_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.1
+_MEMORY: Final = "/dev/shm"  # noqa: S108 - a directory of its own is made there
+"""A file system in memory, where there is one: thousands of small files are made and removed."""
 
 
 class SimulationFailed(AssertionError):  # noqa: N818 - what happened
     """Something did not come true in the virtual time that it had."""
+
+
+class _WatchedTree(MemoryTree):
+    """The metadata tree, with a look at every write."""
+
+    on_written: Callable[[MemoryTree, Sequence[Operation]], None] | None = None
+
+    def transact(self, operations: Sequence[Operation], session_id: int) -> list[Result]:
+        results = super().transact(operations, session_id)
+        if self.on_written is not None:
+            self.on_written(self, operations)
+        return results
 
 
 class Simulation:
@@ -57,7 +82,7 @@ class Simulation:
         self.world = World(seed)
         self.network = Network(self.world)
         self.machine = Machine(self.world)
-        self.tree = MemoryTree(SimulatedClock(self.world).wall_ms, self._deliver)
+        self.tree = _WatchedTree(SimulatedClock(self.world).wall_ms, self._deliver)
         self.brokers: list[BrokerProcess] = []
         self.clients: list[Process] = []
         self.invariants = Invariants(self.brokers)
@@ -66,13 +91,17 @@ class Simulation:
         self._settings = {**_SETTINGS, **replicas, **(settings or {})}
         self.watch_seconds_max = 0.005
         """How late a watch may come."""
+        self.is_at_peace = False
+        """Whether all faults are over."""
+        self._armed: list[tuple[Step, OnStep]] = []
         self._powerless: BrokerProcess | None = None
         self._last_delivery: dict[MemoryStore, float] = {}
         self._undo = ExitStack()
 
     def __enter__(self) -> Self:
-        directory = tempfile.mkdtemp(prefix="tidelog-simulation-")
+        directory = tempfile.mkdtemp(prefix="tidelog-simulation-", dir=_MEMORY if os.path.isdir(_MEMORY) else None)
         self._undo.callback(shutil.rmtree, directory, ignore_errors=True)
+        self._undo.enter_context(_collection_at_the_end())
         self._undo.callback(self._bury)
         self._undo.enter_context(self.machine.calls())
         for broker_id in range(self._broker_count):
@@ -89,8 +118,10 @@ class Simulation:
             )
             self.brokers.append(broker)
         self.invariants = Invariants(self.brokers)
-        self.world.after_event = self.invariants.check
-        self.world.after(_COMPARE_SECONDS, self._compare_logs)
+        self.tree.on_written = self.invariants.check_write
+        self._undo.enter_context(self.invariants.watching())
+        self.world.after_event = self._after_event
+        self.world.after(_COMPARE_SECONDS, self._check_at_rest)
         for broker in self.brokers:
             broker.start()
         self.wait_until(lambda: all(each.is_serving for each in self.brokers), "every broker serves")
@@ -106,9 +137,27 @@ class Simulation:
             process.bury()
         collect()
 
-    def _compare_logs(self) -> None:
-        self.invariants.compare_logs()
-        self.world.after(_COMPARE_SECONDS, self._compare_logs)
+    def _after_event(self, name: str) -> None:
+        self.invariants.check(name)
+        if self._armed and self.invariants.just_seen:
+            self._strike(name, self.invariants.just_seen)
+
+    def _check_at_rest(self) -> None:
+        self.invariants.check_at_rest()
+        self.world.after(_COMPARE_SECONDS, self._check_at_rest)
+
+    # --- steps ---
+
+    def arm(self, step: Step, on_step: OnStep) -> None:
+        """Call `on_step` with the broker that takes this step next, until it returns True or peace is made."""
+        self._armed.append((step, on_step))
+
+    def _strike(self, name: str, steps: list[Step]) -> None:
+        broker = next(each for each in self.brokers if each.name == name)
+        for armed in list(self._armed):
+            step, on_step = armed
+            if step in steps and broker.is_serving and on_step(broker):
+                self._armed.remove(armed)
 
     # --- the cast ---
 
@@ -127,12 +176,14 @@ class Simulation:
 
     def make_peace(self) -> None:
         """End all faults: heal, resume, repair, restart."""
+        self.is_at_peace = True
+        self._armed.clear()
         self.network.heal_all()
-        self.network.latency.spike_probability = 0.0
         self.watch_seconds_max = 0.005
         for broker in self.brokers:
             if broker.disk is not None:
                 broker.disk.is_full = broker.disk.is_failing = False
+                broker.disk.slow_seconds = 0.0
             broker.reach_tree()
             if broker.is_alive and broker.is_paused:
                 broker.resume()
@@ -140,28 +191,25 @@ class Simulation:
 
     def is_healthy(self) -> bool:
         """Every broker serves, and every partition has a leader and all its replicas in sync."""
-        return not self.ailments()
+        return next(self.ailments(), None) is None
 
-    def ailments(self) -> list[str]:
+    def ailments(self) -> Iterator[str]:
         """What is not well, as each broker sees it."""
-        found = [f"{broker.name} does not serve" for broker in self.brokers if not broker.is_serving]
+        for broker in self.brokers:
+            if not broker.is_serving:
+                yield f"{broker.name} does not serve"
         for broker in self.brokers:
             if broker.is_serving:
-                found += [
-                    f"{broker.name} has {topic.name} {partition}"
-                    for topic in broker.image.topics()
-                    for partition in topic.partitions
-                    if partition.leader_id < 0 or set(partition.isr) != set(partition.replicas)
-                ]
-        return found
+                for topic in broker.image.topics():
+                    for partition in topic.partitions:
+                        if partition.leader_id < 0 or len(partition.isr) != len(partition.replicas):
+                            yield f"{broker.name} has {topic.name} {partition}"
 
     def can_lose(self, broker: BrokerProcess) -> bool:
-        """Whether every partition that `broker` has is in sync on another broker that is well."""
-        if self._powerless is not None or any(each.disk is not None and each.disk.is_troubled for each in self.brokers):
-            return False
+        """Whether a host may lose power: all is well elsewhere, and every partition of it is in sync there."""
         others = [each for each in self.brokers if each is not broker]
-        well = {each.broker_id for each in others if each.is_serving and not each.is_paused}
-        if len(well) < len(others) or not well:
+        well = {each.broker_id for each in others if each.is_well}
+        if self._powerless is not None or len(well) < len(others) or not well or self._are_brokers_cut():
             return False
         return all(
             well.intersection(partition.isr)
@@ -170,15 +218,20 @@ class Simulation:
             if broker.broker_id in partition.replicas
         )
 
+    def _are_brokers_cut(self) -> bool:
+        names = {each.name for each in self.brokers}
+        return any(source in names and target in names for source, target in self.network.cuts())
+
     def lose_power(self, broker: BrokerProcess) -> None:
-        """One host loses power. Until it has caught up, no other broker may be taken down: see `may_take_down`."""
+        """One host loses power. Until it has caught up, nothing may happen to other brokers: see `may_strike`."""
         self._powerless = broker
         broker.lose_power()
 
-    def may_take_down(self) -> bool:
-        """Whether another broker may go: not while one that lost power has yet to fetch what its disk did not keep.
+    def may_strike(self) -> bool:
+        """Whether a broker may be taken out of the in-sync replicas or lose its leadership.
 
-        Records that only such a disk and a stopped broker had are lost in Kafka, too, if the former starts first.
+        Not while one that lost power has yet to fetch what its disk did not keep: it counts as in sync until its
+        session expires. Records that only such a disk had as the last in-sync replica are lost in Kafka, too.
         """
         broker = self._powerless
         if broker is None:
@@ -205,8 +258,19 @@ class Simulation:
 
     def wait_until(self, holds: Any, what: str, seconds_max: float = _START_SECONDS_MAX) -> None:
         if not self.world.run_until(holds, seconds_max):
-            story = "\n".join(self.world.story(40))
-            raise SimulationFailed(f"seed {self.seed}: not within {seconds_max:g} s: {what}\n{story}")
+            raise self._failure(what, seconds_max)
+
+    def wait_for(self, obstacles: Callable[[], Iterator[str]], what: str, seconds_max: float) -> None:
+        """Let time pass until nothing stands in the way. Looks now and then, as it takes long to look everywhere."""
+        ends_at = self.world.now + seconds_max
+        while (obstacle := next(obstacles(), None)) is not None:
+            if self.world.now >= ends_at:
+                raise self._failure(f"{what}: {obstacle}", seconds_max)
+            self.world.run_for(_LOOK_SECONDS)
+
+    def _failure(self, what: str, seconds: float) -> SimulationFailed:
+        story = "\n".join(self.world.story(40))
+        return SimulationFailed(f"seed {self.seed}: not within {seconds:g} s: {what}\n{story}")
 
     def _deliver(self, store: MemoryStore, notify: Any) -> None:
         """Watches reach a broker a little later, in order for each of them; a dead broker's reach nothing."""
@@ -214,3 +278,19 @@ class Simulation:
         when = max(self._last_delivery.get(store, 0.0), when)
         self._last_delivery[store] = when
         self.world.at(when, lambda: notify() if any(each.store is store for each in self.brokers) else None)
+
+
+@contextmanager
+def _collection_at_the_end() -> Iterator[None]:
+    """No garbage collection while the simulation runs; the one at its end looks at what was made in it."""
+    is_enabled = gc.isenabled()
+    is_frozen = gc.get_freeze_count() > 0
+    gc.disable()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        if not is_frozen:
+            gc.unfreeze()
+        if is_enabled:
+            gc.enable()

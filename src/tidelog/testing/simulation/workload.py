@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final
 
 from tidelog.client import (
@@ -23,11 +23,31 @@ from tidelog.client import (
 )
 from tidelog.testing.simulation.history import History, Outcome, Reader, Send, Transaction, Verdict
 from tidelog.testing.simulation.processes import Process
+from tidelog.testing.simulation.swarm import Swarm
 from tidelog.wire.errors import ApiError
+
+Life = Callable[[], Coroutine[Any, Any, None]]
+"""What a client does, from its start to its end or its first error."""
 
 TOPIC: Final = "events"
 TRANSACTIONS_TOPIC: Final = "orders"
 PARTITIONS: Final = 2
+
+EXPECTED_WORK: Final = (
+    "acknowledged sends",
+    "commits of a group",
+    "create a topic",
+    "delete a topic",
+    "elect leaders",
+    "grow a topic",
+    "move replicas",
+    "read-process-write transactions",
+    "reads",
+    "reads of a group",
+    "transactions aborted",
+    "transactions committed",
+)
+"""What clients do in every run of many seeds, faults or not."""
 
 _PAUSE_SECONDS: Final = 0.5
 _FAST: Final = {
@@ -42,8 +62,6 @@ _FAST: Final = {
 }
 _FAST_CONSUMER: Final = {
     "request.timeout.ms": 4_000,
-    "session.timeout.ms": 6_000,
-    "heartbeat.interval.ms": 1_500,
     "fetch.max.wait.ms": 1_500,
     "retry.backoff.ms": 50,
     "reconnect.backoff.ms": 20,
@@ -53,40 +71,55 @@ _FAST_CONSUMER: Final = {
     "auto.offset.reset": "earliest",
 }
 
+_CLASSIC: Final[dict[str, object]] = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_500}
+"""With the newer protocol the broker decides about these."""
+
 
 class Workload:
     """The clients of one simulation."""
 
-    def __init__(self, history: History, bootstrap_servers: str, chance: random.Random, replicas: int) -> None:
+    def __init__(self, history: History, bootstrap_servers: str, chance: random.Random, swarm: Swarm) -> None:
         self.history = history
         self.is_stopping = False
         self.counts: dict[str, int] = {}
         self._servers = bootstrap_servers
         self._random = chance
+        self._swarm = swarm
         self._tasks: list[asyncio.Task[None]] = []
-        self._owned: dict[tuple[str, int], dict[int, str]] = {}
-        """Who owned a partition in a generation of the group."""
+        self._owned: dict[tuple[str, str, int, int], str] = {}
+        """The member that owned a partition in a generation of a group."""
         self.violations: list[str] = []
-        self._replicas = replicas
         self._extra: list[str] = []
-        """Topics that are there for the sake of being created, grown and deleted."""
+        """Topics that are there for the sake of being created, grown, moved and deleted."""
         self._extra_topics = 0
 
     def start(self, new_client: Callable[[], Process]) -> None:
         """Give each client a host of its own."""
-        work: list[Callable[[], Coroutine[Any, Any, None]]] = [
-            lambda: self._keep(lambda: self._produce("idempotent", acks="all", idempotent=True)),
-            lambda: self._keep(lambda: self._produce("plain", acks="all", idempotent=False)),
-            lambda: self._keep(lambda: self._produce("leader-only", acks="1", idempotent=False)),
-            lambda: self._keep(lambda: self._transact("tx-0")),
-            lambda: self._keep(lambda: self._read_all("reader", TOPIC, "read_uncommitted")),
-            lambda: self._keep(lambda: self._read_all("committed-reader", TRANSACTIONS_TOPIC, "read_committed")),
-            lambda: self._keep(lambda: self._join_group("member-0")),
-            lambda: self._keep(lambda: self._join_group("member-1")),
-            lambda: self._keep(self._administrate),
-        ]
-        for each in work:
-            self._tasks.append(new_client().run(each()))
+        for each in self._lives():
+            self._tasks.append(new_client().run(self._keep(each)))
+
+    def _lives(self) -> Iterator[Life]:
+        kinds = self._swarm.clients
+        yield lambda: self._produce("idempotent", acks="all", idempotent=True)
+        yield lambda: self._transact("tx-0")
+        yield lambda: self._read_all("committed-reader", TRANSACTIONS_TOPIC, "read_committed")
+        yield self._administrate
+        if "plain producer" in kinds:
+            yield lambda: self._produce("plain", acks="all", idempotent=False)
+        if "leader-only producer" in kinds:
+            yield lambda: self._produce("leader-only", acks="1", idempotent=False)
+        if "second transactional producer" in kinds:
+            yield lambda: self._transact("tx-1")
+        if "reader" in kinds:
+            yield lambda: self._read_all("reader", TOPIC, "read_uncommitted")
+        if "classic group" in kinds:
+            yield lambda: self._join_group("group", "member-0", _CLASSIC)
+            yield lambda: self._join_group("group", "member-1", _CLASSIC)
+        if "consumer group" in kinds:
+            yield lambda: self._join_group("consumers", "member-2", {"group.protocol": "consumer"})
+            yield lambda: self._join_group("consumers", "member-3", {"group.protocol": "consumer"})
+        if "read-process-write" in kinds:
+            yield self._process
 
     def stop(self) -> None:
         self.is_stopping = True
@@ -104,7 +137,7 @@ class Workload:
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
 
-    async def _keep(self, life: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _keep(self, life: Life) -> None:
         while not self.is_stopping:
             try:
                 await life()
@@ -116,11 +149,14 @@ class Workload:
 
     async def _produce(self, name: str, *, acks: str, idempotent: bool) -> None:
         settings = {**_FAST, "bootstrap.servers": self._servers, "acks": acks, "enable.idempotence": idempotent}
+        self.count("producers")
+        instance = f"{name} {self.counts['producers']}" if idempotent else None
         async with AsyncProducer(settings) as producer:
             while not self.is_stopping:
                 for _ in range(self._random.randrange(1, 5)):
                     value = self._new_value(name)
-                    send = self.history.send(value, acks_all=acks == "all", idempotent=idempotent)
+                    acks_all = acks == "all"
+                    send = self.history.send(value, acks_all=acks_all, idempotent=idempotent, producer=instance)
                     await self._send_one(producer, TOPIC, self._random.randrange(PARTITIONS), value, send)
                 await asyncio.sleep(self._random.uniform(0.05, 1.5))
 
@@ -186,45 +222,53 @@ class Workload:
             while not self.is_stopping:
                 await asyncio.sleep(self._random.uniform(0.5, 3.0))
                 name = self._random.choice(sorted(self._operations))
-                await self._operations[name](admin)
-                self.count(name)
+                if await self._operations[name](admin):
+                    self.count(name)
 
     @property
-    def _operations(self) -> dict[str, Callable[[AsyncAdmin], Coroutine[Any, Any, object]]]:
+    def _operations(self) -> dict[str, Callable[[AsyncAdmin], Coroutine[Any, Any, bool]]]:
         return {
-            "topics created": self._create_topic,
-            "topics deleted": self._delete_topic,
-            "topics grown": self._grow_topic,
-            "partitions moved": self._reassign,
-            "leaders elected": self._elect,
+            "create a topic": self._create_topic,
+            "delete a topic": self._delete_topic,
+            "grow a topic": self._grow_topic,
+            "move replicas": self._reassign,
+            "elect leaders": self._elect,
         }
 
-    async def _create_topic(self, admin: AsyncAdmin) -> None:
+    async def _create_topic(self, admin: AsyncAdmin) -> bool:
         self._extra_topics += 1
         name = f"extra-{self._extra_topics}"
-        await admin.create_topics([NewTopic(name, self._random.randrange(1, 4), self._replicas)])
+        await admin.create_topics([NewTopic(name, self._random.randrange(1, 4), self._swarm.replicas)])
         self._extra.append(name)
+        return True
 
-    async def _delete_topic(self, admin: AsyncAdmin) -> None:
-        if self._extra:
-            await admin.delete_topics([self._extra.pop(self._random.randrange(len(self._extra)))])
+    async def _delete_topic(self, admin: AsyncAdmin) -> bool:
+        if not self._extra:
+            return False
+        await admin.delete_topics([self._extra.pop(self._random.randrange(len(self._extra)))])
+        return True
 
-    async def _grow_topic(self, admin: AsyncAdmin) -> None:
-        if self._extra:
-            name = self._random.choice(self._extra)
-            described = (await admin.describe_topics([name]))[name]
-            await admin.create_partitions({name: len(described.partitions) + 1})
+    async def _grow_topic(self, admin: AsyncAdmin) -> bool:
+        if not self._extra:
+            return False
+        name = self._random.choice(self._extra)
+        described = (await admin.describe_topics([name]))[name]
+        await admin.create_partitions({name: len(described.partitions) + 1})
+        return True
 
-    async def _reassign(self, admin: AsyncAdmin) -> None:
-        """Another order of the replicas, and so another preferred leader."""
-        where = TopicPartition(self._random.choice((TOPIC, TRANSACTIONS_TOPIC)), self._random.randrange(PARTITIONS))
-        described = (await admin.describe_topics([where.topic]))[where.topic]
-        replicas = list(described.partitions[where.partition].replicas)
-        self._random.shuffle(replicas)
-        await admin.alter_partition_reassignments({where: replicas})
+    async def _reassign(self, admin: AsyncAdmin) -> bool:
+        """Other brokers, where there are more of them than replicas; another preferred leader in any case."""
+        topic = self._random.choice((TOPIC, TRANSACTIONS_TOPIC, *self._extra))
+        described = (await admin.describe_topics([topic]))[topic]
+        partition = self._random.choice(described.partitions)
+        brokers = range(self._servers.count(",") + 1)
+        replicas = self._random.sample(brokers, len(partition.replicas))
+        await admin.alter_partition_reassignments({TopicPartition(topic, partition.partition): replicas})
+        return True
 
-    async def _elect(self, admin: AsyncAdmin) -> None:
+    async def _elect(self, admin: AsyncAdmin) -> bool:
         await admin.elect_leaders([TopicPartition(TOPIC, index) for index in range(PARTITIONS)])
+        return True
 
     # --- readers ---
 
@@ -238,42 +282,74 @@ class Workload:
                     _note(reader, record)
                     self.count("reads")
 
-    async def _join_group(self, name: str) -> None:
+    async def _join_group(self, group: str, name: str, protocol: dict[str, object]) -> None:
+        """Be a member for a while: members come and go, so that the group rebalances."""
         settings = {
             **_FAST_CONSUMER,
+            **protocol,
             "bootstrap.servers": self._servers,
-            "group.id": "group",
+            "group.id": group,
             "enable.auto.commit": False,
         }
         async with AsyncConsumer(settings) as consumer:
             await consumer.subscribe([TOPIC])
-            ends_at = asyncio.get_running_loop().time() + self._random.uniform(3, 20)
+            ends_at = asyncio.get_running_loop().time() + self._random.uniform(2, 12)
             while not self.is_stopping and asyncio.get_running_loop().time() < ends_at:
                 records = await consumer.poll(timeout_s=1)
-                self._check_ownership(name, consumer)
+                self._check_ownership(group, name, consumer)
                 for _ in records:
-                    self.count("reads of the group")
+                    self.count("reads of a group")
                 if records:
                     await self._commit(consumer)
+
+    async def _process(self) -> None:
+        """Read, and write what was read with its offsets in one transaction."""
+        consuming = {**_FAST_CONSUMER, **_CLASSIC, "bootstrap.servers": self._servers, "group.id": "processors"}
+        producing = {**_FAST, "bootstrap.servers": self._servers, "transactional.id": "tx-processor"}
+        async with (
+            AsyncProducer(producing) as producer,
+            AsyncConsumer({**consuming, "enable.auto.commit": False, "isolation.level": "read_committed"}) as consumer,
+        ):
+            await producer.init_transactions()
+            await consumer.subscribe([TOPIC])
+            while not self.is_stopping:
+                records = await consumer.poll(timeout_s=1)
+                if records:
+                    await self._process_batch(producer, consumer, records)
+                    await asyncio.sleep(self._random.uniform(0.1, 1.0))
+
+    async def _process_batch(self, producer: AsyncProducer, consumer: AsyncConsumer, records: Iterable[Any]) -> None:
+        transaction = Transaction()
+        await producer.begin()
+        offsets = {}
+        for record in records:
+            value = self._new_value("processed")
+            send = self.history.send(value, transaction=transaction)
+            send.source = record.topic, record.partition, record.offset
+            await self._send_one(producer, TRANSACTIONS_TOPIC, record.partition, value, send)
+            send.outcome = Outcome.UNKNOWN
+            offsets[TopicPartition(record.topic, record.partition)] = record.offset + 1
+        await producer.send_offsets_to_transaction(offsets, consumer.group_metadata)
+        await producer.commit()
+        transaction.verdict = Verdict.COMMITTED
+        self.count("read-process-write transactions")
 
     async def _commit(self, consumer: AsyncConsumer) -> None:
         try:
             await consumer.commit(timeout_s=5)
-            self.count("commits")
+            self.count("commits of a group")
         except (ClientError, ApiError):
             self.count("commits that failed")
 
-    def _check_ownership(self, name: str, consumer: AsyncConsumer) -> None:
+    def _check_ownership(self, group: str, name: str, consumer: AsyncConsumer) -> None:
         generation = consumer.group_metadata.generation_id
         if generation < 0:
             return
         for topic, partition in sorted(consumer.assignment):
-            owners = self._owned.setdefault((topic, partition), {})
-            owner = owners.setdefault(generation, name)
+            owner = self._owned.setdefault((group, topic, partition, generation), name)
             if owner != name:
-                self.violations.append(
-                    f"two owners: {topic}-{partition} belongs to {owner} and {name} in generation {generation}"
-                )
+                where = f"{topic}-{partition} in generation {generation} of {group}"
+                self.violations.append(f"two owners: {owner} and {name} have {where}")
 
 
 def _note(reader: Reader, record: ConsumerRecord[Any, Any]) -> None:

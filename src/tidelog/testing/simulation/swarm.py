@@ -1,0 +1,57 @@
+"""How the cluster and the clients of a seed differ from those of others: sizes, replicas, clocks, kinds of clients.
+
+Everything is drawn before the simulation runs. Each seed has some of the variety, so that each part of it is alone in
+some seeds, and together with each other part in others.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Final
+
+_SETTINGS: Final = {
+    # A follower that catches up takes many fetches; batches are still sent whole.
+    "replica.fetch.max.bytes": (None, None, "200"),
+    "num.replica.fetchers": (None, None, "2"),
+    "log.segment.bytes": (None, None, "2000"),
+    "log.index.interval.bytes": (None, "100"),
+    "auto.leader.rebalance.enable": (None, "false"),
+    "leader.imbalance.check.interval.seconds": (None, "2"),
+    "log.flush.interval.messages": (None, None, "3"),
+}
+_CLIENTS: Final = {
+    "plain producer": 0.6,
+    "leader-only producer": 0.5,
+    "second transactional producer": 0.4,
+    "reader": 0.6,
+    "classic group": 0.5,
+    "consumer group": 0.4,
+    "read-process-write": 0.4,
+}
+"""Beside the idempotent and a transactional producer, a reader of committed records and the administrator."""
+
+
+@dataclass(frozen=True)
+class Swarm:
+    """What one seed consists of."""
+
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of every broker."""
+    replicas: int = 3
+    clients: frozenset[str] = frozenset(_CLIENTS)
+    skews_ms: tuple[int, ...] = ()
+    """How wrong the clock of each broker is from the start."""
+
+
+def draw_swarm(seed: int, brokers: int) -> Swarm:
+    chance = random.Random(f"swarm {seed}")
+    drawn = {name: chance.choice(values) for name, values in _SETTINGS.items()}
+    replicas_max = min(3, brokers)
+    is_skewed = chance.random() < 0.3
+    return Swarm(
+        settings={name: value for name, value in drawn.items() if value is not None},
+        replicas=chance.choice((replicas_max, replicas_max, max(replicas_max - 1, 1))),
+        clients=frozenset(name for name, share in _CLIENTS.items() if chance.random() < share),
+        skews_ms=tuple(chance.randrange(-5_000, 5_000) if is_skewed else 0 for _ in range(brokers)),
+    )
