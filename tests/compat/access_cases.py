@@ -7,6 +7,8 @@ everything. So a broker needs no authentication to be asked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -24,6 +26,9 @@ from confluent_kafka.admin import (
 from tests.integration.raw_client import RawClient, batch_of
 from tidelog.wire import messages
 from tidelog.wire.schema import Struct
+
+for _module in iter_modules(messages.__path__):
+    import_module(f"{messages.__name__}.{_module.name}")
 
 TOPIC: Final = "secret-plans"
 GROUP: Final = "secret-readers"

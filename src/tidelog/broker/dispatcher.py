@@ -67,7 +67,8 @@ class Dispatcher:
     def __init__(self, node: Node, routes: Mapping[int, Route], hooks: RequestHooks | None = None) -> None:
         self.routes = routes
         self._node = node
-        self._hooks = hooks
+        self.hooks = hooks
+        """Called for every request; may be replaced at any time."""
         self._large = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
 
     def request_limit(self, api_key: int) -> int:
@@ -84,8 +85,10 @@ class Dispatcher:
             if route is None or not route.min_version <= version <= route.max_version:
                 self._answer_unsupported(connection, slot, api_key, version, correlation_id)
                 return
-            if self._hooks is not None:
-                self._hooks.call(connection.session, route, version, stop - start)
+            if self.hooks is not None:
+                if client_id_bytes >= 0:
+                    connection.session.client_id = str(data[start + 10 : start + 10 + client_id_bytes], "utf-8")
+                self.hooks.call(connection, route, version, stop - start)
             if api_key not in _BLIND_TO_LOGS and len(connection.slots) > 1:
                 # An earlier request of this connection may have staged records that this one has to see.
                 self._node.replica_manager.write_staged()
@@ -191,6 +194,7 @@ class Dispatcher:
                 response = self._error_response(context.route, cause)
         if type(response) is Reply:
             return response
+        _tell_throttle(context, response)
         body = await self._node.slices.run(response.encode_in_slices(context.api_version))
         if len(body) > _RELEASED_AT_ONCE_BYTES_MAX:
             elements: list[Any] = []
@@ -254,6 +258,7 @@ class Dispatcher:
     @staticmethod
     def _answer(context: Context, response: Message) -> None:
         version = context.api_version
+        _tell_throttle(context, response)
         _fill(
             context.slot,
             encode_response(context.route.api_key, version, context.correlation_id, response.encode(version)),
@@ -276,6 +281,13 @@ class Dispatcher:
         if hasattr(response, "error_message"):
             response.error_message = cause.message
         return response  # type: ignore[no-any-return]
+
+
+def _tell_throttle(context: Context, response: Any) -> None:
+    """Put into a response how long its client has to wait, if it exceeds a quota."""
+    throttle_ms = context.slot.connection.throttle_ms
+    if throttle_ms and "throttle_time_ms" in type(response).fields:
+        response.throttle_time_ms = throttle_ms
 
 
 def _ignore(_outcome: object) -> None:

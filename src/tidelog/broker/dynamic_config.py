@@ -83,6 +83,8 @@ class DynamicConfig:
                 self._node.member.controller.enable_unclean_elections(name)
         elif kind == "brokers":
             await self._follow_broker()
+        else:
+            await self._node.client_quotas.follow(entity_path)
 
     async def _follow_broker(self) -> None:
         node = self._node

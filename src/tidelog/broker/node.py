@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.background import BackgroundPool, Flusher, RecordPreparation
 from tidelog.broker.cleaner import CleanerService
+from tidelog.broker.client_quotas import ClientQuotaManager
 from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.handlers import cluster_handlers, handlers
@@ -50,6 +51,7 @@ class Node:
         "background",
         "broker_id",
         "cleaning",
+        "client_quotas",
         "clock",
         "config",
         "config_layers",
@@ -113,6 +115,7 @@ class Node:
         )
         is_clustered = base.surroundings.is_clustered
         self.routes: Mapping[int, Route] = {**handlers(), **cluster_handlers()} if is_clustered else handlers()
+        self.client_quotas = ClientQuotaManager(self)
         self.socket_server = new_socket_server(self)
         self.replication_quotas = replication_quotas(broker_id, config)
         limit_replication(self.replication_quotas, config_layers)

@@ -154,6 +154,7 @@ class Server:
 
         def new_socket_server(node: Node) -> SocketServer:
             dispatcher = Dispatcher(node, {**node.routes, **own_handlers()})
+            node.client_quotas.use(dispatcher)
             surroundings = self._surroundings
             return SocketServer(
                 loop,
@@ -186,6 +187,7 @@ class Server:
         node = self.node
         summary = node.log_manager.load(self._config_of_topic())
         await node.metadata.run(node.dynamic_config.start)
+        await node.metadata.run(node.client_quotas.start)
         if node.access is not None:
             await node.metadata.run(node.access.start)
         self._start_tasks()
@@ -221,6 +223,7 @@ class Server:
         """Watch changes of settings, start periodic work, and serve clients."""
         node = self.node
         node.dynamic_config.start(store)
+        node.client_quotas.start(store)
         if node.access is not None:
             node.access.start(store)
         self._start_tasks()
@@ -283,6 +286,8 @@ class Server:
     def _end_turn(self) -> None:
         node = self.node
         node.replica_manager.end_turn()
+        if node.client_quotas.is_timing:
+            node.client_quotas.end_turn()
         node.timer_driver.rearm()
 
     # --- failure ---

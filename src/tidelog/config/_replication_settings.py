@@ -65,9 +65,9 @@ class QuotaSettings(Settings, area="Quotas"):
     """The windows over which quotas are measured."""
 
     quota_window_num: int = setting(
-        "quota.window.num", 11, importance="low", at_least=1, effect=False, doc="Samples kept for client quotas.")
+        "quota.window.num", 11, importance="low", at_least=1, doc="Samples kept for client quotas.")
     quota_window_size_seconds: int = setting(
-        "quota.window.size.seconds", 1, importance="low", at_least=1, effect=False,
+        "quota.window.size.seconds", 1, importance="low", at_least=1,
         doc="Length of a sample for client quotas.")
     replication_quota_window_num: int = setting(
         "replication.quota.window.num", 11, importance="low", at_least=1, doc="Samples kept for replication quotas.")
@@ -81,14 +81,14 @@ class QuotaSettings(Settings, area="Quotas"):
         "alter.log.dirs.replication.quota.window.size.seconds", 1, importance="low", at_least=1,
         doc="Length of a sample for the quota on moves between data directories.")
     controller_quota_window_num: int = setting(
-        "controller.quota.window.num", 11, importance="low", at_least=1, effect=False,
+        "controller.quota.window.num", 11, importance="low", at_least=1,
         doc="Samples kept for the quota on topic and partition changes.")
     controller_quota_window_size_seconds: int = setting(
-        "controller.quota.window.size.seconds", 1, importance="low", at_least=1, effect=False,
+        "controller.quota.window.size.seconds", 1, importance="low", at_least=1,
         doc="Length of a sample for the quota on topic and partition changes.")
     client_quota_callback_class: str | None = setting(
         "client.quota.callback.class", None, type=CLASS, importance="low",
-        refused="client quotas are not supported yet, and no client would be throttled",
+        refused="quotas are those in the metadata tree; a class that decides them is not supported",
         doc="A class that decides quotas.")
 
 

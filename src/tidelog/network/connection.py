@@ -68,6 +68,10 @@ CHANNEL_IS_FULL: Final = 4
 REPLIES_ARE_LARGE: Final = 8
 IS_MUTED: Final = 16
 
+_BY_REQUEST: Final = 1
+_BY_QUOTA: Final = 2
+"""Why a connection is muted, as bits."""
+
 
 Reply = bytes | list[Chunk]
 _CLOSE: Final[list[Chunk]] = []
@@ -130,12 +134,13 @@ class Connection:
         "_filled",
         "_held_bytes",
         "_is_ending",
-        "_is_muted",
         "_must_stop",
+        "_muted",
         "_out",
         "_paused",
         "_position",
         "_recv_into",
+        "_released",
         "_send",
         "_transport",
         "channel",
@@ -148,6 +153,8 @@ class Connection:
         "server",
         "session",
         "slots",
+        "throttle_ms",
+        "throttled_until_ms",
     )
 
     def __init__(self, server: SocketServer, transport: Transport, session: Session) -> None:
@@ -175,7 +182,12 @@ class Connection:
         self._paused = 0
         # Set while frames are being handed over, when no more of them may be: closed, or too many replies are unsent.
         self._must_stop = False
-        self._is_muted = False
+        self._muted = 0
+        # What `hand_over` will clear of it when this turn has ended.
+        self._released = 0
+        self.throttle_ms = 0
+        """How long the client has to wait because it exceeds a quota, as its responses say."""
+        self.throttled_until_ms = 0
         # A slot closes the connection when this turn ends; replies before it that are there by then leave first.
         self._is_ending = False
         self._held_bytes = 0
@@ -214,7 +226,7 @@ class Connection:
             not 0 <= size < LARGE_BYTES
             or _unpack_size(server.scratch)[0] != size
             or size > self.frame_bytes_max
-            or self._is_muted
+            or self._muted
             or len(slots) >= SLOTS_MAX
             or channel.queued_requests >= channel.requests_max
             or channel.queued_bytes >= channel.bytes_max
@@ -287,7 +299,7 @@ class Connection:
         buffer = self._buffer
         if buffer is None:
             return
-        if self._is_muted:
+        if self._muted:
             self._pause(IS_MUTED)
             return
         slots = self.slots
@@ -349,9 +361,9 @@ class Connection:
         self._must_stop = False
         if self._held_bytes > HELD_BYTES_MAX:
             self._pause(REPLIES_ARE_LARGE)
-        elif self._is_muted and position == self._filled:
+        elif self._muted and position == self._filled:
             return False
-        if self._is_muted:
+        if self._muted:
             self._pause(IS_MUTED)
         self._position = position
         return True
@@ -482,7 +494,8 @@ class Connection:
 
     def mute(self) -> None:
         """The request that was handed over last has not taken effect: hand over no other before `unmute`."""
-        self._is_muted = self._must_stop = True
+        self._muted |= _BY_REQUEST
+        self._must_stop = True
 
     def unmute(self) -> None:
         """It has taken effect: the next request begins when this turn has ended. Nothing happens if it is not muted.
@@ -490,18 +503,36 @@ class Connection:
         Not at once, because this is called while another request is carried out, and after this turn's logs were
         written: what the next one stages belongs to the next turn.
         """
-        if self._is_muted and not self.is_closed:
+        self._release(_BY_REQUEST)
+
+    def throttle(self, wait_ms: int, until_ms: int) -> None:
+        """Hand over no request that comes later before `end_throttle`; responses name the wait."""
+        self.throttle_ms, self.throttled_until_ms = wait_ms, until_ms
+        self._muted |= _BY_QUOTA
+        self._must_stop = True
+
+    def end_throttle(self) -> None:
+        """The wait is over."""
+        self.throttle_ms = self.throttled_until_ms = 0
+        self._release(_BY_QUOTA)
+
+    def _release(self, reason: int) -> None:
+        if self._muted & reason and not self.is_closed:
+            self._released |= reason
             self.server.hand_over_later(self)
 
     def hand_over(self) -> None:
         """Called by the server when the turn has ended in which the connection was unmuted."""
         if not self._is_ending:
-            self._is_muted = False
-            self._resume(IS_MUTED)
+            self._muted &= ~self._released
+            self._released = 0
+            if not self._muted:
+                self._resume(IS_MUTED)
 
     def end(self) -> None:
         """Hand over no further frame; for a slot that closes the connection when the turn ends."""
-        self._is_ending = self._is_muted = self._must_stop = True
+        self._is_ending = self._must_stop = True
+        self._muted |= _BY_REQUEST
 
     def hold(self, size: int) -> None:
         """Count a reply of so many bytes: a client that sends requests and reads nothing must not fill the memory."""

@@ -109,11 +109,12 @@ class Quota:
         """Whether the rate is above the bound."""
         return self.rate.measure(now_ms) > self.bound
 
-    def throttle_ms(self, now_ms: int) -> int:
+    def throttle_ms(self, now_ms: int, *, is_bounded: bool = True) -> int:
         """How long nothing may be counted until the rate is within the bound; 0 if it is.
 
-        As Kafka reckons it: the excess over the bound, times the time that the rate is measured over. At most all
-        windows: by then the samples of now do not count any more.
+        As Kafka reckons it: the excess over the bound, times the time that the rate is measured over. `is_bounded`: at
+        most all windows, as by then the samples of now do not count any more; a value that is larger than what the
+        windows let through would then exceed the bound.
         """
         observed = self.rate.measure(now_ms)
         if observed <= self.bound:
@@ -122,4 +123,5 @@ class Quota:
         if self.bound <= 0:
             return total_ms
         excess = (observed - self.bound) / self.bound
-        return min(max(round(excess * self.rate.elapsed_ms(now_ms)), 1), total_ms)
+        wait_ms = max(round(excess * self.rate.elapsed_ms(now_ms)), 1)
+        return min(wait_ms, total_ms) if is_bounded else wait_ms

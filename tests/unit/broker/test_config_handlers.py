@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.unit.broker.open_access import OPEN_TO_ALL
 from tests.unit.steps import Pauses, served
 from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.handlers import alter_configs, describe_configs
@@ -90,7 +91,7 @@ def context() -> Any:
     node.dynamic_config = DynamicConfig(cast(Any, node))
     node.dynamic_config.start(store)
     node.slices = Pauses()
-    return SimpleNamespace(node=node, api_version=4, pause=node.slices.pause, check_allowed=lambda *_: None)
+    return SimpleNamespace(node=node, api_version=4, pause=node.slices.pause, **OPEN_TO_ALL)
 
 
 async def run_inline(function: Callable[[], object]) -> object:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from tests.unit.broker.open_access import NO_QUOTAS, OPEN_TO_ALL
 from tests.unit.steps import Stretches, served
 from tidelog.broker.handlers import create_partitions, create_topics, user_scram_credentials
 from tidelog.broker.topic_service import TopicService
@@ -27,13 +28,12 @@ LINES_MAX = 1_000
 def context_of(slices: Stretches) -> Any:
     image = ClusterImage("cluster")
     image.set_topic(TopicImage("t1", bytes(15) + b"1", [PartitionImage(0, 0, 0, (0,), (0,))]))
-    node = SimpleNamespace(slices=slices, image=image)
+    node = SimpleNamespace(slices=slices, image=image, client_quotas=NO_QUOTAS)
     return SimpleNamespace(
         node=node,
         pause=slices.pause,
         api_version=2,
-        check_allowed=lambda *_: None,
-        is_allowed=lambda *_, **_options: True,
+        **OPEN_TO_ALL,
     )
 
 

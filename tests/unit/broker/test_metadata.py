@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.broker.open_access import OPEN_TO_ALL
 from tests.unit.steps import Pauses, served
 from tidelog.broker.handlers import metadata
 from tidelog.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -31,6 +32,7 @@ def partition_in(image: ClusterImage, slices: Pauses, version: int = 12) -> tupl
     context: Any = SimpleNamespace(
         node=SimpleNamespace(image=image, config=SimpleNamespace(auto_create_topics_enable=False)),
         session=SimpleNamespace(listener=CLIENTS),
+        **OPEN_TO_ALL,
         pause=slices.pause,
         api_version=version,
     )

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 async def reply_in_slices(
-    slices: TimeSlices, version: int, correlation_id: int, replies: Iterable[tuple[bytes, PartitionReply]]
+    slices: TimeSlices,
+    version: int,
+    correlation_id: int,
+    replies: Iterable[tuple[bytes, PartitionReply]],
+    throttle_ms: int = 0,
 ) -> bytes:
     """The whole frame. The replies of a topic stand together, wherever they were in the request."""
     topics: dict[bytes, TopicProduceResponse] = {}
@@ -45,6 +49,6 @@ async def reply_in_slices(
                 error_message=reply.error_message,
             )
         )
-    response = ProduceResponse(responses=list(topics.values()))
+    response = ProduceResponse(responses=list(topics.values()), throttle_time_ms=throttle_ms)
     body = await slices.run(response.encode_in_slices(version))
     return encode_response(ApiKey.PRODUCE, version, correlation_id, body)

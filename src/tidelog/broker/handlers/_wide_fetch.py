@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.context import ClientLeft
-from tidelog.broker.handlers.fetch import CONVERTED_BEFORE, ZSTD_FROM, converted, without_zstd
+from tidelog.broker.handlers.fetch import CONVERTED_BEFORE, ZSTD_FROM, converted, throttle_of, without_zstd
 from tidelog.replication.wide_fetch import WideFetch
 from tidelog.wire.fetch import encode_response
 
@@ -44,6 +44,7 @@ class _WideRequest:
         self._node = node
         self._slot = slot
         self._context = context
+        self._parameters = parameters
         self._parameters = parameters
         self._version = version
         self._correlation_id = correlation_id
@@ -104,10 +105,20 @@ class _WideRequest:
         if version < CONVERTED_BEFORE:
             replies = await converted(node, self._slot, wanted, replies, version)
         await self._pause()
-        topics = self._context.select(replies)
+        throttle_ms = 0
+        if node.client_quotas.limits_fetch:
+            throttle_ms = throttle_of(node, self._slot, self._parameters, replies)
+            await self._pause()
+        topics = () if throttle_ms else self._context.select(replies)
         await self._pause()
         self._slot.fill(
-            encode_response(self._correlation_id, version, topics, session_id=self._context.session_id)  # type: ignore[arg-type]
+            encode_response(  # type: ignore[arg-type]
+                self._correlation_id,
+                version,
+                topics,
+                session_id=self._context.session_id,
+                throttle_time_ms=throttle_ms or self._slot.connection.throttle_ms,
+            )
         )
 
     async def _pause(self) -> None:

@@ -1,16 +1,17 @@
-"""DescribeClientQuotas and AlterClientQuotas: there are no quotas, and none can be set.
-
-Throttling is not built. A quota that was accepted and not enforced would be worse than none, so setting one is refused;
-removing one is done already.
-"""
+"""DescribeClientQuotas and AlterClientQuotas: the limits of users, client ids and addresses, as the tree has them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.metadata_errors import metadata_errors_translated
+from tidelog.metadata import paths
+from tidelog.metadata.client_quotas import QuotaNode, alter_quotas, read_quota_nodes
 from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages import describe_client_quotas as described
 from tidelog.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -26,9 +27,11 @@ from tidelog.wire.messages.describe_client_quotas import (
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
+    from tidelog.metadata.store import Store
 
 _ENTITY_TYPES: Final = ("user", "client-id", "ip")
 _MATCH_TYPES: Final = (0, 1, 2)
+_EXACT, _DEFAULT, _ANY = _MATCH_TYPES
 _IP: Final = "ip"
 
 # The names of quotas by whether they are for connections from an address or for a client's requests.
@@ -38,29 +41,99 @@ _CLIENT_QUOTAS: Final = frozenset(
 )
 
 
-def handle_describe(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
-    """No quota matches, whatever is asked for, as long as it makes sense."""
+async def handle_describe(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
+    """The entities that match and have quotas."""
     try:
         context.check_allowed(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
         _check_filter(request.components)
     except ApiError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
-    return DescribeClientQuotasResponse(entries=[])
+    with metadata_errors_translated():
+        nodes = await context.node.metadata.run(_read)
+    entries: list[described.EntryData] = []
+    for node, settings in nodes:
+        values = _quotas_in(node, settings)
+        if values and _matches(node, request):
+            entries.append(_entry(node, values))
+        await context.pause()
+    return DescribeClientQuotasResponse(entries=entries)
+
+
+def _read(store: Store) -> list[tuple[QuotaNode, dict[str, str]]]:
+    return list(read_quota_nodes(store))
+
+
+def _quotas_in(node: QuotaNode, settings: Mapping[str, str]) -> dict[str, float]:
+    known = _IP_QUOTAS if node.ip is not None else _CLIENT_QUOTAS
+    return {name: value for name in sorted(known) if (value := _number(settings.get(name))) is not None}
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _matches(node: QuotaNode, request: DescribeClientQuotasRequest) -> bool:
+    """Whether each component finds its name; with `strict`, nothing else may be part of the entity."""
+    names = _names_of(node)
+    for component in request.components:
+        if component.entity_type not in names:
+            return False
+        name = names[component.entity_type]
+        if component.match_type == _EXACT and name != component.match:
+            return False
+        if component.match_type == _DEFAULT and name != paths.DEFAULT_ENTITY:
+            return False
+    return not request.strict or len(names) == len(request.components)
+
+
+def _names_of(node: QuotaNode) -> dict[str, str]:
+    names = {"user": node.user, "client-id": node.client_id, _IP: node.ip}
+    return {entity_type: name for entity_type, name in names.items() if name is not None}
+
+
+def _entry(node: QuotaNode, values: Mapping[str, float]) -> described.EntryData:
+    return described.EntryData(
+        entity=[
+            described.EntityData(entity_type=entity_type, entity_name=None if name == paths.DEFAULT_ENTITY else name)
+            for entity_type, name in _names_of(node).items()
+        ],
+        values=[described.ValueData(key=key, value=value) for key, value in values.items()],
+    )
 
 
 async def handle_alter(request: AlterClientQuotasRequest, context: Context) -> AlterClientQuotasResponse:
-    """Refuse each entry for itself."""
+    """Alter each entity for itself; what is stored has taken effect here before it is acknowledged."""
     response = AlterClientQuotasResponse()
     for entry in request.entries:
         answer = EntryDataResponse(error_message=None, entity=entry.entity)
         try:
             context.check_allowed(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
             _check_entry(entry)
+            await _alter(entry, request.validate_only, context)
         except ApiError as error:
             answer.error_code, answer.error_message = error.code, error.message
         response.entries.append(answer)
-        await context.pause()
+        await context.node.slices.pause()
+    await context.node.dynamic_config.take()
     return response
+
+
+async def _alter(entry: EntryData, validate_only: bool, context: Context) -> None:
+    names = {
+        part.entity_type: paths.DEFAULT_ENTITY if part.entity_name is None else part.entity_name
+        for part in entry.entity
+    }
+    node = QuotaNode(names.get("user"), names.get("client-id"), names.get(_IP))
+    changes = {operation.key: None if operation.remove else repr(operation.value) for operation in entry.ops}
+    with metadata_errors_translated():
+        await context.node.metadata.run(alter_quotas, node, changes, _accept, validate_only=validate_only)
+
+
+def _accept(_settings: object) -> None:
+    return
 
 
 def _check_filter(components: Sequence[ComponentData]) -> None:
@@ -85,8 +158,10 @@ def _check_entry(entry: EntryData) -> None:
     for operation in entry.ops:
         if operation.key not in known:
             raise _invalid(f"there is no quota {operation.key!r} for this entity")
-    if refused := [operation.key for operation in entry.ops if not operation.remove]:
-        text = f"{', '.join(refused)}: quotas are not supported yet, and no client would be throttled"
+        if not operation.remove and not (isfinite(operation.value) and operation.value > 0):
+            raise _invalid(f"{operation.key} must be greater than 0, not {operation.value}")
+    if _IP in {part.entity_type for part in entry.entity} and any(not operation.remove for operation in entry.ops):
+        text = "connection_creation_rate: quotas of addresses are not supported yet, and no client would be throttled"
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._late_topics import refuse_late
 from tidelog.broker.handlers._partition_limit import COUNTED_AT_ONCE, partition_limit_error
@@ -17,7 +17,11 @@ from tidelog.wire.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.broker.client_quotas import MutationQuota
     from tidelog.broker.context import Context
+
+
+_QUOTA_ERROR_SINCE: Final = 3
 
 
 async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
@@ -32,10 +36,11 @@ async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePa
         topics[topic.name] = topic
         new_partitions += max(topic.count - _count_of(topic.name, context), 0)
     too_many = partition_limit_error(new_partitions)
+    quota = context.node.client_quotas.mutation_quota(context, _QUOTA_ERROR_SINCE)
     results: list[CreatePartitionsTopicResult] = []
     grown: dict[str, int] = {}
     for topic in topics.values():
-        result = await _grow(topic, counts[topic.name], too_many, request.validate_only, context)
+        result = await _grow(topic, counts[topic.name], too_many, quota, request.validate_only, context)
         results.append(result)
         if result.error_code == ErrorCode.NONE:
             grown[topic.name] = topic.count
@@ -43,6 +48,7 @@ async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePa
         # In a cluster the answer waits until this broker knows the leaders.
         late = await context.node.topic_changes.wait_created(grown, request.timeout_ms)
         await refuse_late(results, late, context)
+    quota.throttle()
     return CreatePartitionsResponse(results=results)
 
 
@@ -52,7 +58,12 @@ def _count_of(name: str, context: Context) -> int:
 
 
 async def _grow(
-    topic: CreatePartitionsTopic, count: int, too_many: ApiError | None, validate_only: bool, context: Context
+    topic: CreatePartitionsTopic,
+    count: int,
+    too_many: ApiError | None,
+    quota: MutationQuota,
+    validate_only: bool,
+    context: Context,
 ) -> CreatePartitionsTopicResult:
     await context.node.slices.pause()
     result = CreatePartitionsTopicResult(name=topic.name, error_message=None)
@@ -63,6 +74,8 @@ async def _grow(
         if count > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} stands in the request {count} times")
         assignments = None if topic.assignments is None else [list(a.broker_ids) for a in topic.assignments]
+        if not validate_only:
+            quota.take(max(topic.count - _count_of(topic.name, context), 0))
         await context.node.topic_changes.add_partitions(
             topic.name, topic.count, assignments, validate_only=validate_only
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._late_topics import refuse_late
 from tidelog.broker.handlers._partition_limit import COUNTED_AT_ONCE, partition_limit_error
@@ -18,8 +18,12 @@ from tidelog.wire.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.broker.client_quotas import MutationQuota
     from tidelog.broker.context import Context
     from tidelog.metadata.image import TopicImage
+
+
+_QUOTA_ERROR_SINCE: Final = 6
 
 
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
@@ -32,10 +36,11 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
         counts[topic.name] += 1
         new_partitions += max(len(topic.assignments) or topic.num_partitions, 0)
     too_many = partition_limit_error(new_partitions)
+    quota = context.node.client_quotas.mutation_quota(context, _QUOTA_ERROR_SINCE)
     results: list[CreatableTopicResult] = []
     made: dict[str, int] = {}
     for topic in request.topics:
-        result = await _create(topic, counts[topic.name], too_many, request.validate_only, context)
+        result = await _create(topic, counts[topic.name], too_many, quota, request.validate_only, context)
         results.append(result)
         if result.error_code == ErrorCode.NONE:
             made[result.name] = result.num_partitions
@@ -43,11 +48,17 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
         # In a cluster the answer waits until this broker knows the leaders.
         late = await context.node.topic_changes.wait_created(made, request.timeout_ms)
         await refuse_late(results, late, context)
+    quota.throttle()
     return CreateTopicsResponse(topics=results)
 
 
 async def _create(
-    topic: CreatableTopic, count: int, too_many: ApiError | None, validate_only: bool, context: Context
+    topic: CreatableTopic,
+    count: int,
+    too_many: ApiError | None,
+    quota: MutationQuota,
+    validate_only: bool,
+    context: Context,
 ) -> CreatableTopicResult:
     await context.node.slices.pause()
     result = CreatableTopicResult(name=topic.name, error_message=None, num_partitions=-1, replication_factor=-1)
@@ -62,6 +73,9 @@ async def _create(
         if len(assignments) != len(topic.assignments):
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {topic.name} is assigned twice")
         overrides = _overrides(topic)
+        if not validate_only and context.node.image.topic(topic.name) is None:
+            partition_count = len(assignments) or topic.num_partitions
+            quota.take(partition_count if partition_count > 0 else context.node.config.num_partitions)
         made = await context.node.topic_changes.create(
             topic.name,
             topic.num_partitions,

@@ -17,9 +17,11 @@ from tidelog.wire.messages.delete_topics import (
 from tidelog.wire.primitives import NO_UUID
 
 if TYPE_CHECKING:
+    from tidelog.broker.client_quotas import MutationQuota
     from tidelog.broker.context import Context
 
 _STATES_FROM = 6
+_QUOTA_ERROR_SINCE = 5
 _TOPIC_DELETION_DISABLED_SINCE = 3
 
 
@@ -30,8 +32,9 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
         asked = (DeleteTopicState(name=name) for name in request.topic_names)
     results: list[DeletableTopicResult] = []
     deleted: list[str] = []
+    quota = context.node.client_quotas.mutation_quota(context, _QUOTA_ERROR_SINCE)
     for topic in asked:
-        result = await _delete(topic, context)
+        result = await _delete(topic, quota, context)
         results.append(result)
         if result.error_code == ErrorCode.NONE and result.name is not None:
             deleted.append(result.name)
@@ -39,10 +42,11 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
         # In a cluster the answer waits until no client of this broker sees the topics.
         late = await context.node.topic_changes.wait_deleted(deleted, request.timeout_ms)
         await refuse_late(results, late, context)
+    quota.throttle()
     return DeleteTopicsResponse(responses=results)
 
 
-async def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicResult:
+async def _delete(asked: DeleteTopicState, quota: MutationQuota, context: Context) -> DeletableTopicResult:
     await context.node.slices.pause()
     result = DeletableTopicResult(name=asked.name, topic_id=asked.topic_id)
     node = context.node
@@ -62,6 +66,7 @@ async def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicRe
             context.check_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
         result.name = name
         context.check_allowed(Operation.DELETE, ResourceType.TOPIC, name)
+        quota.take(node.image.partition_count(name))
         result.topic_id = await node.topic_changes.delete(name)
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message

@@ -7,7 +7,7 @@ Every version takes the same steps; `wire.fetch` reads and writes requests for o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +34,8 @@ _WHOLE_BATCHES_FROM: Final = 3
 CONVERTED_BEFORE: Final = 4
 ZSTD_FROM: Final = 10
 _FOLLOWER_READS_FROM: Final = 11
+_PARTITION_BYTES: Final = 50
+"""What a partition takes in a response, besides its records."""
 _new = tuple.__new__
 
 
@@ -61,10 +63,9 @@ def handle_bytes(
         return
     replies = node.replica_manager.read_now(parameters, wanted)
     if replies is not None and version >= ZSTD_FROM:
-        topics, session_id = context.select(replies), context.session_id
-        slot.fill(encode_response(correlation_id, version, topics, session_id=session_id))  # type: ignore[arg-type]
+        _fill(node, slot, context, parameters, replies, version, correlation_id)
         return
-    respond, fail = _responding(node, slot, context, version, correlation_id)
+    respond, fail = _responding(node, slot, context, parameters, version, correlation_id)
     if replies is not None:
         respond(replies)
         return
@@ -95,15 +96,46 @@ def _denied(entry: Wanted) -> Wanted:
     return entry._replace(topic=None, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
+def _fill(
+    node: Node,
+    slot: Slot,
+    context: FetchContext,
+    parameters: FetchParameters,
+    replies: list[PartitionReply],
+    version: int,
+    correlation_id: int,
+) -> None:
+    """Answer with what was read."""
+    throttle_ms = throttle_of(node, slot, parameters, replies) if node.client_quotas.limits_fetch else 0
+    topics = () if throttle_ms else context.select(replies)
+    session_id = context.session_id
+    throttle_ms = throttle_ms or slot.connection.throttle_ms
+    slot.fill(
+        encode_response(correlation_id, version, topics, session_id=session_id, throttle_time_ms=throttle_ms)  # type: ignore[arg-type]
+    )
+
+
+def throttle_of(node: Node, slot: Slot, parameters: FetchParameters, replies: Iterable[PartitionReply]) -> int:
+    """How long the client has to wait because of a quota, in milliseconds: it is then answered without records."""
+    if parameters.is_from_follower:
+        return 0
+    return node.client_quotas.count_fetched(slot.connection, sum(map(_size_of, replies)))
+
+
+def _size_of(reply: PartitionReply) -> int:
+    """The bytes of a partition in a response, nearly."""
+    records = reply.records
+    size = 0 if records is None else len(records) if isinstance(records, bytes) else records.length
+    return _PARTITION_BYTES + size
+
+
 def _responding(
-    node: Node, slot: Slot, context: FetchContext, version: int, correlation_id: int
+    node: Node, slot: Slot, context: FetchContext, parameters: FetchParameters, version: int, correlation_id: int
 ) -> tuple[Callable[[list[PartitionReply]], None], Callable[[Exception], None]]:
     """The callbacks of a request that waits or is converted: one for its reply, one for a defect of the broker."""
-    session_id = context.session_id
 
-    def fill(replies: list[PartitionReply]) -> None:
-        topics = context.select(replies)
-        slot.fill(encode_response(correlation_id, version, topics, session_id=session_id))  # type: ignore[arg-type]
+    def answer(replies: list[PartitionReply]) -> None:
+        _fill(node, slot, context, parameters, replies, version, correlation_id)
 
     def fail(cause: Exception) -> None:
         slot.fail("Fetch", cause)
@@ -113,8 +145,8 @@ def _responding(
             pairs = zip(context.wanted, replies, strict=True)
             replies = [without_zstd(node, entry, reply) for entry, reply in pairs]
         if version >= CONVERTED_BEFORE:
-            fill(replies)
-        elif not node.slices.start(converted(node, slot, context.wanted, replies, version), fill, fail):
+            answer(replies)
+        elif not node.slices.start(converted(node, slot, context.wanted, replies, version), answer, fail):
             slot.park()
 
     return respond, fail

@@ -251,7 +251,8 @@ def _answer(
     node: Node, slot: Slot, version: int, correlation_id: int, outcomes: Sequence[Outcome], errors: Errors
 ) -> None:
     """Respond with the result of each partition; `errors` are those of the staged ones, in their order."""
-    if len(outcomes) == 1 and not errors:
+    throttle_ms = slot.connection.throttle_ms
+    if len(outcomes) == 1 and not errors and not throttle_ms:
         topic, index, result = outcomes[0]
         if type(result) is LogAppendInfo:
             first_offset, _, _, log_append_time_ms, log_start_offset, _, _, _ = result
@@ -267,7 +268,7 @@ def _answer(
     for topic, index, result in outcomes:
         reply = result if isinstance(result, PartitionReply) else _staged_reply(index, result, next(remaining, None))
         topics.setdefault(topic, []).append(reply)
-    slot.fill(encode_response(correlation_id, version, list(topics.items()), 0))
+    slot.fill(encode_response(correlation_id, version, list(topics.items()), throttle_ms))
 
 
 def _answer_many(
@@ -281,7 +282,7 @@ def _answer_many(
         (topic, result if isinstance(result, PartitionReply) else _staged_reply(index, result, next(remaining, None)))
         for topic, index, result in outcomes
     )
-    work = reply_in_slices(node.slices, version, correlation_id, replies)
+    work = reply_in_slices(node.slices, version, correlation_id, replies, slot.connection.throttle_ms)
     node.slices.start(work, slot.fill, partial(slot.fail, "Produce"))
 
 

@@ -1,0 +1,211 @@
+"""Quotas of this broker's clients: what each connection has used, and how long it has to wait.
+
+A client that has used more than its quota is told how long to wait, in the response, and its connection is not read
+from for so long, as in Kafka. Bytes of Produce are counted when the request comes, those of Fetch when its response is
+made; a Fetch that would exceed the quota is answered without records. Request time is the time that the event loop
+spends on a client's requests, of which a broker has 100 % in all. Requests of other brokers are not counted.
+
+Nothing is counted, and nothing is called, while no quota is set.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.request_hooks import RequestHooks
+from tidelog.metadata.client_quotas import QuotaNode, read_quota_nodes
+from tidelog.metadata.configs import read_overrides
+from tidelog.quotas import ClientQuotas, MutationQuotas, QuotaEntity, QuotaType, RateWindows, limits_in
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import Context
+    from tidelog.broker.dispatcher import Dispatcher
+    from tidelog.broker.node import Node
+    from tidelog.broker.routes import Route
+    from tidelog.metadata.store import Store
+    from tidelog.network.connection import Connection
+    from tidelog.network.session import Session
+
+_EXEMPT: Final = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+    }
+)
+"""Requests of brokers, and those that come before a client is known: their time is not counted."""
+
+
+class ClientQuotaManager:
+    """All quotas of clients, as the tree has them."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._clock = node.clock
+        config = node.config
+        windows = RateWindows(config.quota_window_num, config.quota_window_size_seconds * 1000)
+        self._produce = ClientQuotas(windows)
+        self._fetch = ClientQuotas(windows)
+        self._request = ClientQuotas(windows)
+        self._request_wait_max_ms = windows.window_ms
+        self._mutations = MutationQuotas(
+            RateWindows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
+        )
+        self._by_type = {
+            QuotaType.PRODUCE: self._produce,
+            QuotaType.FETCH: self._fetch,
+            QuotaType.REQUEST: self._request,
+            QuotaType.CONTROLLER_MUTATION: self._mutations,
+        }
+        self._dispatcher: Dispatcher | None = None
+        self._timed: tuple[Connection, float] | None = None
+        """Whose request the event loop is busy with, and since when."""
+        self.limits_fetch = False
+
+    def use(self, dispatcher: Dispatcher) -> None:
+        """Hook into a dispatcher as soon as there is a quota."""
+        self._dispatcher = dispatcher
+
+    # --- settings ---
+
+    def start(self, store: Store) -> None:
+        """Read all quotas."""
+        for node, settings in read_quota_nodes(store):
+            self._set(node, settings)
+        self._hook()
+
+    async def follow(self, entity_path: str) -> None:
+        """The settings of an entity, such as `users/U`, have changed."""
+        node = QuotaNode.at(entity_path)
+        if node is not None:
+            self._set(node, await self._node.metadata.run(read_overrides, node.entity))
+            self._hook()
+
+    def _set(self, node: QuotaNode, settings: dict[str, str]) -> None:
+        if node.ip is not None:
+            return
+        limits = limits_in(settings)
+        for kind, quotas in self._by_type.items():
+            quotas.set_limit(QuotaEntity(node.user, node.client_id), limits.get(kind))
+
+    def _hook(self) -> None:
+        assert self._dispatcher is not None, "a broker has a dispatcher before it reads its quotas"
+        is_needed = any(quotas.is_limited for quotas in self._by_type.values())
+        self._dispatcher.hooks = RequestHooks(throttle=self._on_request) if is_needed else None
+        self.limits_fetch = self._fetch.is_limited
+
+    # --- requests ---
+
+    def _on_request(self, connection: Connection, route: Route, _version: int, request_bytes: int) -> None:
+        if self._request.is_limited:
+            self._time(None if route.api_key in _EXEMPT else connection)
+            wait_ms = self._request.wait_ms(*_names(connection.session), self._clock.monotonic_ms())
+            self.throttle(connection, min(wait_ms, self._request_wait_max_ms))
+        if route.api_key == ApiKey.PRODUCE and self._produce.is_limited:
+            user, client_id = _names(connection.session)
+            self.throttle(connection, self._produce.record(user, client_id, request_bytes, self._clock.monotonic_ms()))
+
+    def _time(self, connection: Connection | None) -> None:
+        """Count the time since the last request to the client that sent it."""
+        now = self._node.slices.seconds()
+        if self._timed is not None:
+            self.count_time(self._timed[0], now - self._timed[1])
+        self._timed = None if connection is None else (connection, now)
+
+    @property
+    def is_timing(self) -> bool:
+        """Whether the time of a request is being measured."""
+        return self._timed is not None
+
+    def end_turn(self) -> None:
+        """The event loop is done with the requests of this turn."""
+        self._time(None)
+
+    def count_time(self, connection: Connection, seconds: float) -> None:
+        """Count time to a client. It has to wait when its next request comes, so that the response can say so."""
+        self._request.record(*_names(connection.session), seconds * 100, self._clock.monotonic_ms())
+
+    def count_fetched(self, connection: Connection, response_bytes: int) -> int:
+        """Count a response to a Fetch. If its client has to wait, the response is not to be sent: for how long."""
+        user, client_id = _names(connection.session)
+        now_ms = self._clock.monotonic_ms()
+        wait_ms = self._fetch.record(user, client_id, response_bytes, now_ms)
+        if wait_ms:
+            self._fetch.take_back(user, client_id, response_bytes, now_ms)
+            self.throttle(connection, wait_ms)
+        return wait_ms
+
+    def throttle(self, connection: Connection, wait_ms: int) -> None:
+        """Read nothing from a connection for so long."""
+        until_ms = self._clock.monotonic_ms() + wait_ms
+        if wait_ms <= 0 or connection.is_closed or until_ms <= connection.throttled_until_ms:
+            return
+        is_first = not connection.throttle_ms
+        connection.throttle(wait_ms, until_ms)
+        if is_first:
+            self._node.scheduler.schedule("throttled client", lambda: self._release(connection), wait_ms)
+            self._node.socket_server.wake()  # the end of the turn sets the timer
+
+    def _release(self, connection: Connection) -> None:
+        """Read from a connection again, unless it has been given a longer wait."""
+        left_ms = connection.throttled_until_ms - self._clock.monotonic_ms()
+        if left_ms > 0 and not connection.is_closed:
+            self._node.scheduler.schedule("throttled client", lambda: self._release(connection), left_ms)
+        else:
+            connection.end_throttle()
+
+    # --- changes of topics ---
+
+    def mutation_quota(self, context: Context, strict_from: int) -> MutationQuota:
+        """The quota that the changes of one request are taken from. From a version on, clients know its error."""
+        return MutationQuota(self, self._mutations, context, is_strict=context.api_version >= strict_from)
+
+    @property
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+
+class MutationQuota:
+    """What one request may create and delete."""
+
+    __slots__ = ("_bucket", "_connection", "_is_strict", "_manager")
+
+    def __init__(
+        self, manager: ClientQuotaManager, quotas: MutationQuotas, context: Context, *, is_strict: bool
+    ) -> None:
+        self._manager = manager
+        self._connection = context.slot.connection
+        self._is_strict = is_strict
+        self._bucket = None
+        if quotas.is_limited:
+            self._bucket = quotas.bucket_of(*_names(context.session), manager.now_ms)
+
+    def take(self, partition_count: int) -> None:
+        """Count partitions that are created or deleted. Raises ApiError if the quota is used up."""
+        if self._bucket is None:
+            return
+        now_ms = self._manager.now_ms
+        if self._is_strict and self._bucket.is_empty(now_ms):
+            wait_ms = self._bucket.throttle_ms(now_ms)
+            text = f"controller_mutation_rate is used up; try again in {wait_ms} ms"
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
+        self._bucket.take(partition_count, now_ms)
+
+    def throttle(self) -> None:
+        """Let the client wait if it has taken more than there was."""
+        if self._bucket is not None:
+            self._manager.throttle(self._connection, self._bucket.throttle_ms(self._manager.now_ms))
+
+
+def _names(session: Session) -> tuple[str, str]:
+    """User and client id. A user is known by the name alone."""
+    return session.principal.partition(":")[2], session.client_id or ""

@@ -1,0 +1,155 @@
+"""Quotas of clients: which limit holds for a user and a client id, and how far it is used.
+
+Limits are set for a user, a client id, or both, each by name or as a default. Of those that apply, the most specific
+holds, in Kafka's order:
+
+    user and client id, user and default client id, user,
+    default user and client id, default user and default client id, default user,
+    client id, default client id
+
+What is measured is shared by those that the limit is for: a user's limit by all clients of the user, a client id's by
+all users with that client id, a limit for both by the connections that have both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from tidelog.quotas.rates import Quota, Rate, RateWindows
+from tidelog.quotas.token_bucket import TokenBucket
+
+DEFAULT: Final = "<default>"
+"""In place of a name: all that have no limit of their own."""
+
+_MEASURED_MAX: Final = 10_000
+"""Users and client ids that are measured at the same time. Beyond, those that were idle longest start over."""
+
+
+class QuotaType(Enum):
+    """What is limited, by Kafka's names of the limits."""
+
+    PRODUCE = "producer_byte_rate"
+    FETCH = "consumer_byte_rate"
+    REQUEST = "request_percentage"
+    CONTROLLER_MUTATION = "controller_mutation_rate"
+
+
+class QuotaEntity(NamedTuple):
+    """Whose limit: None where a user or a client id does not matter."""
+
+    user: str | None = None
+    client_id: str | None = None
+
+
+def _candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, QuotaEntity]]:
+    """The entities whose limits apply, the most specific first, each with those who share it."""
+    for name in (user, DEFAULT):
+        for client in (client_id, DEFAULT):
+            yield QuotaEntity(name, client), QuotaEntity(user, client_id)
+        yield QuotaEntity(name, None), QuotaEntity(user, None)
+    for client in (client_id, DEFAULT):
+        yield QuotaEntity(None, client), QuotaEntity(None, client_id)
+
+
+class ClientQuotas:
+    """All limits of one type, and what is measured against them."""
+
+    def __init__(self, windows: RateWindows | None = None) -> None:
+        self._windows = windows or RateWindows()
+        self._limits: dict[QuotaEntity, float] = {}
+        self._resolved: dict[tuple[str, str], tuple[QuotaEntity, float] | None] = {}
+        self._measured: dict[QuotaEntity, Quota] = {}
+
+    @property
+    def is_limited(self) -> bool:
+        return bool(self._limits)
+
+    def set_limit(self, entity: QuotaEntity, limit: float | None) -> None:
+        """Let a limit hold from now on, or none."""
+        if limit is None:
+            self._limits.pop(entity, None)
+        else:
+            self._limits[entity] = limit
+        self._resolved.clear()
+
+    def limit_of(self, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
+        """The limit of a connection, with those who share it; None if there is none."""
+        key = user, client_id
+        if key not in self._resolved:
+            if len(self._resolved) >= _MEASURED_MAX:
+                self._resolved.clear()
+            self._resolved[key] = next(
+                ((sharing, self._limits[entity]) for entity, sharing in _candidates(*key) if entity in self._limits),
+                None,
+            )
+        return self._resolved[key]
+
+    def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
+        """Count a value. How long the client has to wait, in milliseconds; 0 if it need not."""
+        quota = self._quota_of(user, client_id)
+        if quota is None:
+            return 0
+        quota.record(value, now_ms)
+        return quota.throttle_ms(now_ms, is_bounded=False)
+
+    def wait_ms(self, user: str, client_id: str, now_ms: int) -> int:
+        """How long the client has to wait, in milliseconds; 0 if it need not."""
+        quota = self._quota_of(user, client_id)
+        return 0 if quota is None else quota.throttle_ms(now_ms, is_bounded=False)
+
+    def take_back(self, user: str, client_id: str, value: float, now_ms: int) -> None:
+        """A value was counted and is not spent."""
+        quota = self._quota_of(user, client_id)
+        if quota is not None:
+            quota.record(-value, now_ms)
+
+    def _quota_of(self, user: str, client_id: str) -> Quota | None:
+        found = self.limit_of(user, client_id)
+        if found is None:
+            return None
+        sharing, limit = found
+        quota = self._measured.pop(sharing, None)
+        if quota is None:
+            quota = Quota(Rate(self._windows), limit)
+            if len(self._measured) >= _MEASURED_MAX:
+                del self._measured[next(iter(self._measured))]
+        self._measured[sharing] = quota  # last, as the one used last
+        quota.bound = limit
+        return quota
+
+
+class MutationQuotas(ClientQuotas):
+    """Limits on topic and partition changes, which are measured with token buckets."""
+
+    def __init__(self, windows: RateWindows | None = None) -> None:
+        super().__init__(windows)
+        self._buckets: dict[QuotaEntity, TokenBucket] = {}
+
+    def bucket_of(self, user: str, client_id: str, now_ms: int) -> TokenBucket | None:
+        """The bucket that changes of a client are taken from; None if there is no limit."""
+        found = self.limit_of(user, client_id)
+        if found is None:
+            return None
+        sharing, limit = found
+        bucket = self._buckets.pop(sharing, None)
+        if bucket is None:
+            bucket = TokenBucket(limit, self._windows, now_ms)
+            if len(self._buckets) >= _MEASURED_MAX:
+                del self._buckets[next(iter(self._buckets))]
+        elif bucket.rate != limit:
+            bucket.set_rate(limit, now_ms)
+        self._buckets[sharing] = bucket
+        return bucket
+
+
+def limits_in(config: Mapping[str, str]) -> dict[QuotaType, float]:
+    """The limits among the settings of an entity. What is not a number is not a limit: the tree may hold anything."""
+    found: dict[QuotaType, float] = {}
+    for kind in QuotaType:
+        try:
+            found[kind] = float(config[kind.value])
+        except (KeyError, ValueError):
+            continue
+    return found
