@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from benchmarks.maven import SECONDS_MAX, Jars
 from benchmarks.processes import HOST, BrokerProcess, Child, ProcessFailedError, free_port
@@ -70,6 +70,13 @@ def run_tool(main_class: str, *arguments: str, input_text: str = "", timeout_sec
 def dump_log_segments(files: Sequence[Path], *options: str) -> str:
     """`kafka-dump-log.sh` over the named files."""
     return run_tool("kafka.tools.DumpLogSegments", "--files", ",".join(map(str, files)), *options)
+
+
+class Ensemble(Protocol):
+    """A ZooKeeper that a broker connects to."""
+
+    @property
+    def connect_string(self) -> str: ...
 
 
 class ZooKeeper:
@@ -133,7 +140,7 @@ class KafkaBroker(BrokerProcess):
 
     name = "Apache Kafka"
 
-    def __init__(self, directory: Path, zookeeper: ZooKeeper, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, zookeeper: Ensemble, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(directory)
         self._zookeeper = zookeeper
         self._settings = dict(settings or {})

@@ -115,7 +115,7 @@ def groups(wanted: st.SearchStrategy[tuple[str, ...]], *, with_racks: bool = Fal
 
 
 some_topics = st.sets(st.sampled_from(NAMES), min_size=1).map(lambda names: tuple(sorted(names)))
-no_racks = st.just(frozenset())
+no_racks: st.SearchStrategy[frozenset[str]] = st.just(frozenset())
 
 
 def shown(plan: Plan) -> dict[str, list[str]]:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import apache_kafka
 from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
+from tests.unit.present import present
 from tidelog.broker.server import Server
 from tidelog.broker.surroundings import Surroundings
 from tidelog.config import load_broker_config
@@ -23,7 +24,8 @@ from tidelog.controller.events import ElectionType
 from tidelog.controller.partitions import Leadership
 from tidelog.metadata import paths
 from tidelog.metadata.tree import ReplicaAssignment, decode_controller
-from tidelog.metadata.zookeeper import ZooKeeperOptions, ZooKeeperStore
+from tidelog.metadata.zookeeper import ZooKeeperStore
+from tidelog.metadata.zookeeper_options import ZooKeeperOptions
 from tidelog.testing._settings import broker_properties
 from tidelog.wire.partitions import TopicPartition
 
@@ -116,7 +118,7 @@ def consume(servers: str, count: int) -> list[int]:
     while len(values) < count and time.monotonic() < deadline:
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
-            values.append(int(message.value()))
+            values.append(int(present(message.value())))
     consumer.close()
     return sorted(values)
 

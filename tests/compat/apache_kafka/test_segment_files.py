@@ -1,6 +1,7 @@
 """Segment files that Apache Kafka writes, read as Spark's tasks read them, while Kafka has them open."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -41,10 +42,10 @@ def written(kafka: KafkaBroker) -> KafkaBroker:
     return kafka
 
 
-def _consumed(kafka: KafkaBroker, isolation: str) -> list[tuple[object, ...]]:
+def _consumed(kafka: KafkaBroker, isolation: str) -> list[tuple[Any, ...]]:
     partitions = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "isolation.level": isolation}
-    rows: list[tuple[object, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     with Consumer({**settings, "enable.auto.commit": False}) as consumer:
         consumer.assign(partitions)
         consumer.seek_to_beginning(*partitions)
@@ -57,7 +58,7 @@ def _consumed(kafka: KafkaBroker, isolation: str) -> list[tuple[object, ...]]:
     return sorted(rows)
 
 
-def _read(kafka: KafkaBroker, **options: str) -> list[tuple[object, ...]]:
+def _read(kafka: KafkaBroker, **options: str) -> list[tuple[Any, ...]]:
     given = {"path": str(kafka.log_dir), "subscribe": TOPIC, "includeheaders": "true", **options}
     reader = SegmentFileReader(full_schema(given), given)
     splits = reader.partitions()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final
 
@@ -43,7 +44,7 @@ class _JavaClient:
         self._sends: dict[str, Send] = {}
         self._transactions: dict[str, Transaction] = {}
         self._readers: dict[str, Reader] = {}
-        self._notes = {
+        self._notes: dict[str, Callable[..., object]] = {
             "send": self._send,
             "ack": self._acknowledge,
             "fail": lambda _value, error: load.failed("java", error),

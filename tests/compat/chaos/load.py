@@ -29,6 +29,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from tests.unit.present import present
 from tidelog.testing.simulation.history import History, Outcome, Place, Reader, Send, Transaction, Verdict
 
 with warnings.catch_warnings():
@@ -625,7 +626,8 @@ def read_everything(servers: str, history: History, seconds: float = 60.0) -> li
             for message in consumer.consume(500, 0.2):
                 error = message.error()
                 if error is None:
-                    reader.saw((message.topic(), message.partition()), message.offset(), message.value())
+                    place = present(message.topic()), present(message.partition())
+                    reader.saw(place, present(message.offset()), present(message.value()))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard((message.topic(), message.partition()))
         consumer.close()

@@ -22,7 +22,7 @@ class Observer:
         """The cluster as one broker sees it; None if it does not answer."""
         admin = self._admins.get(broker)
         if admin is None:
-            settings = {
+            settings: dict[str, str | int | float | bool] = {
                 "bootstrap.servers": f"{HOST}:{self._ports[broker]}",
                 "log_level": 0,
                 "reconnect.backoff.max.ms": 200,

@@ -4,9 +4,9 @@ Each admin client raises in its own way; tests here want the codes side by side.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import kafka
 from aiokafka.admin import AIOKafkaAdminClient
@@ -176,8 +176,8 @@ def code_of(result: Callable[[float], object]) -> int:
     return 0
 
 
-def _run(servers: str, call: Callable[[AIOKafkaAdminClient], object]) -> object:
-    async def run() -> object:
+def _run(servers: str, call: Callable[[AIOKafkaAdminClient], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
         admin = AIOKafkaAdminClient(bootstrap_servers=servers)
         await admin.start()
         try:

@@ -7,6 +7,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
 from tests.compat.clients.drivers import Message, Stored
+from tests.unit.present import present
 
 CODEC_NUMBERS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
@@ -43,9 +44,9 @@ def message_set(messages: Sequence[Message], magic: int, *, codec: str = "none")
     return bytes(builder.build())
 
 
-def read(data: bytes) -> list[Stored]:
+def read(data: bytes | bytearray | memoryview | None) -> list[Stored]:
     """The records of batches or message sets, by aiokafka's parser, checksums verified."""
-    records = MemoryRecords(bytes(data))
+    records = MemoryRecords(bytes(present(data)))
     found = []
     while records.has_next():
         parsed = records.next_batch()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
+from tests.unit.present import present
 from tidelog.testing._settings import setting_text
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class ApacheKafka:
     def _partition_counts(self) -> dict[str, int]:
         """The topics, each with the number of its partitions that have a leader."""
         return {
-            topic.topic: sum(partition.leader >= 0 for partition in topic.partitions.values())
+            present(topic.topic): sum(partition.leader >= 0 for partition in topic.partitions.values())
             for topic in self._admin().list_topics(timeout=10).topics.values()
         }
 
@@ -131,7 +132,7 @@ def _zookeeper() -> "ZooKeeper":
     return server
 
 
-if IS_KAFKA:
-    Broker = ApacheKafka
-else:
+if TYPE_CHECKING or not IS_KAFKA:
     from tidelog.testing import Broker as Broker
+else:
+    Broker = ApacheKafka

@@ -50,7 +50,7 @@ class RawConnection:
         self.send(request, version)
         return self.receive(answer, version)
 
-    def send(self, *requests_and_versions: Message | int) -> None:
+    def send(self, *requests_and_versions: Any) -> None:
         """Send requests, each followed by its version, in one piece: the broker gets them in one turn."""
         self.send_bytes(
             b"".join(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from typing import Any
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
@@ -204,7 +205,7 @@ def test_a_new_limit_holds_at_once(client: Driver, servers: str, topic: str) -> 
 def test_a_broker_setting_changes_its_topics(servers: str, topic: str) -> None:
     """`message.max.bytes` of the broker is the default of every topic that has none of its own."""
 
-    def limit() -> tuple[str, int]:
+    def limit() -> tuple[str | None, Any]:
         entry = described(servers, ResourceType.TOPIC, topic)["max.message.bytes"]
         return entry.value, entry.source
 
@@ -232,7 +233,7 @@ def test_a_default_for_all_brokers_is_described_as_such(broker: Broker, servers:
             request = IncrementalAlterConfigsRequest(resources=[resource])
             return connection.call(request, 1, IncrementalAlterConfigsResponse).responses[0].error_code
 
-    def setting() -> tuple[str, int]:
+    def setting() -> tuple[str | None, Any]:
         entry = described(servers, ResourceType.BROKER, "5")["log.cleaner.backoff.ms"]
         return entry.value, entry.source
 

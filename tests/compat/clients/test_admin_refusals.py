@@ -6,6 +6,7 @@ until it works.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -138,27 +139,44 @@ def test_a_replica_can_be_left_in_its_log_directory(broker: Broker, topic: str) 
 # --- quotas ---
 
 
+Components = tuple[tuple[str, int, str | None], ...]
+"""Entity type, match type and name of each component of a filter."""
+
+
 def quotas(broker: Broker, *components: tuple[str, int, str | None]) -> Any:
     asked = [describe_client_quotas.ComponentData(entity_type=a, match_type=b, match=c) for a, b, c in components]
     return call(broker, messages.DescribeClientQuotasRequest(components=asked))
 
 
 def test_there_are_no_quotas(broker: Broker) -> None:
-    for components in ((), (("user", 2, None),), (("user", 0, "u"), ("client-id", 1, None)), (("ip", 2, None),)):
+    valid: list[Components] = [
+        (),
+        (("user", 2, None),),
+        (("user", 0, "u"), ("client-id", 1, None)),
+        (("ip", 2, None),),
+    ]
+    for components in valid:
         response = quotas(broker, *components)
         assert (response.error_code, response.entries) == (0, [])
     assert quotas(broker, ("nonsense", 2, None)).error_code == ErrorCode.UNSUPPORTED_VERSION
-    for components in ((("user", 2, None), ("user", 1, None)), (("user", 2, None), ("ip", 2, None)), (("", 2, None),)):
+    invalid: list[Components] = [
+        (("user", 2, None), ("user", 1, None)),
+        (("user", 2, None), ("ip", 2, None)),
+        (("", 2, None),),
+    ]
+    for components in invalid:
         assert quotas(broker, *components).error_code == ErrorCode.INVALID_REQUEST
 
 
-def quota_change(broker: Broker, entity: list[tuple[str, str | None]], key: str, *, remove: bool = False) -> ErrorCode:
+def quota_change(
+    broker: Broker, entity: Sequence[tuple[str, str | None]], key: str, *, remove: bool = False
+) -> ErrorCode:
     entry = alter_client_quotas.EntryData(
         entity=[alter_client_quotas.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
         ops=[alter_client_quotas.OpData(key=key, value=1000.0, remove=remove)],
     )
     (result,) = call(broker, messages.AlterClientQuotasRequest(entries=[entry], validate_only=True)).entries
-    assert [(each.entity_type, each.entity_name) for each in result.entity] == entity
+    assert [(each.entity_type, each.entity_name) for each in result.entity] == list(entity)
     return ErrorCode(result.error_code)
 
 
@@ -219,8 +237,9 @@ def test_a_password_is_refused_as_long_as_it_is_never_checked(servers: str) -> N
 
 def test_access_control_is_off(broker: Broker, servers: str) -> None:
     admin = confluent_admin(servers)
+    any_name: Any = None  # which confluent-kafka's types leave out
     everything = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+        ResourceType.ANY, any_name, ResourcePatternType.ANY, any_name, any_name, AclOperation.ANY, AclPermissionType.ANY
     )
     binding = AclBinding(
         ResourceType.TOPIC, "t", ResourcePatternType.LITERAL, "User:u", "*", AclOperation.READ, AclPermissionType.ALLOW

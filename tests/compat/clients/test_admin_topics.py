@@ -10,6 +10,7 @@ from tests.compat.clients.brokers import Broker, ours_alone
 from tests.compat.clients.drivers import DRIVERS, Driver
 from tests.compat.clients.raw import RawConnection, fetch, produce
 from tests.compat.clients.waiting import wait_until
+from tests.unit.present import present
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
     CreatePartitionsRequest,
@@ -166,7 +167,7 @@ def test_every_version_of_create_topics_works(version: int, broker: Broker, topi
     assert result.error_code == 0
     if version >= 5:
         assert (result.num_partitions, result.replication_factor) == (2, 1)
-        settings = {config.name: (config.value, config.config_source) for config in result.configs}
+        settings = {config.name: (config.value, config.config_source) for config in present(result.configs)}
         assert settings["retention.ms"] == ("1000", 1)
         assert settings["cleanup.policy"] == ("delete", 5)
     if version >= 7:
@@ -376,7 +377,7 @@ def test_a_consumer_of_a_deleted_topic_reads_the_new_one(servers: str, topic: st
         while len(values) < 2 and time.monotonic() < deadline:
             message = consumer.poll(0.1)
             if message is not None and message.error() is None:
-                values.append(message.value())
+                values.append(present(message.value()))
         assert values == [b"100", b"101"]
     finally:
         consumer.close()

@@ -1,6 +1,7 @@
 """Sequences as KIP-98 and KIP-360 have them: retries are recognised, gaps refused, restarts survived."""
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -46,7 +47,7 @@ def new_producer_id(connection: RawConnection, version: int = 4) -> int:
 
 
 @pytest.fixture
-def connection(broker: Broker) -> RawConnection:
+def connection(broker: Broker) -> Iterator[RawConnection]:
     with RawConnection(broker) as opened:
         yield opened
 

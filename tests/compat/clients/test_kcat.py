@@ -6,13 +6,15 @@ import subprocess
 
 import pytest
 
+from tests.unit.present import present
+
 KCAT = shutil.which("kcat") or shutil.which("kafkacat")
 
 pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
 
 
 def kcat(servers: str, *arguments: str, text: str = "") -> str:
-    command = [KCAT, "-b", servers, *arguments]
+    command = [present(KCAT), "-b", servers, *arguments]
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=30, check=True).stdout
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.compat.clients.admins import ADMINS, TopicSpec
+from tests.compat.clients.admins import ADMINS, Admin, TopicSpec
 from tests.compat.clients.batches import numbered
 from tests.compat.clients.brokers import Broker
 from tests.compat.clients.drivers import Driver
@@ -29,7 +29,7 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("admin", ADMINS, ids=lambda admin: admin.name)
-def test_all_partitions_are_described(admin: object, servers: str) -> None:
+def test_all_partitions_are_described(admin: Admin, servers: str) -> None:
     assert admin.topics(servers)[TOPIC] == COUNT
 
 

@@ -12,6 +12,7 @@ from tests.compat.clients.brokers import Broker
 from tests.compat.clients.conftest import MakeTopic
 from tests.compat.clients.drivers import DRIVERS, Driver, Message
 from tests.compat.clients.raw import RawConnection, fetch, produce
+from tests.unit.present import present
 from tidelog.wire.errors import ErrorCode
 
 START_MS = 1_700_000_000_000
@@ -48,7 +49,7 @@ def test_old_producers_are_understood(
         for expected_offset in (0, 4):
             answer = produce(connection, topic, message_set(MESSAGES, magic, codec=codec), version)
             assert (answer.error_code, answer.base_offset) == (0, expected_offset)
-        assert fetch(connection, topic, 0).records[MAGIC_POSITION] == 2
+        assert present(fetch(connection, topic, 0).records)[MAGIC_POSITION] == 2
     records = client.consume(servers, topic, 8)
     assert [(record.key, record.value) for record in records] == CONTENT * 2
     assert [record.offset for record in records] == list(range(8))
@@ -66,7 +67,7 @@ def test_old_consumers_understand(version: int, codec: str, broker: Broker, serv
     writer = DRIVERS[2]
     writer.produce(servers, topic, [message._replace(headers=(("h", b"v"),)) for message in MESSAGES], codec=codec)
     with RawConnection(broker) as connection:
-        data = fetch(connection, topic, 0, version).records
+        data = bytes(present(fetch(connection, topic, 0, version).records))
     assert data[MAGIC_POSITION] == magic
     records = batches.read(data)
     assert [(record.key, record.value) for record in records] == CONTENT

@@ -12,6 +12,7 @@ from tests.compat.clients.conftest import MakeTopic
 from tests.compat.clients.drivers import CODECS, DRIVERS, Driver, Message, Refused
 from tests.compat.clients.drivers.types import LOG_APPEND_TIME
 from tests.compat.clients.raw import RawConnection, fetch, produce
+from tests.unit.present import present
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import ApiVersionsRequest, ApiVersionsResponse
@@ -24,7 +25,7 @@ YESTERDAY_MS = int(time.time() * 1000) - 86_400_000
 
 def _stored_codec(broker: Broker, topic: str, offset: int = 0) -> int:
     with RawConnection(broker) as connection:
-        return fetch(connection, topic, offset).records[ATTRIBUTES_LOW_BYTE] & CODEC_MASK
+        return present(fetch(connection, topic, offset).records)[ATTRIBUTES_LOW_BYTE] & CODEC_MASK
 
 
 def _serves(broker: Broker, api_key: int) -> bool:

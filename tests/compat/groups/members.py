@@ -106,7 +106,7 @@ class Member(ABC):
         instance_id: str | None = None,
         session_ms: int = SESSION_MS,
         poll_interval_ms: int = 60_000,
-        on_records: Callable[[], None] = lambda: None,
+        on_records: Callable[[], object] = lambda: None,
     ) -> None:
         self.servers = servers
         self.group = group

@@ -50,7 +50,7 @@ def consumer_request(group: str, member: str = "", epoch: int = 0, **fields: Any
 
 def keeps(
     group: str, reply: ConsumerGroupHeartbeatResponse, owned: ConsumerGroupHeartbeatResponse | None = None
-) -> object:
+) -> ConsumerGroupHeartbeatRequest:
     """The next heartbeat: it has what the reply, or an earlier one, gave it."""
     given = (owned or reply).assignment
     partitions = [] if given is None else given.topic_partitions

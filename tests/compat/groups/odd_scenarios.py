@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.compat.groups.migration_scenarios import consumer_request
 from tests.compat.groups.raw import Transcript, Wire
 from tests.compat.groups.scenarios import (
@@ -99,16 +101,17 @@ def odd_fetches(connect: Connect, transcript: Transcript) -> None:
 
 def odd_joins(connect: Connect, transcript: Transcript) -> None:
     wire = connect()
+    odd: dict[str, dict[str, Any]] = {
+        "negative-timeout": {"rebalance_timeout_ms": -5},
+        "protocol-twice": {"protocols": [("range", b""), ("range", b"1")]},
+        "protocol-without-name": {"protocols": [("", b"")]},
+        "much-metadata": {"protocols": [("range", b"x" * 300_000)]},
+        "no-instance": {"group_instance_id": ""},
+        "long-instance": {"group_instance_id": "x" * 300},
+        "odd-instance": {"group_instance_id": "a/b"},
+    }
     for version in (5, 7, 9):
-        for what, fields in {
-            "negative-timeout": {"rebalance_timeout_ms": -5},
-            "protocol-twice": {"protocols": [("range", b""), ("range", b"1")]},
-            "protocol-without-name": {"protocols": [("", b"")]},
-            "much-metadata": {"protocols": [("range", b"x" * 300_000)]},
-            "no-instance": {"group_instance_id": ""},
-            "long-instance": {"group_instance_id": "x" * 300},
-            "odd-instance": {"group_instance_id": "a/b"},
-        }.items():
+        for what, fields in odd.items():
             reply = wire.ask(join_request(f"odd-join-{what}-{version}", **fields), version)
             transcript.note(f"v{version} {what}", reply)
         stranger = join_request(f"odd-join-{version}", "stranger", group_instance_id="i")
@@ -142,10 +145,10 @@ def odd_administration(connect: Connect, transcript: Transcript) -> None:
 def odd_heartbeats(connect: Connect, transcript: Transcript) -> None:
     """The newer protocol: fields that cannot be, and epochs that were or will be."""
     wire, group = connect(), "odd-heartbeats"
-    for what, fields in {
+    odd: dict[str, dict[str, Any]] = {
         "no group": {"group_id": ""},
         "no member": {"member_epoch": 5},
-        "nobody leaves": {"member_epoch": LEAVES},
+        "no member leaves": {"member_epoch": LEAVES},
         "epoch -3": {"member_id": "m", "member_epoch": -3},
         "no instance": {"member_id": "m", "member_epoch": LEAVES_FOR_NOW},
         "empty instance": {"instance_id": ""},
@@ -158,7 +161,8 @@ def odd_heartbeats(connect: Connect, transcript: Transcript) -> None:
         "unknown assignor": {"server_assignor": "nope"},
         "empty assignor": {"server_assignor": ""},
         "stranger": {"member_id": "x", "member_epoch": 3},
-    }.items():
+    }
+    for what, fields in odd.items():
         request = consumer_request(f"{group}-{what}")
         for name, value in fields.items():
             setattr(request, name, value)

@@ -74,7 +74,7 @@ class Transcript:
         if isinstance(value, Struct | Message):
             parts = (
                 f"{name}={self._plain(getattr(value, name), name)}"
-                for name in type(value).__slots__
+                for name in getattr(type(value), "__slots__", ())
                 if name != "unknown_tagged_fields"
             )
             return f"{type(value).__name__}({', '.join(parts)})"

@@ -75,8 +75,8 @@ def test_kafkas_formatters_read_our_records(broker: Broker, topic: str, produce:
         count = consumer.end_offsets(partition)[partition]
     options = ("--partition", str(partition.partition), "--offset", "earliest", "--max-messages", str(count))
     offsets = console_consumer(broker, "__consumer_offsets", "--formatter", OFFSETS_FORMATTER, *options)
-    for partition in range(PARTITIONS):
-        assert f'"topic":"{topic}","partition":{partition}' in offsets
+    for index in range(PARTITIONS):
+        assert f'"topic":"{topic}","partition":{index}' in offsets
     assert '"offset":10,"leaderEpoch":0' in offsets
     groups = console_consumer(broker, "__consumer_offsets", "--formatter", GROUPS_FORMATTER, *options)
     assert f'"group":"{topic}"' in groups

@@ -23,6 +23,7 @@ from tests.compat.groups.members import (
     wait_for_commits,
     wait_until,
 )
+from tests.unit.present import present
 from tidelog.testing import Broker
 
 STRATEGIES = [
@@ -104,15 +105,15 @@ def test_what_a_crashed_member_had_is_read_by_the_others(broker: Broker, topic: 
             [sys.executable, "-c", CRASHING, broker.bootstrap_servers, topic, str(SHORT_SESSION_MS)],
             stdout=subprocess.PIPE,
         )
+        output = present(crashing.stdout)
         try:
-            assert crashing.stdout is not None
-            assert crashing.stdout.readline() == b"assigned\n"
+            assert output.readline() == b"assigned\n"
             wait_until(lambda: len(survivor.assignment) == PARTITIONS // 2, "both have a share")
             values = produce(120)
         finally:
             os.kill(crashing.pid, signal.SIGKILL)
             crashing.wait()
-            crashing.stdout.close()
+            output.close()
         readings.wait_for(values)
 
 

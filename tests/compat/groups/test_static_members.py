@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tests.compat.groups.conftest import PARTITIONS, Produce
 from tests.compat.groups.members import ConfluentMember, KafkaPythonMember, Member, Readings, running, share, wait_until
 from tidelog.testing import Broker
@@ -65,5 +67,5 @@ def test_a_static_member_of_kafka_python_keeps_its_partitions(broker: Broker, to
             broker.bootstrap_servers, topic, topic, readings, name, instance_id="i", session_ms=LONG_SESSION_MS
         )
         with running(member):
-            wait_until(lambda member=member: share([member], PARTITIONS), "it has all partitions", 10)
+            wait_until(partial(share, [member], PARTITIONS), "it has all partitions", 10)
             readings.wait_for(produce(60, 60 * (name == "second")))

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aiokafka import AIOKafkaProducer
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from benchmarks import frames
 from benchmarks.admin import Admin
 from benchmarks.processes import BrokerProcess
+from tests.unit.present import present
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SEGMENTED = "segmented"
@@ -155,12 +156,17 @@ def produce(
     config: Mapping[str, object] | None = None,
 ) -> None:
     """Send the records in one go, wait until all are acknowledged and note them."""
-    refused = []
+    refused: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            refused.append(error)
+
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
             "linger.ms": 20,
-            "on_delivery": lambda error, _: error and refused.append(error),
+            "on_delivery": delivered,
             **(config or {}),
         }
     )
@@ -199,18 +205,18 @@ def read_all(
         while missing and time.monotonic() < deadline:
             message = consumer.poll(0.5)
             if message is not None and not message.error():
-                found[message.topic()][message.offset()] = _as_sent(message)
+                found[present(message.topic())][present(message.offset())] = _as_sent(message)
                 missing -= 1
     finally:
         consumer.close()
     return found
 
 
-def _as_sent(message: object) -> Sent:
+def _as_sent(message: Message) -> Sent:
     key, value = message.key(), message.value()
     return Sent(
         None if key is None else key.decode(),
         None if value is None else value.decode(),
-        tuple(name for name, _ in message.headers() or ()),
+        tuple(str(name) for name, _ in list(message.headers() or ())),
         message.timestamp()[1],
     )

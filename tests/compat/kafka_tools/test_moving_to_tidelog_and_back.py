@@ -16,10 +16,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from benchmarks import frames
 from benchmarks.admin import Admin
@@ -28,6 +28,7 @@ from benchmarks.processes import BrokerProcess
 from benchmarks.tidelog_broker import SOURCE, TidelogBroker
 from tests.compat.kafka_tools.brokers import new_kafka
 from tests.compat.kafka_tools.samples import CODECS, IDEMPOTENT, SEGMENTED, SMALL_SEGMENTS, write_samples
+from tests.unit.present import present
 from tidelog.client import Producer as OurProducer
 
 pytestmark = [pytest.mark.java, pytest.mark.long]
@@ -133,13 +134,18 @@ def write_everything(kafka: KafkaBroker) -> Producer:
 
 def send(broker: BrokerProcess, topic: str, records: list[tuple[str, str]], timestamp_ms: int) -> None:
     """Send records through an idempotent producer of their own."""
-    refused: list[object] = []
+    refused: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            refused.append(error)
+
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
             "enable.idempotence": True,
             "batch.num.messages": 5,
-            "on_delivery": lambda error, _: error and refused.append(error),
+            "on_delivery": delivered,
         }
     )
     for key, value in records:
@@ -235,11 +241,12 @@ def read_to_the_end(broker: BrokerProcess, isolation_level: str) -> dict[str, li
         message = consumer.poll(0.5)
         if message is None:
             continue
-        if message.error() is None:
-            record = (message.offset(), message.key(), message.value(), message.timestamp()[1])
-            found[message.topic()].append(record)
-        elif message.error().code() == KafkaError._PARTITION_EOF:
-            unfinished.discard(message.topic())
+        topic, error = present(message.topic()), message.error()
+        if error is None:
+            record = (present(message.offset()), message.key(), message.value(), message.timestamp()[1])
+            found[topic].append(record)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            unfinished.discard(topic)
     consumer.close()
     return found
 
@@ -307,7 +314,7 @@ def check_settings_are_read_from_zookeeper(kafka: KafkaBroker, zookeeper: ZooKee
     assert without_defaults[LATEST]["overrides"]["cleanup.policy"] == "compact"
 
 
-def check_adopted(adopted: list[dict[str, object]]) -> None:
+def check_adopted(adopted: list[dict[str, Any]]) -> None:
     found = {str(one["topic"]): one for one in adopted}
     assert set(TOPICS) <= found.keys()
     for topic in TOPICS:
@@ -317,12 +324,12 @@ def check_adopted(adopted: list[dict[str, object]]) -> None:
         )
 
 
-def adopt(directory: Path, *words: str) -> list[dict[str, object]]:
+def adopt(directory: Path, *words: str) -> list[dict[str, Any]]:
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     command = [sys.executable, "-m", "tidelog", "adopt", str(directory), *words, "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, object]] = json.loads(done.stdout)
+    found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 
 

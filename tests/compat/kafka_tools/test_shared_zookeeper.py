@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
+from tests.unit.present import present
 from tidelog.metadata import paths
 from tidelog.metadata.cluster_id import generate_broker_id, get_cluster_id
 from tidelog.metadata.loading import load_image
@@ -79,7 +80,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_what_kafka_writes_is_read(kafka: KafkaBroker, store: ZooKeeperStore, admin: AdminClient) -> None:
-    cluster_id = get_cluster_id(store)
+    cluster_id = present(get_cluster_id(store))
     assert cluster_id == admin.list_topics(timeout=30).cluster_id
     image = load_image(store, cluster_id)
     assert image.controller_id == 0

@@ -319,5 +319,6 @@ def test_faulty_headers_get_kafkas_answer(
     elif name == "last_offset" and from_client:
         batch = build_batch(records, last_offset=faults[name])
     else:
-        batch = build_batch(records, is_control=faults["is_control"], producer_id=5, producer_epoch=0, base_sequence=0)
+        is_control = bool(faults["is_control"])
+        batch = build_batch(records, is_control=is_control, producer_id=5, producer_epoch=0, base_sequence=0)
     _compare_validation(oracle, batch, AppendRules(), 9, from_client)

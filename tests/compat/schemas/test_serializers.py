@@ -205,15 +205,15 @@ def test_records_with_schemas_go_from_a_producer_to_a_consumer(registry: Registr
     client = SchemaRegistry(registry.url)
     with Broker() as broker:
         servers = broker.bootstrap_servers
-        writing = {
-            "key.serializer": AvroSerializer[str](client, '"string"', is_key=True),
-            "value.serializer": AvroSerializer[Any](client, ORDER),
-        }
-        with Producer(writing, bootstrap_servers=servers) as producer:
-            producer.send("orders", VALUE, key="alice")
-            producer.send("orders", None, key="alice")
+        with Producer(
+            key_serializer=AvroSerializer[str](client, '"string"', is_key=True),
+            value_serializer=AvroSerializer[Any](client, ORDER),
+            bootstrap_servers=servers,
+        ) as writer:
+            writer.send("orders", VALUE, key="alice")
+            writer.send("orders", None, key="alice")
             with pytest.raises(SerializationFailed, match="pieces"):
-                producer.send("orders", {"id": "a-2", "pieces": "three"}, key="bob")
+                writer.send("orders", {"id": "a-2", "pieces": "three"}, key="bob")
         with Producer(bootstrap_servers=servers) as producer:
             producer.send("orders", b"not framed", key=b"\x00\x00\x00\x00\x01\x06eve")
         reading = {

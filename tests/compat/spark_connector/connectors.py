@@ -119,13 +119,12 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 
 def _row(values: Sequence[Any]) -> Row:
-    *columns, headers = values
-    key, value = columns[3], columns[4]
-    columns[3] = None if key is None else bytes(key)
-    columns[4] = None if value is None else bytes(value)
-    if headers is None:
-        return Row(*columns)
-    return Row(*columns, tuple((name, None if content is None else bytes(content)) for name, content in headers))
+    topic, partition, offset, key, value, timestamp_us, timestamp_type, headers = values
+    if headers is not None:
+        headers = tuple((name, None if content is None else bytes(content)) for name, content in headers)
+    key = None if key is None else bytes(key)
+    value = None if value is None else bytes(value)
+    return Row(topic, partition, offset, key, value, timestamp_us, timestamp_type, headers)
 
 
 def _collector(batches: list[list[Row]]) -> Callable[[DataFrame, int], None]:

@@ -7,6 +7,7 @@ import pytest
 from tests.compat.spark_connector.conftest import MakeTopic
 from tests.compat.spark_connector.connectors import Connector
 from tests.compat.spark_connector.topics import numbered, produce
+from tests.unit.present import present
 
 
 @pytest.mark.long
@@ -19,7 +20,7 @@ def test_a_query_changes_over_to_ours_and_back(
     read = []
     for turn, connector in enumerate((official, ours, ours, official)):
         produce(servers, topic, numbered(10, 2, start=10 * turn))
-        read.append([row.value for row in connector.stream(options, tmp_path).rows])
+        read.append([present(row.value) for row in connector.stream(options, tmp_path).rows])
     assert [sorted(values) for values in read] == [
         sorted(b"value %d" % number for number in range(10 * turn, 10 * turn + 10)) for turn in range(4)
     ]

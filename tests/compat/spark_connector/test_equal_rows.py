@@ -4,6 +4,7 @@ Each topic is also read by a third client, so that the two cannot be wrong toget
 """
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from tests.compat.spark_connector.topics import (
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
-def assert_equal(official: Connector, ours: Connector, options: dict[str, object]) -> list[Row]:
+def assert_equal(official: Connector, ours: Connector, options: Mapping[str, object]) -> list[Row]:
     """Both read the same rows by these options; returns them."""
     theirs = official.read(options)
     assert ours.read(options) == theirs

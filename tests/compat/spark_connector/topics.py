@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.compat.spark_connector.connectors import Header, Row, in_order
+from tests.unit.present import present
 
 DEADLINE_S = 30.0
 EPOCH_MS = 1_700_000_000_000
@@ -79,16 +80,18 @@ def consumed(servers: str, topic: str, partitions: int, isolation: str = "read_u
     settings = {"group.id": "none", "isolation.level": isolation, "enable.partition.eof": True, "log_level": 0}
     consumer = Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest", **settings})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-    rows, ended, deadline = [], set(), time.monotonic() + DEADLINE_S
+    rows: list[Row] = []
+    ended: set[int] = set()
+    deadline = time.monotonic() + DEADLINE_S
     while len(ended) < partitions:
         assert time.monotonic() < deadline, f"the ends of {topic} are not in sight"
         for message in consumer.consume(1000, timeout=0.2):
             if message.error():
-                ended.add(message.partition())
+                ended.add(present(message.partition()))
                 continue
             kind, timestamp_ms = message.timestamp()
-            place = (message.topic(), message.partition(), message.offset())
-            headers = tuple(message.headers()) if message.headers() else None
+            place = present(message.topic()), present(message.partition()), present(message.offset())
+            headers: Any = tuple(message.headers() or ()) or None
             # librdkafka counts the kinds of timestamps from one.
             rows.append(Row(*place, message.key(), message.value(), timestamp_ms * 1000, kind - 1, headers))
     consumer.close()

@@ -1,6 +1,5 @@
 """Kafka's own Java code against our transactions: its client, its operators' tool, its reader of our log."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -78,7 +77,7 @@ def test_a_transaction_that_hangs_is_found_with_kafkas_tool(
 
 
 @pytest.fixture
-def closed_log(tmp_path: Path) -> Iterator[Path]:
+def closed_log(tmp_path: Path) -> Path:
     """The directory of a broker that has stopped after one commit and one transaction left open."""
     with TidelogBroker(tmp_path, SETTINGS) as broker, Rpc(broker.port) as rpc:
         DRIVERS[0].produce(broker.bootstrap_servers, "t", [Message(b"makes the topic")])

@@ -1,5 +1,7 @@
 """What operators ask: which transactions there are, what they hold, and an end to those that hang."""
 
+from typing import Any
+
 import pytest
 
 from tests.compat.transactions.protocol import Producer, Rpc, until
@@ -50,7 +52,7 @@ def test_transactions_are_listed_by_state_and_producer(rpc: Rpc, name: str, topi
 
 def test_transactions_are_listed_by_age(rpc: Rpc, producer: Producer, topic: str) -> None:
     rpc.begin(producer, (topic, 0))
-    mine = {"producer_id_filters": [producer.producer_id]}
+    mine: dict[str, Any] = {"producer_id_filters": [producer.producer_id]}
     assert names(rpc.list(duration_filter=3_600_000, **mine)) == set()
     until(lambda: names(rpc.list(duration_filter=50, **mine)) == {producer.transactional_id})
 

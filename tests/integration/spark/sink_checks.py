@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from tests.integration.spark.sink_queries import KEYS, ROWS_PER_BATCH
+from tests.unit.present import present
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -31,10 +32,12 @@ class Row(NamedTuple):
 
 def read_rows(servers: str, topic: str) -> list[Row]:
     """All committed records of a topic, each partition in its order."""
-    return [
-        Row(message.partition(), None if message.key() is None else message.key().decode(), int(message.value()))
-        for message in read_messages(servers, topic)
-    ]
+    rows = []
+    for message in read_messages(servers, topic):
+        key = message.key()
+        value = int(present(message.value()))
+        rows.append(Row(present(message.partition()), None if key is None else key.decode(), value))
+    return rows
 
 
 def read_messages(servers: str, topic: str) -> list[Message]:
@@ -64,7 +67,7 @@ def read_messages(servers: str, topic: str) -> list[Message]:
             if message.error() is None:
                 messages.append(message)
             else:
-                at_end.add(message.partition())
+                at_end.add(present(message.partition()))
     finally:
         consumer.close()
     return messages

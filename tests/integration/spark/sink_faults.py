@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamWriter
@@ -101,7 +102,8 @@ class FaultyDelivery:
         points = ("mid-write", "raise", "raise-once")
         if task.batch_id != self._fault.batch_id or self._fault.point not in points or task.partition_id != 0:
             return self._inner.write(batches)
-        sink_task.PIECE_BYTES = 1  # each Arrow batch is sent at once, so that a half of them is stored
+        # Each Arrow batch is sent at once, so that a half of them is stored; the process ends with this fault.
+        patch.object(sink_task, "PIECE_BYTES", 1).start()
         try:
             written = self._inner.write(self._interrupted(batches, task.attempt))
         except Exception as error:

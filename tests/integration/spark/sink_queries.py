@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.spark import place_rows, spark_session
 
@@ -52,8 +52,9 @@ def start(spark: SparkSession, servers: str, directory: Path, query: dict[str, A
 
 def finish(running: StreamingQuery, batches: int) -> str | None:
     """How a query has ended, None if it runs: stopped after its last batch, or failed."""
+    moment: Any = 0.001  # PySpark's types want whole seconds; the method takes a part of one
     try:
-        if running.awaitTermination(0.001):
+        if running.awaitTermination(moment):
             return "ended"
     except StreamingQueryException as error:
         return str(error)

@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -100,9 +101,5 @@ def write_batch(servers: str, topic: str, tasks: Sequence[pa.RecordBatch], **opt
 @contextmanager
 def task_is(facts: TaskFacts) -> Iterator[None]:
     """Let the sink believe that it runs in this task."""
-    known = deliveries.current_task
-    deliveries.current_task = lambda: facts
-    try:
+    with patch.object(deliveries, "current_task", lambda: facts):
         yield
-    finally:
-        deliveries.current_task = known

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.client import Admin, NewTopic
 
@@ -90,8 +90,9 @@ def wait_until(condition: Callable[[], bool], what: str, query: StreamingQuery |
     deadline = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"not in time: {what}"
-        if query is not None and query.exception() is not None:
-            raise query.exception()
+        failure = None if query is None else query.exception()
+        if failure is not None:
+            raise failure
         time.sleep(0.02)
 
 

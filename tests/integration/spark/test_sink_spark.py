@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession, functions
-from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.integration.spark.sink_checks import judge, read_messages, read_rows
+from tests.unit.present import present
 from tidelog.client import Producer
 from tidelog.client.partitioner import partition_for_key
 from tidelog.spark import place_rows, write_each_batch
@@ -303,6 +305,6 @@ def write(rows: DataFrame, broker: Broker, topic: str | None, *, mode: str = "ap
 
 def everything(broker: Broker, topic: str) -> list[tuple[int, Any, Any, Any]]:
     return [
-        (message.partition(), message.key(), message.value(), tuple(message.headers() or ()))
+        (present(message.partition()), message.key(), message.value(), tuple(message.headers() or ()))
         for message in read_messages(broker.bootstrap_servers, topic)
     ]

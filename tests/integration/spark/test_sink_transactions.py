@@ -13,12 +13,13 @@ import pytest
 
 from tests.integration.spark.sink_checks import read_messages
 from tests.integration.spark.sink_world import Query, rows_of, task_is, write_batch
+from tests.unit.present import present
 from tidelog.client import Admin
 from tidelog.client.cluster import Cluster
 from tidelog.spark.clients import CLUSTERS
 from tidelog.spark.sink import clients
 from tidelog.spark.sink.errors import SinkError
-from tidelog.spark.sink.messages import TaskFacts
+from tidelog.spark.sink.messages import TaskFacts, Written
 from tidelog.spark.sink.settings import default_transactional_id
 from tidelog.testing import Broker
 
@@ -271,7 +272,8 @@ class TestATask:
         query = Query(broker.bootstrap_servers, topic, checkpoint=topic)
         planned = query.plan()
         finished = query.run_task(planned, 0, 0, task(1))
-        transaction = finished.transaction
+        assert isinstance(finished, Written)
+        transaction = present(finished.transaction)
         with Cluster(bootstrap_servers=broker.bootstrap_servers) as cluster:
             cluster.end_transaction(transaction.handle, is_commit=False)
         repeated = query.run_task(planned, 0, 1, task(2))
@@ -308,7 +310,7 @@ class TestATask:
         for batch_id in range(4):
             query.run(batch_id, [task(batch_id), task(batch_id)])
 
-        found = [message.partition() for message in read_messages(broker.bootstrap_servers, topic)]
+        found = [present(message.partition()) for message in read_messages(broker.bootstrap_servers, topic)]
         assert sorted(found) == [0, 0, 1, 1, 2, 2, 3, 3]
 
     def test_beyond_the_number_of_partitions_is_refused(self, broker: Broker, topic: str) -> None:
@@ -401,7 +403,7 @@ class TestSmallOutputs:
 
         by_key: dict[bytes, list[bytes]] = {}
         for message in read_messages(broker.bootstrap_servers, topic):
-            by_key.setdefault(message.key(), []).append(message.value())
+            by_key.setdefault(present(message.key()), []).append(present(message.value()))
         assert by_key == {b"a": [b"1", b"3"], b"b": [b"2", b"4"]}
 
 
@@ -409,10 +411,10 @@ class TestWorkers:
     def test_keep_their_connections_from_batch_to_batch(self, broker: Broker, topic: str) -> None:
         query = Query(broker.bootstrap_servers, topic, checkpoint=topic)
         query.run(0, [task(1), task(2)])
-        kept = list(clients.PRODUCERS._clients.values()), list(clients.CLUSTERS._clients.values())
+        kept = list(clients.PRODUCERS._clients.values()), list(CLUSTERS._clients.values())
         query.run(1, [task(3), task(4)])
 
-        assert kept == (list(clients.PRODUCERS._clients.values()), list(clients.CLUSTERS._clients.values()))
+        assert kept == (list(clients.PRODUCERS._clients.values()), list(CLUSTERS._clients.values()))
         assert [len(each) for each in kept] == [1, 1]
 
     def test_find_a_broker_again_that_was_killed_and_restarted(self) -> None:

@@ -98,9 +98,12 @@ class Sink(Protocol):
 class Compactor(Protocol):
     """The map of one cleaning, and the operations on records that use it."""
 
-    is_full: bool
     latest_offset: int
     """Up to here, inclusive, every key is in the map. Records beyond it stay."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the map takes no more keys."""
 
     def index_run(self, window: Buffer, start: int, stop: int, first_offset: int) -> int:
         """Index the keys of batches from `start` on; the position of the first batch that was left to the caller."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import BrokerResponseError
+from aiokafka.structs import ConsumerRecord
 
 from tests.compat.clients.drivers.types import DEADLINE_S, Message, Refused, Stored
 
@@ -121,7 +122,7 @@ async def _send_all(
     return [-1 if without_offsets else entry.offset for entry in metadata]
 
 
-def _stored(record: object) -> Stored:
+def _stored(record: ConsumerRecord) -> Stored:
     return Stored(
         record.offset, record.timestamp, record.timestamp_type, record.key, record.value, tuple(record.headers)
     )

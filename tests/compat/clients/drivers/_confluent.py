@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka import Message as Received
 
 from tests.compat.clients.drivers.types import DEADLINE_S, Message, Refused, Stored
+from tests.unit.present import present
 
 QUIET = {"log_level": 0}
 """librdkafka would report every broker that a test stops."""
@@ -53,17 +56,18 @@ class ConfluentDriver:
             if error is not None:
                 errors.append(error)
             else:
-                offsets[index] = received.offset()
+                offset = received.offset()
+                offsets[index] = -1 if offset is None else offset  # with acks=0 there is none
 
         for index, message in enumerate(messages):
-            timestamp = {} if message.timestamp is None else {"timestamp": message.timestamp}
+            timestamp: dict[str, Any] = {} if message.timestamp is None else {"timestamp": message.timestamp}
             producer.produce(
                 topic,
                 value=message.value,
                 key=message.key,
                 headers=list(message.headers),
                 partition=partition,
-                on_delivery=lambda error, received, index=index: delivered(index, error, received),
+                on_delivery=partial(delivered, index),
                 **timestamp,
             )
         left = producer.flush(DEADLINE_S)
@@ -91,8 +95,9 @@ class ConfluentDriver:
             deadline = time.monotonic() + DEADLINE_S
             while len(found) < count and time.monotonic() < deadline:
                 for message in consumer.consume(count - len(found), 0.1):
-                    if message.error() is not None:
-                        raise Refused(message.error().code(), message.error().str())
+                    error = message.error()
+                    if error is not None:
+                        raise Refused(error.code(), error.str())
                     found.append(_stored(message))
         finally:
             consumer.close()
@@ -134,6 +139,7 @@ def _consumer(servers: str, settings: Mapping[str, object] | None = None) -> Con
 def _stored(message: Received) -> Stored:
     timestamp_type, timestamp = message.timestamp()
     # librdkafka counts "not available" as 0, so its types are one above Kafka's.
+    headers: Any = message.headers() or ()
     return Stored(
-        message.offset(), timestamp, timestamp_type - 1, message.key(), message.value(), tuple(message.headers() or ())
+        present(message.offset()), timestamp, timestamp_type - 1, message.key(), message.value(), tuple(headers)
     )

@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka import Message as Received
 
 from tests.compat.transactions.clients.types import DEADLINE_S, Fenced
+from tests.unit.present import present
 
 
 class ConfluentClient:
@@ -52,7 +53,7 @@ class _ConfluentProducer:
         error, sent = outcome[0]
         if error is not None:
             raise Fenced(str(error))
-        return int(sent.offset())
+        return present(sent.offset())
 
     def send_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
         consumer = Consumer({"log_level": 0, "bootstrap.servers": self._servers, "group.id": group})
