@@ -8,6 +8,7 @@ not given up for a minute, so that nearly every send ends in an acknowledgement.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import random
 import threading
@@ -323,7 +324,7 @@ def _abort(load: Load, producer: Producer, transaction: Transaction) -> None:
 def _retrying(load: Load, work: Callable[[], Any]) -> None:
     """librdkafka's transactional calls may be repeated where the error says so.
 
-    Not for ever: when it drops a broker that was the coordinator of a group, it may never look for the new one.
+    Not for ever: a new producer may get on where an old one does not.
     """
     deadline = time.monotonic() + TRANSACTION_S / 2
     while True:
@@ -334,6 +335,30 @@ def _retrying(load: Load, work: Callable[[], Any]) -> None:
             if not error.args[0].retriable() or time.monotonic() > deadline:
                 raise
             load.counts[f"retried {_name_of(error)}"] += 1
+
+
+def _within_time(load: Load, producer: Producer, work: Callable[[], Any]) -> None:
+    """Retry like `_retrying`, and abandon the producer if a call does not return.
+
+    librdkafka 2.16 waits for ever, whatever the timeout, for the coordinator of a group on a broker that was missing in
+    Metadata for a while. Such a producer cannot be closed either, so it is kept until the process ends.
+    """
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            _retrying(load, work)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="librdkafka-call", daemon=True)
+    thread.start()
+    thread.join(TRANSACTION_S / 2 + 5)
+    if thread.is_alive():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(producer))
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT_QUEUE))
+    if errors:
+        raise errors[0]
 
 
 def confluent_copy(load: Load, name: str) -> None:
@@ -367,7 +392,8 @@ def _copy(load: Load, name: str, instance: str, producer: Producer, consumer: Co
     offsets = {(message.topic(), message.partition()): message.offset() + 1 for message in messages}
     positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
     try:
-        _retrying(load, lambda: producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 5))
+        metadata = consumer.consumer_group_metadata()
+        _within_time(load, producer, lambda: producer.send_offsets_to_transaction(positions, metadata, 5))
     except KafkaException as error:
         if error.args[0].txn_requires_abort():
             _abort(load, producer, transaction)

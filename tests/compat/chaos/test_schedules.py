@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from benchmarks import apache_kafka
+from tests.compat.chaos import load
 from tests.compat.chaos.run import Report, run_schedule
 from tests.integration.zookeeper_support import needs_zookeeper
 
@@ -41,6 +44,21 @@ def test_a_killed_zookeeper_loses_nothing() -> None:
 @pytest.mark.parametrize("seed", LONG_SEEDS)
 def test_schedules_hold_every_promise(seed: int) -> None:
     check(run_schedule(seed))
+
+
+@pytest.mark.long
+def test_writes_that_only_a_leader_acknowledged_are_found_to_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker finds what it looks for: a producer with acks=1 that claims acks=all."""
+    real = load.Producer
+
+    def careless(settings: dict[str, Any]) -> Any:
+        if settings.get("enable.idempotence"):
+            settings = {**settings, "enable.idempotence": False, "acks": 1}
+        return real(settings)
+
+    monkeypatch.setattr(load, "Producer", careless)
+    reports = (run_schedule(seed, "shared", names=["isolate from all"], count=2) for seed in range(4))
+    assert any(anomaly.startswith("lost write") for report in reports for anomaly in report.anomalies)
 
 
 @pytest.mark.long
