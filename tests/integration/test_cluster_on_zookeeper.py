@@ -1,5 +1,6 @@
 """Three brokers on a real ZooKeeper that is killed, hangs and comes back: nothing acknowledged is lost."""
 
+import resource
 import time
 from collections.abc import Callable, Iterator
 
@@ -175,3 +176,26 @@ def test_a_zookeeper_that_hangs_for_longer_than_the_timeout_costs_nothing_acknow
     create_topic(cluster, "made-afterwards")
     wait_until(lambda: sorted(owners(tree)) == [1, 2, 3])
     assert read_all(cluster, writer.count) == list(range(writer.count))
+
+
+def test_a_broker_whose_disk_is_full_leaves_before_its_session_times_out(zookeeper: ZooKeeperServer) -> None:
+    """It ends its session when it stops. The others need not wait until ZooKeeper misses it."""
+    settings = {"zookeeper.session.timeout.ms": 60_000}
+    with Cluster(3, settings, zookeeper=f"{zookeeper.connect_string}/kafka") as cluster:
+        create_topic(cluster, "t")
+        store = ZooKeeperStore(f"{zookeeper.connect_string}/kafka", ZooKeeperOptions(session_timeout_ms=60_000))
+        writer = Writer(cluster)
+        try:
+            writer.write()
+            resource.prlimit(cluster.pid_of(2), resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+            writer.write()
+            deadline = time.monotonic() + 40
+            while 2 in owners(store):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            wait_until(lambda: not cluster.is_running(2))
+            writer.write()
+            assert read_all(cluster, writer.count) == list(range(writer.count))
+        finally:
+            writer.close()
+            store.close()

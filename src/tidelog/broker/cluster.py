@@ -26,7 +26,7 @@ from tidelog.client.aio.transport import Connector
 from tidelog.config import BrokerConfig
 from tidelog.metadata import paths
 from tidelog.metadata.configs import ConfigEntity, read_overrides
-from tidelog.metadata.errors import StoreError
+from tidelog.metadata.errors import SessionExpiredError, StoreError
 from tidelog.metadata.registrar import BrokerRegistrar
 from tidelog.metadata.store import Store
 from tidelog.metadata.tree import Endpoint, ProducerIdBlock, encode_log_dir_event
@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 _NO_BROKER_EPOCH: Final = -1
 _NOTICE_PAUSE_S: Final = 1.0
-"""Between two attempts to leave a notice in the tree."""
+"""Between two attempts to leave a notice in the tree, or to read from it."""
 _REGISTRATION_PATIENCE: Final = 1.5
 """For how many session timeouts a broker waits at most until its earlier session has expired. One is not enough: the
 ensemble checks sessions from tick to tick."""
@@ -359,9 +359,24 @@ class ClusterMember:
         """Read the settings of topics that are new here, before their logs are opened."""
         new = [name for name in dict.fromkeys(topics) if self._node.topics.is_new(name)]
         if new:
-            overrides = await self._node.metadata.run(_read_all_overrides, new)
+            overrides = await self._read_overrides(new)
             for name, values in zip(new, overrides, strict=True):
                 self._node.image.set_overrides(name, values)
+
+    async def _read_overrides(self, topics: list[str]) -> list[dict[str, str]]:
+        """Read settings of topics, as soon as the tree can be reached: the controller sends a request only once.
+
+        Raises ApiError if the session ends: then this broker registers again, and the controller sends it everything.
+        """
+        while True:
+            try:
+                return await self._node.metadata.run(_read_all_overrides, topics)
+            except SessionExpiredError as error:
+                logger.warning("the settings of %d new topics cannot be read: %s", len(topics), error)
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+            except StoreError as error:
+                logger.warning("the settings of %d new topics cannot be read yet: %s", len(topics), error)
+                await asyncio.sleep(_NOTICE_PAUSE_S)
 
 
 def _read_all_overrides(store: Store, topics: list[str]) -> list[dict[str, str]]:

@@ -20,7 +20,7 @@ from tidelog.controller.environment import ControllerSettings
 from tidelog.controller.events import ElectionTrigger, ElectionType, Event, EventQueue, Reply, Targets
 from tidelog.controller.request_batch import Pause
 from tidelog.metadata.store import SessionState, Store
-from tidelog.metadata.store_queue import StoreQueue
+from tidelog.metadata.store_queue import StoreQueue, call_on_loop
 from tidelog.metadata.tree import ProducerIdBlock, ReplicaAssignment
 from tidelog.timing import ScheduledTask, Scheduler
 from tidelog.wire.errors import ApiError
@@ -76,13 +76,13 @@ class ControllerService:
         def on_session(state: SessionState) -> None:
             nonlocal session_id
             if state is SessionState.EXPIRED:
-                loop.call_soon_threadsafe(self._queue.clear_and_put, events.Expire())
+                call_on_loop(loop, self._queue.clear_and_put, events.Expire())
             elif state is SessionState.CONNECTED:
                 event: Event = events.ControllerChange()  # the connection was down: is it still the same?
                 if store.session_id != session_id:
                     session_id = store.session_id
                     event = events.RegisterBrokerAndReelect()
-                loop.call_soon_threadsafe(self._queue.put, event)
+                call_on_loop(loop, self._queue.put, event)
 
         store.add_session_listener(on_session)
         self._queue.put(events.Startup())

@@ -323,6 +323,17 @@ class Server:
         if self._log_manager is not None:
             self._log_manager.unlock()
 
+    async def leave(self) -> None:
+        """After a failure of all log directories: end the session, so that other brokers lead at once."""
+        metadata = self.node.metadata
+        if self.node.member is None:
+            return
+        metadata.limit_waits(0.0)
+        try:
+            await _within(_STOP_SECONDS, "the metadata", metadata.close())
+        except StoreError as error:
+            logger.error("the session with the metadata could not be ended: %s", error)
+
     async def stop(self) -> None:
         """Controlled shutdown: answer what is under way, sync everything, leave the clean-shutdown marker."""
         node = self.node
@@ -399,6 +410,7 @@ async def _serve(server: Server, on_ready: Callable[[str], None]) -> int:
     await asyncio.wait((failure, asked), return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
     if failure.done():
+        await server.leave()
         return 1
     failure.cancel()
     await server.stop()

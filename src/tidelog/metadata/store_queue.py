@@ -21,6 +21,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def call_on_loop(loop: asyncio.AbstractEventLoop, function: Callable[[T], object], argument: T) -> None:
+    """Call a function on the loop, from any thread. Nothing happens once the loop is closed.
+
+    A broker whose last log directory failed stops at once, and its store may live a moment longer.
+    """
+    try:
+        loop.call_soon_threadsafe(function, argument)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+
+
 class StoreQueue:
     """The only user of `store` from now on."""
 
@@ -45,12 +57,7 @@ class StoreQueue:
         """The watcher, to be called on the event loop whatever thread the store calls it on."""
 
         def hand_over(event: WatchEvent) -> None:
-            try:
-                self._loop.call_soon_threadsafe(watcher, event)
-            except RuntimeError:
-                # A broker whose last log directory failed stops at once, and the store lives a moment longer.
-                if not self._loop.is_closed():
-                    raise
+            call_on_loop(self._loop, watcher, event)
 
         return hand_over
 

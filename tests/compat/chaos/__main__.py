@@ -17,8 +17,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.compat.chaos import load
 from tests.compat.chaos.faults import FAULTS
-from tests.compat.chaos.run import FAULTS_PER_SCHEDULE, TREES, Report, run_schedule
+from tests.compat.chaos.run import FAULT_SECONDS, FAULTS_PER_SCHEDULE, TREES, Report, run_schedule
 from tidelog.testing.zookeeper import unavailable_reason
 
 
@@ -30,11 +31,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("tidelog").setLevel(logging.CRITICAL)
     # Brokers start faster if they find the bytecode of an earlier start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if options.careless:
+        load.CONFLUENT_IDEMPOTENT = {"enable.idempotence": False, "acks": 1}
     seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.schedules)
     reports = []
     for seed in seeds:
         report = run_schedule(
-            seed, options.tree, names=options.only, count=options.faults, java=_java(options), keep=options.keep
+            seed,
+            options.tree,
+            names=options.only,
+            count=options.faults,
+            seconds=options.seconds,
+            java=_java(options),
+            keep=options.keep,
         )
         reports.append(report)
         _print_line(report)
@@ -57,6 +66,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], choices=sorted(FAULTS), help="draw only this fault")
     parser.add_argument(
         "--faults", type=int, default=FAULTS_PER_SCHEDULE, help=f"faults of a schedule (default: {FAULTS_PER_SCHEDULE})"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=FAULT_SECONDS, help=f"faults begin within so many (default: {FAULT_SECONDS:g})"
+    )
+    parser.add_argument(
+        "--careless", action="store_true", help="let a producer with acks=1 claim acks=all, which must be found"
     )
     parser.add_argument("--java", action="store_true", help="add Kafka's Java client to the load")
     parser.add_argument("--keep", type=Path, default=None, help="copy logs and data of failing schedules to this place")

@@ -62,6 +62,7 @@ _CONFLUENT: Final[dict[str, Any]] = {
     "topic.metadata.refresh.interval.ms": 3_000,
 }
 _CONFLUENT_PRODUCER: Final = {**_CONFLUENT, "message.timeout.ms": DELIVERY_S * 1000, "linger.ms": 5}
+CONFLUENT_IDEMPOTENT: dict[str, Any] = {"enable.idempotence": True}
 _CONFLUENT_TRANSACTIONS: Final = {
     **_CONFLUENT_PRODUCER,
     "transaction.timeout.ms": TRANSACTION_S * 1000,
@@ -257,7 +258,7 @@ def _name_of(error: object) -> str:
 
 
 def confluent_produce(load: Load, name: str) -> None:
-    producer = Producer({**_CONFLUENT_PRODUCER, "bootstrap.servers": load.servers, "enable.idempotence": True})
+    producer = Producer({**_CONFLUENT_PRODUCER, **CONFLUENT_IDEMPOTENT, "bootstrap.servers": load.servers})
     instance = load.instance(name)
     broken: list[KafkaError] = []
     while load.is_producing and not broken:

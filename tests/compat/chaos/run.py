@@ -56,12 +56,16 @@ def run_schedule(
     *,
     names: Sequence[str] = (),
     count: int = FAULTS_PER_SCHEDULE,
+    seconds: float = FAULT_SECONDS,
     java: Callable[[Load], None] | None = None,
     keep: Path | None = None,
 ) -> Report:
-    """Run one seed. `names` limits the faults, `java` adds clients, `keep` is where logs of a failure are copied to."""
+    """Run one seed. Its faults begin within `seconds`.
+
+    `names` limits the faults, `java` adds clients, `keep` is where logs of a failure are copied to.
+    """
     tree = tree or TREES[seed % len(TREES)]
-    schedule = draw_schedule(seed, FAULT_SECONDS, count, tree, names)
+    schedule = draw_schedule(seed, seconds, count, tree, names)
     report = Report(seed, tree, schedule)
     began = time.monotonic()
     cluster = ChaosCluster(tree)
