@@ -32,7 +32,7 @@ class ReplicationSettings(Settings, area="Replication"):
         doc="Longest wait of a follower's fetch; at most `replica.lag.time.max.ms`.")
     replica_fetch_backoff_ms: int = setting(
         "replica.fetch.backoff.ms", 1000, at_least=0,
-        doc="Longest wait before a follower retries a partition whose fetch failed; it grows to that from 10 ms.")
+        doc="Longest wait before a follower retries a partition whose fetch failed; it grows to that from 20 ms.")
     replica_fetch_min_bytes: int = setting(
         "replica.fetch.min.bytes", 1, importance="high", doc="Bytes a follower's fetch waits for.")
     replica_fetch_response_max_bytes: int = setting(

@@ -13,8 +13,8 @@ A partition that is followed is in one of these states:
                   (ListOffsets): cut, or begin again at its start
     FAILED        nothing, until the next LeaderAndIsr                -
 
-Leaders that serve Fetch 12 name diverging epochs, so their partitions begin with FETCHING. A partition whose request
-failed rests, `replica.fetch.backoff.ms` at most. A throttled one that is not caught up is not asked for while the quota
+Leaders that serve Fetch 12 name diverging epochs, so their partitions begin with FETCHING. A partition that is
+refused rests, and so does the whole fetcher when its leader does not answer, `replica.fetch.backoff.ms` at most. A throttled one that is not caught up is not asked for while the quota
 is used up.
 
 `Fetcher` sends nothing and never waits: its owner sends what `build_…` return and hands the responses to `on_…`. It
@@ -51,7 +51,8 @@ from tidelog.wire.messages.offset_for_leader_epoch import (
 logger = logging.getLogger(__name__)
 
 _SWEEP_MS: Final = 1000
-_FIRST_REST_MS: Final = 10
+_FIRST_REST_MS: Final = 20
+_FIRST_REST_UNANSWERED_MS: Final = 50
 _FAILURES_COUNTED: Final = 20
 _UNDEFINED: Final = -1
 _LATEST: Final = -1
@@ -149,6 +150,9 @@ class Fetcher:
         self._apart: dict[PartitionKey, _Followed] = {}
         """Partitions that are not simply fetched: those in another state, and those that rest."""
         self._next_sweep_ms = 0
+        self._unanswered = 0
+        """How many fetches in a row got no answer."""
+        self._rests_until_ms = 0
         self._was_limited = False
 
     def __len__(self) -> int:
@@ -231,6 +235,7 @@ class Fetcher:
             (
                 max(
                     followed.delayed_until_ms,
+                    self._rests_until_ms,
                     throttled_until_ms if throttle_ms and self._is_covered(followed) else now_ms,
                 )
                 for followed in self._followed.values()
@@ -240,7 +245,7 @@ class Fetcher:
         )
 
     def _due(self, state: FetchState, now_ms: int) -> list[_Followed]:
-        """Those of a state other than FETCHING that need not rest."""
+        """Partitions of a state that are kept apart and need not rest any longer."""
         if not self._apart:
             return []
         return [each for each in self._apart.values() if each.state is state and each.delayed_until_ms <= now_ms]
@@ -249,6 +254,8 @@ class Fetcher:
 
     def build_fetch(self, now_ms: int) -> FetchRequest | None:
         """The next Fetch; None if no partition is ready."""
+        if now_ms < self._rests_until_ms:
+            return None
         self._update_session(now_ms)
         if not self._session.wanted:
             return None
@@ -316,6 +323,7 @@ class Fetcher:
     def on_fetch(self, response: FetchResponse, now_ms: int) -> Generator[None, None, None]:
         """Take what the leader sent, one partition a step."""
         session = self._session
+        self._unanswered = 0
         if not session.on_response(ErrorCode(response.error_code), response.session_id):
             logger.info("the fetch session with broker %d begins again: %s", self.leader_id, response.error_code)
             return
@@ -333,12 +341,11 @@ class Fetcher:
                     self._on_partition(followed, data, now_ms)
 
     def on_fetch_failed(self, now_ms: int) -> None:
-        """A Fetch got no answer: every partition of it rests."""
+        """A Fetch got no answer: nothing is fetched for a while, twice as long with every failure in a row."""
         self._session.on_failure()
-        for key in self._session.wanted:
-            followed = self._followed.get(key)
-            if followed is not None:
-                self._delay(followed, now_ms)
+        rest_ms = min(_FIRST_REST_UNANSWERED_MS << self._unanswered, self.settings.backoff_ms)
+        self._unanswered = min(self._unanswered + 1, _FAILURES_COUNTED)
+        self._rests_until_ms = now_ms + rest_ms
 
     def _on_partition(self, followed: _Followed, data: PartitionData, now_ms: int) -> None:
         error = ErrorCode(data.error_code)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.unit.replication.replicas import Replica
+from tests.unit.replication.replicas import TOPIC_ID, Replica
 from tidelog.config import LogConfig
 from tidelog.replication.fetcher import Fetcher, FetcherSettings
 from tidelog.replication.partition import Partition
 from tidelog.replication.replica_set import LeaderAndIsr
 from tidelog.storage.log import Log
 from tidelog.timing import ManualClock
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import FetchRequest, FetchResponse
+from tidelog.wire.messages.fetch import FetchableTopicResponse, PartitionData
 
 SESSION = 5
 
@@ -43,19 +45,34 @@ def another_topic(replica: Replica, directory: Path) -> Partition:
     return partition
 
 
-def test_rests_grow_from_short_ones_and_end_with_an_answer(follower: Replica) -> None:
-    """A leader that learns of its epoch a moment later can commit nothing while its followers rest."""
-    fetcher = follower.follow_in(0, 1, settings=FetcherSettings(backoff_ms=1000))
-    now_ms, rests = 0, []
-    for _ in range(9):
+def rests(fetcher: Fetcher, fail: Callable[[int], None], count: int) -> list[int]:
+    """How long a fetcher rests after each of so many failures in a row."""
+    now_ms, found = 0, []
+    for _ in range(count):
         assert fetcher.build_fetch(now_ms) is not None
-        fetcher.on_fetch_failed(now_ms)
+        fail(now_ms)
         assert fetcher.build_fetch(now_ms) is None
         due_ms = fetcher.next_due_ms(now_ms)
         assert due_ms is not None
-        rests.append(due_ms - now_ms)
+        found.append(due_ms - now_ms)
         now_ms = due_ms
-    assert rests == [10, 20, 40, 80, 160, 320, 640, 1000, 1000]
+    return found
+
+
+def test_a_leader_that_does_not_answer_is_asked_again_after_longer_and_longer(follower: Replica) -> None:
+    fetcher = follower.follow_in(0, 1, settings=FetcherSettings(backoff_ms=1000))
+    assert rests(fetcher, fetcher.on_fetch_failed, 7) == [50, 100, 200, 400, 800, 1000, 1000]
+
+
+def test_a_partition_that_is_refused_rests_shortly_at_first(follower: Replica) -> None:
+    """A leader that learns of its epoch a moment after its follower can commit nothing while that one rests."""
+    fetcher = follower.follow_in(0, 1, settings=FetcherSettings(backoff_ms=1000))
+    data = PartitionData(partition_index=0, error_code=ErrorCode.UNKNOWN_LEADER_EPOCH)
+    refusal = FetchResponse(
+        session_id=SESSION, responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])]
+    )
+    refused = rests(fetcher, lambda now_ms: take(fetcher, refusal, now_ms), 8)
+    assert refused == [20, 40, 80, 160, 320, 640, 1000, 1000]
 
 
 def test_a_request_says_nothing_of_partitions_that_did_not_change(follower: Replica, tmp_path: Path) -> None:
