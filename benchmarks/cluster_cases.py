@@ -31,6 +31,7 @@ from benchmarks.cases import (
 from benchmarks.clusters import BROKERS, SESSION_TIMEOUT_S, BrokerCluster
 from benchmarks.following import FollowingProducer, PacedProducers
 from benchmarks.lab import DELETION_SECONDS_MAX, Bench, reply_size
+from benchmarks.more_brokers import SIZES, more_brokers
 
 MB = 1e6
 BATCH_BYTES: Final = 100 << 10
@@ -353,6 +354,19 @@ CLUSTER_CASES: Final = {
             ),
         ),
         Case("failover", failover, _failover_figures("leader killed: first acknowledged write")),
+        Case(
+            "brokers",
+            more_brokers,
+            (
+                *(
+                    Figure(f"rate_{size}", f"unreplicated, 16 in flight a broker; brokers: {size}", "requests/s")
+                    for size in SIZES
+                ),
+                Figure("two", "two brokers over one", "×"),
+                Figure("three", "three brokers over one", "×"),
+            ),
+            is_tidelog_only=True,
+        ),
         _controller_case(1_000),
         _controller_case(10_000),
     )

@@ -13,9 +13,9 @@ A partition that is followed is in one of these states:
                   (ListOffsets): cut, or begin again at its start
     FAILED        nothing, until the next LeaderAndIsr                -
 
-Leaders that serve Fetch 12 name diverging epochs, so their partitions begin with FETCHING. A partition that is
-refused rests, and so does the whole fetcher when its leader does not answer, `replica.fetch.backoff.ms` at most. A throttled one that is not caught up is not asked for while the quota
-is used up.
+Leaders that serve Fetch 12 name diverging epochs, so their partitions begin with FETCHING. A partition that is refused
+rests, and so does the whole fetcher when its leader does not answer, `replica.fetch.backoff.ms` at most. A throttled
+partition that is not caught up is not asked for while the quota is used up.
 
 `Fetcher` sends nothing and never waits: its owner sends what `build_…` return and hands the responses to `on_…`. It
 writes to the logs of its partitions. `on_fetch` is a generator that goes from one partition to the next.
