@@ -64,10 +64,13 @@ async def _denied(request: ElectLeadersRequest, context: Context) -> ElectLeader
 async def _elect_in_cluster(
     request: ElectLeadersRequest, member: ClusterMember, context: Context
 ) -> ElectLeadersResponse:
+    clock = context.node.clock
+    deadline_ms = clock.monotonic_ms() + request.timeout_ms
     asked = await _partitions_of(request, context)
     outcomes = await member.controller.elect_leaders(tuple(asked), ElectionType(request.election_type))
     elected = {partition: leader for partition, leader in outcomes.items() if isinstance(leader, int)}
-    await member.metadata_waiters.wait(lambda: not _unknown_leaders(elected, context), request.timeout_ms)
+    left_ms = deadline_ms - clock.monotonic_ms()
+    await member.metadata_waiters.wait(lambda: not _unknown_leaders(elected, context), left_ms)
     late = _unknown_leaders(elected, context)
     topics: dict[str, ReplicaElectionResult] = {}
     for partition, outcome in outcomes.items():
