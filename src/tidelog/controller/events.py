@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from tidelog.controller.request_batch import ReplicaDeletions
 from tidelog.metadata.tree import ProducerIdBlock, ReplicaAssignment
@@ -63,6 +63,15 @@ class Event:
 
     def fail(self, code: ErrorCode) -> None:
         """The event was not processed, or not to its end: answer the request that it carries, if any."""
+
+
+class Request(Event):
+    """An event that carries a request, which is answered with an ApiError if the event is not processed."""
+
+    reply: Reply[Any]
+
+    def fail(self, code: ErrorCode) -> None:
+        self.reply(ApiError(code))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +190,7 @@ class ReplicaLeaderElection(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ControlledShutdown(Event):
+class ControlledShutdown(Request):
     """A broker is about to stop."""
 
     broker_id: int
@@ -189,30 +198,21 @@ class ControlledShutdown(Event):
     reply: Reply[list[TopicPartition] | ApiError]
     """Gets the partitions that the broker still leads."""
 
-    def fail(self, code: ErrorCode) -> None:
-        self.reply(ApiError(code))
-
 
 @dataclass(frozen=True, slots=True)
-class ApiReassignment(Event):
+class ApiReassignment(Request):
     """AlterPartitionReassignments."""
 
     targets: Targets
     reply: Reply[Mapping[TopicPartition, ApiError | None] | ApiError]
 
-    def fail(self, code: ErrorCode) -> None:
-        self.reply(ApiError(code))
-
 
 @dataclass(frozen=True, slots=True)
-class ListReassignments(Event):
+class ListReassignments(Request):
     """ListPartitionReassignments; None is for all."""
 
     partitions: tuple[TopicPartition, ...] | None
     reply: Reply[Mapping[TopicPartition, ReplicaAssignment] | ApiError]
-
-    def fail(self, code: ErrorCode) -> None:
-        self.reply(ApiError(code))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,15 +228,12 @@ class AlterPartition(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateProducerIds(Event):
+class AllocateProducerIds(Request):
     """A broker needs producer ids."""
 
     broker_id: int
     broker_epoch: int
     reply: Reply[ProducerIdBlock | ApiError]
-
-    def fail(self, code: ErrorCode) -> None:
-        self.reply(ApiError(code))
 
 
 class EventQueue:

@@ -57,3 +57,13 @@ def test_only_the_first_outcome_counts() -> None:
     reply("done")
     reply("failed")
     assert outcomes == ["done"]
+
+
+def test_a_shutdown_is_not_dropped_when_the_session_expires_meanwhile() -> None:
+    """A broker that was stopping when its session expired never stopped. Found by the simulator."""
+    queue = EventQueue()
+    queue.put(events.TopicChange())
+    queue.put(events.Shutdown())
+    queue.clear_and_put(events.Expire())
+    left = [queue.pop(), queue.pop(), queue.pop()]
+    assert sorted(type(event).__name__ for event in left if event is not None) == ["Expire", "Shutdown"]
