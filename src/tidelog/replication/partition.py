@@ -270,7 +270,13 @@ class Partition:
         return safe >= end_offset
 
     def advance_high_watermark(self, now_ms: int = 0) -> bool:
-        """Move the leader's high watermark to what every in-sync replica has; True when it moved."""
+        """Move the leader's high watermark to what every in-sync replica has; True when it moved.
+
+        A follower takes over that of its leader: it knows no replicas, and what it wrote as a leader until a moment ago
+        may not be committed.
+        """
+        if not self.is_leader:
+            return False
         log = self.log
         committed = log.flush_state.durable_end_offset
         replica_set = self.replica_set

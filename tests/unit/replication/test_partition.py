@@ -140,6 +140,19 @@ def test_an_append_is_acknowledged_when_it_is_written_or_when_it_is_replicated(r
     assert partition.is_acknowledged(1, ACKS_ALL)
 
 
+def test_a_leader_that_becomes_a_follower_shows_no_consumer_what_was_not_committed(replica: Replica) -> None:
+    """Consumers may read from followers. What it appended in this turn is on no other replica, and is cut off soon."""
+    replica.lead(EPOCH, isr=(1, 2))
+    replica.partition.append(batch(b"a"), 1, replica.clock.wall_ms())
+    replica.manager.staged(replica.partition)
+    replica.follow_in(EPOCH + 1, leader_id=2)
+    replica.manager.end_turn()
+
+    assert replica.log.log_end_offset == 1
+    assert replica.log.high_watermark == 0
+    assert replica.partition.readable_end(-1, False, READ_UNCOMMITTED, is_leader_only=False) == 0
+
+
 def test_each_epoch_begins_where_the_log_ended(replica: Replica) -> None:
     replica.lead(EPOCH, isr=(1,))
     replica.produce(b"a", b"b")
