@@ -29,6 +29,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "offsets": "tidelog.cli.offsets",
     "delete-records": "tidelog.cli.delete_records",
     "config": "tidelog.cli.config",
+    "acl": "tidelog.cli.acl",
+    "quota": "tidelog.cli.quota",
     "log": "tidelog.cli.log",
     "perf": "tidelog.cli.perf",
     "pipeline": "tidelog.cli.pipeline",

@@ -76,6 +76,12 @@ class Admin:
     incremental_alter_configs = _blocking(AsyncAdmin.incremental_alter_configs)
     replace_configs = _blocking(AsyncAdmin.replace_configs)
 
+    create_acls = _blocking(AsyncAdmin.create_acls)
+    describe_acls = _blocking(AsyncAdmin.describe_acls)
+    delete_acls = _blocking(AsyncAdmin.delete_acls)
+    describe_client_quotas = _blocking(AsyncAdmin.describe_client_quotas)
+    alter_client_quotas = _blocking(AsyncAdmin.alter_client_quotas)
+
     list_offsets = _blocking(AsyncAdmin.list_offsets)
     delete_records = _blocking(AsyncAdmin.delete_records)
     describe_producers = _blocking(AsyncAdmin.describe_producers)

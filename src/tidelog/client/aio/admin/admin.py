@@ -13,10 +13,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from tidelog.client.aio.admin import compaction, configs, group_descriptions, groups, partitions, topics, transactions
+from tidelog.client.aio.admin import (
+    access,
+    compaction,
+    configs,
+    group_descriptions,
+    groups,
+    partitions,
+    topics,
+    transactions,
+)
 from tidelog.client.aio.admin.driver import Driver
 from tidelog.client.aio.admin.types import (
     ActiveProducer,
+    ClientQuotaEntity,
     ClusterDescription,
     Compaction,
     ConfigChange,
@@ -53,6 +63,7 @@ from tidelog.client.types import (
     milliseconds,
 )
 from tidelog.config.declaration import MINUTE_MS, setting
+from tidelog.security.acls import Binding, BindingFilter
 
 if TYPE_CHECKING:
     from tidelog.client.options import AdminOptions
@@ -204,6 +215,30 @@ class AsyncAdmin:
     ) -> None:
         """Set these settings and reset all others of the resource to their defaults (Kafka's AlterConfigs)."""
         await configs.replace_configs(self._running, new_configs, validate_only=validate_only)
+
+    # Access.
+
+    async def create_acls(self, bindings: Iterable[Binding]) -> None:
+        """Add access control entries; those that exist stay."""
+        await access.create_acls(self._running, bindings)
+
+    async def describe_acls(self, wanted: BindingFilter | None = None) -> list[Binding]:
+        """The access control entries that a filter matches, or all of them."""
+        return await access.describe_acls(self._running, wanted or BindingFilter())
+
+    async def delete_acls(self, filters: Iterable[BindingFilter]) -> dict[BindingFilter, list[Binding]]:
+        """Remove the access control entries that filters match; returns what was removed."""
+        return await access.delete_acls(self._running, filters)
+
+    async def describe_client_quotas(self) -> dict[ClientQuotaEntity, dict[str, float]]:
+        """The quotas of every user, client id and address that has some."""
+        return await access.describe_client_quotas(self._running)
+
+    async def alter_client_quotas(
+        self, changes: Mapping[ClientQuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
+    ) -> None:
+        """Set quotas, or remove those whose value is None."""
+        await access.alter_client_quotas(self._running, changes, validate_only=validate_only)
 
     # Partitions.
 

@@ -23,6 +23,35 @@ class ClusterDescription(NamedTuple):
     nodes: tuple[BrokerNode, ...]
 
 
+# Quotas.
+
+DEFAULT_ENTITY: Final = "<default>"
+"""In place of a name in a `ClientQuotaEntity`: all that have no quota of their own."""
+
+
+class ClientQuotaEntity(NamedTuple):
+    """Whose quota: None where a user, a client id or an address does not matter."""
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+
+    @classmethod
+    def of(cls, parts: Mapping[str, str | None]) -> "ClientQuotaEntity":
+        """From the names that the protocol uses, where None is the default."""
+        names = {kind: DEFAULT_ENTITY if name is None else name for kind, name in parts.items()}
+        return cls(names.get("user"), names.get("client-id"), names.get("ip"))
+
+    @property
+    def parts(self) -> dict[str, str | None]:
+        """By the names that the protocol uses, with None for the default."""
+        names = {"user": self.user, "client-id": self.client_id, "ip": self.ip}
+        return {kind: None if name == DEFAULT_ENTITY else name for kind, name in names.items() if name is not None}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{kind} {name or 'default'}" for kind, name in self.parts.items())
+
+
 # Topics.
 
 

@@ -1,0 +1,35 @@
+"""`tidelog quota remove`."""
+
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli._clients import connect_admin
+from tidelog.cli._options import BootstrapServer, CommandConfig
+from tidelog.cli.output import print_line
+from tidelog.cli.quota._entities import OfClientId, OfEveryClientId, OfEveryUser, OfUser, chosen_entity
+
+EXAMPLE: Final = "tidelog quota remove producer_byte_rate --user alice"
+
+
+def remove(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Quotas to remove; by default all of the entity.", metavar="NAME…")
+    ] = None,
+    user: OfUser = None,
+    user_default: OfEveryUser = False,
+    client_id: OfClientId = None,
+    client_id_default: OfEveryClientId = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Remove quotas of a user, a client id, or a client id of a user."""
+    entity = chosen_entity(user, user_default, client_id, client_id_default)
+    with connect_admin(bootstrap_server, command_config) as admin:
+        wanted = names or sorted(admin.describe_client_quotas().get(entity, {}))
+        if not wanted:
+            print_line(f"{entity}: no quota is set")
+            return
+        admin.alter_client_quotas({entity: dict.fromkeys(wanted)})
+    for name in wanted:
+        print_line(f"{entity}: {name} is removed")
