@@ -243,10 +243,11 @@ class DelayedFetch(DelayedOperation):
         """Complete once there are `min_bytes` to read, or waiting cannot bring more or brings an error.
 
         Nothing is read for that: the bytes are the distance between two positions in a segment, each partition's up to
-        its own limit.
+        its own limit. The last partitions come first: a session puts those there that had something to read before.
         """
         bytes_found = 0
-        for entry in self._wanted:
+        bytes_min = max(self._parameters.min_bytes, 1)
+        for entry in reversed(self._wanted):
             try:
                 available = self._available(entry)
             except (ApiError, LogDirFailure):
@@ -254,7 +255,9 @@ class DelayedFetch(DelayedOperation):
             if available is None:
                 return self.force_complete()
             bytes_found += available
-        return bytes_found >= max(self._parameters.min_bytes, 1) and self.force_complete()
+            if bytes_found >= bytes_min:
+                return self.force_complete()
+        return False
 
     def _available(self, entry: Wanted) -> int | None:
         """How much there is to read of a partition; None if the fetch must not wait for more of it.
