@@ -1,8 +1,8 @@
-/* The record scanner of tidelog.records.scanner and the batch encoder of tidelog.records.bulk in C.
+/* The record scanner of tidelog.records.scanner, the batch check of `usual` and the batch encoder of `bulk` in C.
  *
- * This file is optional. `scanner.scan_in_python` defines what `scan` returns for every input, `bulk.assemble_in_python`
- * what `assemble` returns, and property tests hold them equal; where no compiler was present at installation, the
- * Python functions are used.
+ * This file is optional. `scanner.scan_in_python` defines what `scan` returns for every input, `read_usual_in_python`
+ * what `read_usual` returns, `bulk.assemble_in_python` what `assemble` returns, and property tests hold them equal;
+ * where no compiler was present at installation, the Python functions are used.
  *
  * A record of magic 2 is
  *
@@ -235,6 +235,22 @@ scan_records(Scan *scan)
     return fault;
 }
 
+/* Scan, without the interpreter lock if that takes long. */
+static int
+scan_all(Scan *scan)
+{
+    int fault;
+    if (scan->count - scan->index >= RELEASE_LOCK_RECORDS) {
+        Py_BEGIN_ALLOW_THREADS
+        fault = scan_records(scan);
+        Py_END_ALLOW_THREADS
+    }
+    else {
+        fault = scan_records(scan);
+    }
+    return fault;
+}
+
 PyDoc_STRVAR(scan_doc,
 "scan(data, position, index, count, base_timestamp, earliest, latest, needs_key, max_timestamp, headers_max)\n"
 "--\n\n"
@@ -271,15 +287,7 @@ scan(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argumen
     }
     state.data = buffer.buf;
     state.size = buffer.len;
-    int fault;
-    if (state.count - state.index >= RELEASE_LOCK_RECORDS) {
-        Py_BEGIN_ALLOW_THREADS
-        fault = scan_records(&state);
-        Py_END_ALLOW_THREADS
-    }
-    else {
-        fault = scan_records(&state);
-    }
+    int fault = scan_all(&state);
     PyBuffer_Release(&buffer);
     return Py_BuildValue("(nLLi)", state.position, (long long)state.index, (long long)state.max_timestamp, fault);
 }
@@ -502,9 +510,9 @@ write_header(uint8_t *at, const Measures *measures, const Stamp *stamp, Py_ssize
     write_big_endian(at, (uint64_t)count, 4);
 }
 
-/* Write the checksum, which `crc32c` computes; -1 with an exception set if it fails. */
+/* The checksum of a batch, which `crc32c` computes; -1 with an exception set if it fails. */
 static int
-seal(uint8_t *batch, Py_ssize_t size, PyObject *crc32c)
+checksum(uint8_t *batch, Py_ssize_t size, PyObject *crc32c, uint32_t *value)
 {
     PyObject *covered = PyMemoryView_FromMemory((char *)batch + ATTRIBUTES_POSITION, size - ATTRIBUTES_POSITION, PyBUF_READ);
     if (covered == NULL) {
@@ -515,13 +523,153 @@ seal(uint8_t *batch, Py_ssize_t size, PyObject *crc32c)
     if (found == NULL) {
         return -1;
     }
-    unsigned long checksum = PyLong_AsUnsignedLong(found);
+    unsigned long number = PyLong_AsUnsignedLong(found);
     Py_DECREF(found);
-    if (checksum == (unsigned long)-1 && PyErr_Occurred()) {
+    if (number == (unsigned long)-1 && PyErr_Occurred()) {
         return -1;
     }
-    write_big_endian(batch + CRC_POSITION, checksum, 4);
+    *value = (uint32_t)number;
     return 0;
+}
+
+static int
+seal(uint8_t *batch, Py_ssize_t size, PyObject *crc32c)
+{
+    uint32_t value;
+    if (checksum(batch, size, crc32c, &value) < 0) {
+        return -1;
+    }
+    write_big_endian(batch + CRC_POSITION, value, 4);
+    return 0;
+}
+
+/* The usual batch: its header and, if it is not compressed, its records. */
+
+#define HEADER_FIELDS 13
+#define MAGIC 2
+#define CODEC_MASK 0x07
+#define TRANSACTIONAL_BIT 0x10
+#define NO_TIMESTAMP (-1)
+
+static const uint8_t field_bytes[HEADER_FIELDS] = {8, 4, 4, 1, 4, 2, 4, 8, 8, 8, 2, 4, 4};
+enum {
+    BASE_OFFSET,
+    LENGTH,
+    LEADER_EPOCH,
+    MAGIC_FIELD,
+    CRC,
+    ATTRIBUTES,
+    LAST_OFFSET_DELTA,
+    BASE_TIMESTAMP,
+    MAX_TIMESTAMP,
+    PRODUCER_ID,
+    PRODUCER_EPOCH,
+    BASE_SEQUENCE,
+    RECORD_COUNT,
+};
+
+/* Read the fields of a header; all are signed but the checksum. */
+static void
+read_header(const uint8_t *at, int64_t *fields)
+{
+    for (int field = 0; field < HEADER_FIELDS; field++) {
+        uint64_t value = field != CRC && *at & 0x80 ? UINT64_MAX : 0;
+        for (int left = field_bytes[field]; left > 0; left--) {
+            value = value << 8 | *at++;
+        }
+        fields[field] = (int64_t)value;
+    }
+}
+
+/* Whether the header is that of a usual batch of this size. */
+static int
+is_usual(const int64_t *fields, Py_ssize_t size, int64_t bytes_max, int64_t count_max)
+{
+    int64_t attributes = fields[ATTRIBUTES];
+    int64_t count = fields[RECORD_COUNT];
+    return fields[MAGIC_FIELD] == MAGIC && fields[LENGTH] == size - LENGTH_PREFIX_BYTES && size <= bytes_max &&
+           fields[BASE_OFFSET] == 0 && count == fields[LAST_OFFSET_DELTA] + 1 && count > 0 && count <= count_max &&
+           !(attributes & ~(int64_t)(CODEC_MASK | TRANSACTIONAL_BIT)) &&
+           (fields[PRODUCER_ID] >= 0 ? fields[BASE_SEQUENCE] >= 0 && fields[PRODUCER_EPOCH] >= 0
+                                     : !(attributes & TRANSACTIONAL_BIT));
+}
+
+static PyObject *
+header_tuple(const int64_t *fields)
+{
+    PyObject *header = PyTuple_New(HEADER_FIELDS);
+    for (int field = 0; header != NULL && field < HEADER_FIELDS; field++) {
+        PyObject *number = PyLong_FromLongLong(fields[field]);
+        if (number == NULL) {
+            Py_CLEAR(header);
+            break;
+        }
+        PyTuple_SET_ITEM(header, field, number);
+    }
+    return header;
+}
+
+PyDoc_STRVAR(read_usual_doc,
+"read_usual(batch, bytes_max, count_max, earliest, latest, needs_key, headers_max, crc32c)\n"
+"--\n\n"
+"Return the fields of a header, or None; tidelog.records.usual.read_usual_in_python says which.");
+
+static PyObject *
+read_usual(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
+{
+    if (argument_count != 8) {
+        PyErr_Format(PyExc_TypeError, "read_usual() takes 8 arguments (%zd given)", argument_count);
+        return NULL;
+    }
+    int64_t bytes_max = PyLong_AsLongLong(arguments[1]);
+    int64_t count_max = PyLong_AsLongLong(arguments[2]);
+    Scan state;
+    state.earliest = PyLong_AsLongLong(arguments[3]);
+    state.latest = PyLong_AsLongLong(arguments[4]);
+    state.needs_key = PyObject_IsTrue(arguments[5]);
+    state.headers_left = PyLong_AsLongLong(arguments[6]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (state.headers_left < 0) {
+        PyErr_SetString(PyExc_ValueError, "the limit of headers must not be negative");
+        return NULL;
+    }
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(arguments[0], &buffer, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    int64_t fields[HEADER_FIELDS];
+    PyObject *header = NULL;
+    if (buffer.len >= HEADER_BYTES) {
+        read_header(buffer.buf, fields);
+        uint32_t found;
+        if (is_usual(fields, buffer.len, bytes_max, count_max) &&
+            checksum(buffer.buf, buffer.len, arguments[7], &found) == 0 && found == (uint32_t)fields[CRC]) {
+            int fault = NO_FAULT;
+            if (!(fields[ATTRIBUTES] & CODEC_MASK)) {
+                state.data = buffer.buf;
+                state.size = buffer.len;
+                state.position = HEADER_BYTES;
+                state.index = 0;
+                state.count = fields[RECORD_COUNT];
+                state.base_timestamp = fields[BASE_TIMESTAMP];
+                state.max_timestamp = NO_TIMESTAMP;
+                fault = scan_all(&state);
+                if (state.position != state.size || state.max_timestamp != fields[MAX_TIMESTAMP]) {
+                    fault = MALFORMED;
+                }
+            }
+            if (fault == NO_FAULT) {
+                header = header_tuple(fields);
+            }
+        }
+    }
+    PyBuffer_Release(&buffer);
+    if (header == NULL && !PyErr_Occurred()) {
+        Py_RETURN_NONE;
+    }
+    return header;
 }
 
 static int
@@ -594,12 +742,13 @@ assemble(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t arg
 
 static PyMethodDef methods[] = {
     {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, scan_doc},
+    {"read_usual", (PyCFunction)(void (*)(void))read_usual, METH_FASTCALL, read_usual_doc},
     {"assemble", (PyCFunction)(void (*)(void))assemble, METH_FASTCALL, assemble_doc},
     {NULL, NULL, 0, NULL},
 };
 
 /* Raised with every change of arguments or results: a library that was built from older sources is not used. */
-#define VERSION 2
+#define VERSION 3
 
 static int
 execute(PyObject *module)
@@ -618,7 +767,7 @@ static struct PyModuleDef_Slot slots[] = {
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tidelog.records._speedups",
-    .m_doc = "The record scanner and the batch encoder of tidelog.records in C.",
+    .m_doc = "The record scanner, the batch check and the batch encoder of tidelog.records in C.",
     .m_methods = methods,
     .m_slots = slots,
 };

@@ -2,6 +2,7 @@ from collections.abc import Callable, Sequence
 
 from tidelog.records.bulk import BulkRecord
 from tidelog.records.compression import Buffer
+from tidelog.records.usual import HeaderFields
 
 VERSION: int
 
@@ -28,3 +29,14 @@ def assemble(
     crc32c: Callable[..., int],
     /,
 ) -> tuple[bytearray, int, int, bool] | None: ...
+def read_usual(
+    batch: Buffer,
+    bytes_max: int,
+    count_max: int,
+    earliest: int,
+    latest: int,
+    needs_key: bool,
+    headers_max: int,
+    crc32c: Callable[..., int],
+    /,
+) -> HeaderFields | None: ...

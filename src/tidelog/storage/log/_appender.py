@@ -11,10 +11,8 @@ from typing import Final
 
 from tidelog.config import LogConfig
 from tidelog.records.checksum import crc32c
-from tidelog.records.compression import Buffer
 from tidelog.records.control import EndTransactionMarker
 from tidelog.records.header import (
-    ATTRIBUTES_POSITION,
     CODEC_MASK,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -27,6 +25,7 @@ from tidelog.records.header import (
     unpack_header,
 )
 from tidelog.records.scanner import scan
+from tidelog.records.usual import read_usual
 from tidelog.records.validation import (
     HEADERS_AT_ONCE_MAX,
     RECORDS_AT_ONCE_MAX,
@@ -48,8 +47,6 @@ from tidelog.storage.segment.transaction_index import AbortedTransaction
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
 
 _new = tuple.__new__
-_UNUSUAL_ATTRIBUTES: Final = ~(CODEC_MASK | TRANSACTIONAL_BIT)
-"""All but the codec and the transactional bit: a client may not set them, or they mean work."""
 _CLIENT: Final = AppendOrigin.CLIENT
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
 _NO_FAULT: Final = 0
@@ -134,41 +131,26 @@ class Appender:
             if origin is AppendOrigin.COORDINATOR:
                 return self.append_own(records, leader_epoch, now_ms)
             return self.append_checked(records, leader_epoch, now_ms, origin, guard)
-        header = unpack_header(records)
-        base, length, _, magic, crc, attributes, delta, since, max_timestamp, producer_id, epoch, sequence, count = (
-            header
+        earliest, latest = now_ms - limits.timestamp_before_max_ms, now_ms + limits.timestamp_after_max_ms
+        header = read_usual(
+            records,
+            limits.batch_bytes_max,
+            RECORDS_AT_ONCE_MAX,
+            earliest,
+            latest,
+            limits.needs_key,
+            HEADERS_AT_ONCE_MAX,
+            crc32c,
         )
-        if not (
-            magic == 2
-            and length == size - LENGTH_PREFIX_BYTES
-            and size <= limits.batch_bytes_max
-            and base == 0
-            and count == delta + 1 > 0
-            and count <= RECORDS_AT_ONCE_MAX
-            and not attributes & _UNUSUAL_ATTRIBUTES
-            and (sequence >= 0 <= epoch if producer_id >= 0 else not attributes & TRANSACTIONAL_BIT)
-            and crc32c(records[ATTRIBUTES_POSITION:]) == crc
-        ):
+        if header is None:
             return self.append_checked(records, leader_epoch, now_ms, origin, guard)
-        content: Buffer | None = records
-        start = HEADER_BYTES
+        _, length, _, _, _, attributes, delta, since, max_timestamp, producer_id, _, _, count = header
         if attributes & CODEC_MASK:
             content = short_content(attributes & CODEC_MASK, records) if limits.keeps_codec else None
-            start = 0
-        # The whole content is records without a fault, and the header has their largest timestamp.
-        if content is None or scan(
-            content,
-            start,
-            0,
-            count,
-            since,
-            now_ms - limits.timestamp_before_max_ms,
-            now_ms + limits.timestamp_after_max_ms,
-            limits.needs_key,
-            NO_TIMESTAMP,
-            HEADERS_AT_ONCE_MAX,
-        ) != (len(content), count, max_timestamp, _NO_FAULT):
-            return self.append_checked(records, leader_epoch, now_ms, origin, guard)
+            if content is None or scan(
+                content, 0, 0, count, since, earliest, latest, limits.needs_key, NO_TIMESTAMP, HEADERS_AT_ONCE_MAX
+            ) != (len(content), count, max_timestamp, _NO_FAULT):
+                return self.append_checked(records, leader_epoch, now_ms, origin, guard)
         if producer_id >= 0:
             batch_header: BatchHeader = _new(BatchHeader, header)
             duplicate = self._check_producer(batch_header, _CLIENT, guard)
