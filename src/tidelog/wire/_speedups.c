@@ -1,8 +1,9 @@
-/* The decoder of OffsetCommit requests of tidelog.wire.offset_commit in C.
+/* The decoders of OffsetCommit requests, and of Produce requests for one partition, of tidelog.wire in C.
  *
- * This file is optional. `offset_commit.decode_in_python` defines the result for every input: the function here returns
- * the same, or None for requests that it leaves to the Python function, which decodes or rejects them. These are
- * requests that break the format, and those with tagged fields. A property test compares the two.
+ * This file is optional. `offset_commit.decode_in_python` and `produce.decode_in_python` define the result for every
+ * input: the functions here return the same, or None for requests that they leave to the Python functions, which decode
+ * or reject them. These are requests that break the format, those with tagged fields and, for Produce, those of versions
+ * before 3 and for more or less than one partition. Property tests compare them.
  *
  * Every read is checked against the end of the request, never against what a length or count in it claims.
  */
@@ -18,6 +19,10 @@
 #define LEADER_EPOCHS_FROM 6
 #define INSTANCE_IDS_FROM 7
 #define STRING_BYTES_MAX 32767
+#define PRODUCE_FROM 3
+#define PRODUCE_FLEXIBLE_FROM 9
+#define PRODUCE_FIELDS 4
+#define NAME_BYTES_MAX 249
 
 /* A request that is being read. `at` is NULL once something in it could not be read. */
 typedef struct {
@@ -262,11 +267,8 @@ decode_offset_commit(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py
     }
     PyObject *request = NULL;
     if (0 <= position && position <= end && end <= buffer.len && 0 <= version && version <= INT16_MAX) {
-        Reader reader;
-        reader.at = (const uint8_t *)buffer.buf + position;
-        reader.end = (const uint8_t *)buffer.buf + end;
-        reader.version = (int)version;
-        reader.is_flexible = version >= FLEXIBLE_FROM;
+        const uint8_t *data = buffer.buf;
+        Reader reader = {data + position, data + end, version >= FLEXIBLE_FROM, (int)version};
         request = read_request(&reader);
     }
     PyBuffer_Release(&buffer);
@@ -276,13 +278,114 @@ decode_offset_commit(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py
     return request;
 }
 
+/* A topic's name as bytes; NULL, with no exception set unless memory is short, for one that is not short ASCII. */
+static PyObject *
+read_topic_name(Reader *reader)
+{
+    int64_t size = reader->is_flexible ? (int64_t)read_uvarint(reader) - 1 : read_number(reader, 2);
+    if (size < 0 || size > NAME_BYTES_MAX || !has(reader, size)) {
+        reader->at = NULL;
+        return NULL;
+    }
+    for (int64_t place = 0; place < size; place++) {
+        if (reader->at[place] >= 0x80) {
+            reader->at = NULL;
+            return NULL;
+        }
+    }
+    PyObject *name = PyBytes_FromStringAndSize((const char *)reader->at, (Py_ssize_t)size);
+    reader->at += size;
+    return name;
+}
+
+/* A request for one partition as an instance of `type`, a named tuple of four fields; NULL for any other. */
+static PyObject *
+read_produce(Reader *reader, PyTypeObject *type, const uint8_t *data)
+{
+    PyObject *transactional_id = read_string(reader, 1);
+    int64_t acks = read_number(reader, 2);
+    int64_t timeout_ms = read_number(reader, 4);
+    Py_ssize_t topic_count = read_count(reader);
+    PyObject *topic = read_topic_name(reader);
+    Py_ssize_t partition_count = read_count(reader);
+    int64_t index = read_number(reader, 4);
+    int64_t size = reader->is_flexible ? (int64_t)read_uvarint(reader) - 1 : read_number(reader, 4);
+    PyObject *request = NULL;
+    PyObject *partitions = NULL;
+    if (topic != NULL && topic_count == 1 && partition_count == 1 && size >= 0 && has(reader, size)) {
+        Py_ssize_t start = reader->at - data;
+        reader->at += size;
+        /* No tags follow the partition, the topic and the request. */
+        for (int end = 0; end < 3; end++) {
+            read_no_tags(reader);
+        }
+        if (reader->at == reader->end) {
+            partitions = Py_BuildValue("[(OLnn)]", topic, (long long)index, start, start + (Py_ssize_t)size);
+        }
+    }
+    if (partitions != NULL) {
+        request = type->tp_alloc(type, PRODUCE_FIELDS);
+    }
+    if (request != NULL) {
+        PyTuple_SET_ITEM(request, 0, Py_NewRef(transactional_id));
+        PyTuple_SET_ITEM(request, 1, PyLong_FromLong((long)acks));
+        PyTuple_SET_ITEM(request, 2, PyLong_FromLong((long)timeout_ms));
+        PyTuple_SET_ITEM(request, 3, Py_NewRef(partitions));
+        if (PyTuple_GET_ITEM(request, 1) == NULL || PyTuple_GET_ITEM(request, 2) == NULL) {
+            Py_CLEAR(request);
+        }
+    }
+    Py_XDECREF(transactional_id);
+    Py_XDECREF(topic);
+    Py_XDECREF(partitions);
+    return request;
+}
+
+PyDoc_STRVAR(decode_produce_doc,
+"decode_produce(data, position, end, version, type)\n"
+"--\n\n"
+"Return what tidelog.wire.produce.decode_in_python does, or None for a request that is left to it. `type` is the named\n"
+"tuple of the result.");
+
+static PyObject *
+decode_produce(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
+{
+    if (argument_count != 5 || !PyType_Check(arguments[4]) ||
+        !PyType_IsSubtype((PyTypeObject *)arguments[4], &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "decode_produce() takes 5 arguments, the last of them a named tuple's type");
+        return NULL;
+    }
+    Py_ssize_t position = PyLong_AsSsize_t(arguments[1]);
+    Py_ssize_t end = PyLong_AsSsize_t(arguments[2]);
+    long version = PyLong_AsLong(arguments[3]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(arguments[0], &buffer, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    PyObject *request = NULL;
+    if (0 <= position && position <= end && end <= buffer.len && PRODUCE_FROM <= version && version <= INT16_MAX) {
+        const uint8_t *data = buffer.buf;
+        Reader reader = {data + position, data + end, version >= PRODUCE_FLEXIBLE_FROM, (int)version};
+        request = read_produce(&reader, (PyTypeObject *)arguments[4], data);
+    }
+    PyBuffer_Release(&buffer);
+    if (request == NULL && !PyErr_Occurred()) {
+        Py_RETURN_NONE;
+    }
+    return request;
+}
+
 static PyMethodDef methods[] = {
+    {"decode_produce", (PyCFunction)(void (*)(void))decode_produce, METH_FASTCALL, decode_produce_doc},
     {"decode_offset_commit", (PyCFunction)(void (*)(void))decode_offset_commit, METH_FASTCALL, decode_offset_commit_doc},
     {NULL, NULL, 0, NULL},
 };
 
 /* Raised with every change of arguments or results: a library that was built from older sources is not used. */
-#define VERSION 1
+#define VERSION 2
 
 static int
 execute(PyObject *module)
@@ -301,7 +404,7 @@ static struct PyModuleDef_Slot slots[] = {
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tidelog.wire._speedups",
-    .m_doc = "The decoder of OffsetCommit requests of tidelog.wire in C.",
+    .m_doc = "The decoders of OffsetCommit and Produce requests of tidelog.wire in C.",
     .m_methods = methods,
     .m_slots = slots,
 };

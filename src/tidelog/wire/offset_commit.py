@@ -12,8 +12,8 @@ from functools import lru_cache
 from struct import Struct, error
 from typing import Any, Final, TypeAlias
 
+from tidelog.wire._native import speedups
 from tidelog.wire.errors import WireError
-from tidelog.wire.native import load_speedups
 from tidelog.wire.primitives import (
     Buffer,
     checked_count,
@@ -60,8 +60,7 @@ def decode_request(data: Buffer, position: int, end: int, version: int) -> Commi
     return decode_in_python(data, position, end, version)
 
 
-_speedups: Final = load_speedups("tidelog.wire._speedups", 1)
-_decode: Final[Any] = None if _speedups is None else _speedups.decode_offset_commit
+_decode: Final[Any] = None if speedups is None else speedups.decode_offset_commit
 
 
 def decode_in_python(data: Buffer, position: int, end: int, version: int) -> CommitFields:

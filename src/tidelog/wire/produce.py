@@ -7,8 +7,8 @@ Record data is never copied here: a partition is `(topic, index, start, stop)`, 
 frame's buffer, with `start == -1` for null. A topic's name stays the bytes that it is in the frame.
 
 Nearly every request has one partition. The positions of its fields are then fixed, except for two lengths, so such a
-request is read with two `unpack` calls, and its response is written with two `pack` calls. Any other shape is read and
-written field by field.
+request is read with two `unpack` calls, or by the C module `_speedups` where it was built, and its response is written
+with two `pack` calls. Any other shape is read and written field by field.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from functools import cache
 from struct import Struct, error
 from typing import Any, Final, NamedTuple
 
+from tidelog.wire._native import speedups
 from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import (
     Buffer,
@@ -74,6 +75,18 @@ TopicReply = tuple[bytes, Sequence[PartitionReply]]
 
 def decode_request(data: Buffer, position: int, end: int, version: int) -> ProduceSpans:
     """The request whose body is `data[position:end]`."""
+    if _decode is not None:
+        spans: ProduceSpans | None = _decode(data, position, end, version, ProduceSpans)
+        if spans is not None:
+            return spans
+    return decode_in_python(data, position, end, version)
+
+
+_decode: Final[Any] = None if speedups is None else speedups.decode_produce
+
+
+def decode_in_python(data: Buffer, position: int, end: int, version: int) -> ProduceSpans:
+    """The same without the C module, which decodes requests for one partition. Raises WireError."""
     try:
         if version >= FLEXIBLE_FROM:
             return _single_flexible(data, position, end) or _decode_flexible(data, position, end)

@@ -69,6 +69,74 @@ def test_a_produce_request_is_read_as_its_message_says(
     ]
 
 
+usual_produce_requests = st.builds(
+    ProduceRequest,
+    transactional_id=st.none() | names,
+    acks=int16s,
+    timeout_ms=int32s,
+    topic_data=st.tuples(
+        st.builds(
+            TopicProduceData,
+            name=st.text("abc-_.", min_size=1, max_size=250) | names,
+            partition_data=st.tuples(
+                st.builds(PartitionProduceData, index=int32s, records=st.none() | st.binary(max_size=200))
+            ),
+        )
+    ),
+)
+
+
+def _read_in_python(data: bytearray, start: int, end: int, version: int) -> object:
+    """What the Python decoder of Produce reads, or that it cannot."""
+    try:
+        return hot_produce.decode_in_python(data, start, end, version)
+    except WireError:
+        return "refused"
+
+
+@pytest.mark.skipif(hot_produce._decode is None, reason="the C module was not built")
+@pytest.mark.parametrize("version", range(12))
+@given(
+    request=usual_produce_requests | produce_requests,
+    before=st.binary(max_size=3),
+    after=st.binary(max_size=9),
+    cut=st.sampled_from([0, 0, 0, 1, 2, 3, 20]),
+    changes=st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255), st.booleans()), max_size=4),
+)
+@settings(max_examples=examples(80), deadline=None)
+def test_the_c_decoder_reads_a_produce_as_the_python_one_or_leaves_it_to_it(
+    version: int, request: ProduceRequest, before: bytes, after: bytes, cut: int, changes: list[tuple[int, int, bool]]
+) -> None:
+    """Whole, cut off, and with bytes changed, inserted and followed by others."""
+    body = bytearray(request.encode(version))
+    for where, byte, is_inserted in changes:
+        place = where % (len(body) + 1)
+        if is_inserted:
+            body.insert(place, byte)
+        elif place < len(body):
+            body[place] = byte
+    start, end = len(before), len(before) + max(0, len(body) - cut)
+    data = bytearray(before + body + after)
+    assert hot_produce._decode is not None
+    found = hot_produce._decode(data, start, end, version, hot_produce.ProduceSpans)
+    assert found is None or found == _read_in_python(data, start, end, version)
+    assert found is None or type(found) is hot_produce.ProduceSpans
+
+
+@pytest.mark.skipif(hot_produce._decode is None, reason="the C module was not built")
+@pytest.mark.parametrize("version", range(3, 12))
+@pytest.mark.parametrize("transactional_id", [None, "", "id"])
+def test_the_c_decoder_reads_the_usual_produce(version: int, transactional_id: str | None) -> None:
+    partition = PartitionProduceData(index=1, records=bytes(300))
+    topics = [TopicProduceData(name="topic", partition_data=[partition])]
+    request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5, topic_data=topics)
+    data = bytearray(request.encode(version))
+    assert hot_produce._decode is not None
+    found = hot_produce._decode(data, 0, len(data), version, hot_produce.ProduceSpans)
+    assert found is not None
+    assert found == hot_produce.decode_in_python(data, 0, len(data), version)
+
+
 produce_replies = st.builds(
     hot_produce.PartitionReply,
     partition_index=int32s,
