@@ -62,7 +62,9 @@ def handle_bytes(
         _wide_fetch.serve(node, slot, context, parameters, version, correlation_id)
         return
     replies = node.replica_manager.read_now(parameters, wanted)
-    if replies is not None and version >= ZSTD_FROM:
+    if replies is not None and version >= CONVERTED_BEFORE:
+        if version < ZSTD_FROM:
+            replies = _without_zstd(node, wanted, replies)
         _fill(node, slot, context, parameters, replies, version, correlation_id)
         return
     respond, fail = _responding(node, slot, context, parameters, version, correlation_id)
@@ -142,8 +144,7 @@ def _responding(
 
     def respond(replies: list[PartitionReply]) -> None:
         if version < ZSTD_FROM:
-            pairs = zip(context.wanted, replies, strict=True)
-            replies = [without_zstd(node, entry, reply) for entry, reply in pairs]
+            replies = _without_zstd(node, context.wanted, replies)
         if version >= CONVERTED_BEFORE:
             answer(replies)
         elif not node.slices.start(converted(node, slot, context.wanted, replies, version), answer, fail):
@@ -173,6 +174,10 @@ def _parameters(node: Node, slot: Slot, spans: FetchSpans, version: int) -> Fetc
             client,
         ),
     )
+
+
+def _without_zstd(node: Node, wanted: Sequence[Wanted], replies: list[PartitionReply]) -> list[PartitionReply]:
+    return [without_zstd(node, entry, reply) for entry, reply in zip(wanted, replies, strict=True)]
 
 
 def without_zstd(node: Node, entry: Wanted, reply: PartitionReply) -> PartitionReply:
