@@ -118,8 +118,9 @@ class Flusher:
                 logger.warning("a sync to disk is tried again in %d s: %s", _RETRY_SECONDS, error)
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
-                log.complete_flush(job, self._clock.wall_ms())
-                return
+                if log.complete_flush(job, self._clock.wall_ms()):
+                    return
+                job = None
 
     async def drain(self) -> None:
         if self._tasks:

@@ -115,13 +115,14 @@ class FlushState:
 class FlushJob:
     """Files to sync. `run` may be called on any thread; the log must not be closed meanwhile."""
 
-    __slots__ = ("_epochs", "_files", "_log", "_paths", "generation", "up_to")
+    __slots__ = ("_epochs", "_files", "_log", "_paths", "directory", "generation", "up_to")
 
     def __init__(
         self, log: "Log", up_to: int, files: list[OpenFile], paths: list[str], epochs: tuple[str, bytes] | None
     ) -> None:
         self.up_to = up_to
         self.generation = log.positions.generation
+        self.directory = log.directory
         self._log = log
         self._files = files
         self._paths = paths

@@ -490,10 +490,17 @@ class Log:
             raise self.fail(error) from error
         return FlushJob(self, end_offset, files, paths, epochs)
 
-    def complete_flush(self, job: FlushJob, now_ms: int | None = None) -> None:
-        """A job has run: its batches are on disk, unless the log was truncated and refilled meanwhile."""
+    def complete_flush(self, job: FlushJob, now_ms: int | None = None) -> bool:
+        """A job has run: its batches are on disk, unless the log was truncated and refilled meanwhile.
+
+        False if the directory was renamed meanwhile: files that are synced by name may not have been, and another flush
+        is needed.
+        """
+        if job.directory != self.directory and not self._is_deleted:
+            return False
         if job.generation == self.positions.generation:
             self.mark_flushed(job.up_to, now_ms)
+        return True
 
     def mark_flushed(self, up_to: int, now_ms: int | None) -> None:
         """Everything below `up_to` is on disk."""

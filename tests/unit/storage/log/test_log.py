@@ -467,6 +467,21 @@ def test_a_flush_of_many_segments_keeps_one_descriptor(tmp_path: Path) -> None:
     assert log.recovery_point == 60
 
 
+def test_a_flush_that_a_rename_overtook_is_to_be_repeated(tmp_path: Path) -> None:
+    """Files that it knew by their names were not there any more."""
+    log = make_log(tmp_path, segment_bytes=BATCH * 2)
+    fill(log, 5)
+    job = log.prepare_flush()
+    log._rename(log.directory + "-renamed")
+    job.run()
+    assert not log.complete_flush(job)
+    assert log.recovery_point == 0
+    again = log.prepare_flush()
+    again.run()
+    assert log.complete_flush(again)
+    assert log.recovery_point == 5
+
+
 def test_a_refused_sync_is_a_failed_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log(tmp_path)
     fill(log, 1)
