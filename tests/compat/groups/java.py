@@ -27,7 +27,7 @@ def java_member(servers: str, topic: str, *properties: str) -> Iterator[JavaMemb
     # Left to itself it begins at the end it finds, and passes over what is written while it is still looking.
     properties = ("auto.offset.reset=earliest", *properties)
     options = [word for text in properties for word in ("--consumer-property", text)]
-    command = ["java", *apache_kafka.TOOL_FLAGS, "-cp", apache_kafka.class_path(), CONSOLE_CONSUMER]
+    command = apache_kafka.tool_command(CONSOLE_CONSUMER)
     command += ["--bootstrap-server", servers, "--topic", topic, "--group", topic, *options]
     member = JavaMember()
     with tempfile.TemporaryDirectory() as directory:
