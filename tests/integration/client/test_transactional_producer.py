@@ -271,7 +271,7 @@ def test_a_commit_that_is_not_answered_raises_its_own_error() -> None:
         await producer.commit()
         assert {request.committed for request in coordination.asked(ApiKey.END_TXN)} == {True}
 
-    with_producer(test, max_block_ms=200)
+    with_producer(test, max_block_ms=1000)  # it bounds the start too, on a busy machine
 
 
 def test_offsets_go_to_the_groups_coordinator() -> None:
@@ -311,7 +311,7 @@ def test_a_commit_whose_answer_never_comes_can_be_asked_again() -> None:
         coordination.refuse(ApiKey.END_TXN, *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 1000)
         await producer.begin()
         await producer.send_and_wait("topic", b"value")
-        with pytest.raises(DeadlinePassed, match=r"max\.block\.ms=300"):
+        with pytest.raises(DeadlinePassed, match=r"max\.block\.ms=1500"):
             await producer.commit()
         with pytest.raises(IllegalState):
             await producer.send("topic", b"value")
@@ -319,7 +319,7 @@ def test_a_commit_whose_answer_never_comes_can_be_asked_again() -> None:
         await producer.commit()
         await producer.begin()
 
-    with_producer(test, max_block_ms=300)
+    with_producer(test, max_block_ms=1500)  # it bounds the start too, on a busy machine
 
 
 def test_closing_aborts_what_is_open() -> None:
