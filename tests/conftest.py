@@ -1,30 +1,51 @@
-"""What holds for all tests: the order of their files, that interrupts interrupt, and how much Hypothesis tries.
+"""What holds for all tests: which of them share a process, that interrupts interrupt, and how much Hypothesis tries.
 
-Long files come first: processes share the tests file by file, and none shall wait for another's last long one.
+With `--dist loadfile`, processes share the tests file by file. Files that use the same JVM are one piece: a Spark
+session or an Apache Kafka takes longer to start and to warm up than most tests take. Long pieces come first, so that no
+process waits for another's last one.
 """
 
 import os
 import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # A busy machine is no reason to fail, so no example has a deadline. `--hypothesis-profile=thorough` tries more.
 settings.register_profile("usual", deadline=None, max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=200)
 settings.load_profile("usual")
 
-_LONG_FIRST = (
-    "tests/integration/spark/test_pipeline_kill.py",
-    "tests/integration/spark/test_sink_kills.py",
+_CONNECTOR = "tests/compat/spark_connector/"
+_SPARK = (_CONNECTOR, "tests/integration/spark/")
+_OWN_DRIVER = (
     "tests/integration/spark/test_demo.py",
-    "tests/integration/spark/test_sink_cluster.py",
     "tests/integration/spark/test_pipeline_declarative.py",
+    "tests/integration/spark/test_pipeline_kill.py",
+    "tests/integration/spark/test_sink_cluster.py",
+    "tests/integration/spark/test_sink_kills.py",
+)
+"""Files that start Spark in processes of their own."""
+_SHARED = ("tests/compat/apache_kafka/", "tests/compat/kafka_tools/")
+"""Folders with an Apache Kafka, or what it wrote, for all of their files."""
+
+_LONG_FIRST = (
+    *_OWN_DRIVER,
     "tests/compat/kafka_tools/test_compaction_beside_kafka.py",
-    "tests/integration/test_kill.py",
-    "tests/integration/spark/",
-    "tests/compat/spark_connector/",
+    *_SPARK,
+    "tests/integration/test_simulated_clusters.py",
     "tests/compat/kafka_tools/",
+    "tests/compat/transactions/",
+    "tests/compat/groups/",
+    "tests/compat/apache_kafka/",
+    "tests/integration/test_cli_cluster.py",
+    "tests/integration/test_kill.py",
+    "tests/integration/test_hostile",
     "tests/compat/",
 )
 
@@ -40,9 +61,50 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep files together that use the same JVM. The long tests are too many for that: there, each file is a piece."""
+    if config.getoption("dist") != "loadfile" or config.getoption("markexpr") == "long":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    class ByJvm(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            if file.startswith(_SPARK) and file not in _OWN_DRIVER:
+                return "spark"
+            return next((folder for folder in _SHARED if file.startswith(folder)), file)
+
+    return ByJvm(config, log)
+
+
 def pytest_configure() -> None:
     # A script's background jobs ignore SIGINT, and so would every process that a test starts and interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Kafka and Spark live for seconds here: what the second compiler of their JVMs gains, they never see.
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest) -> Iterator["SparkSession"]:
+    """The one Spark session of this test process, of two local cores.
+
+    It has the jars of Spark's own Kafka connector if some test is about them: jars that are added later are not found
+    by the thread that reads errors.
+    """
+    from benchmarks import spark_connector
+    from tidelog.spark import spark_session
+    from tidelog.spark.session import end_java
+
+    chosen = {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.log.level": "ERROR",
+    }
+    wants_jars = any(item.nodeid.startswith(_CONNECTOR) for item in request.session.items)
+    if wants_jars and spark_connector.unavailable_reason() is None:
+        chosen["spark.jars"] = spark_connector.spark_jars()
+    yield spark_session("tests", master="local[2]", settings=chosen, local_checkpoints=True)
+    end_java()

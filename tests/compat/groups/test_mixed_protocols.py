@@ -184,7 +184,10 @@ def test_a_mixed_group_goes_on_after_its_coordinator_was_killed() -> None:
 @pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)
 @pytest.mark.parametrize(
     ("kind", "strategy", "java_protocol"),
-    [(ConsumerProtocolMember, "uniform", "classic"), (ConfluentMember, "range", "consumer")],
+    [
+        pytest.param(ConsumerProtocolMember, "uniform", "classic", marks=pytest.mark.long),
+        (ConfluentMember, "range", "consumer"),
+    ],
     ids=["Java is classic", "Java is a consumer"],
 )
 def test_javas_consumer_shares_a_group_with_the_other_protocol(

@@ -59,6 +59,7 @@ def test_console_producer_writes_what_console_consumer_reads(broker: BrokerProce
     assert printed.splitlines() == lines
 
 
+@pytest.mark.long
 def test_console_consumer_begins_at_an_offset_and_shows_keys_and_headers(broker: BrokerProcess, admin: Admin) -> None:
     admin.create("parsed")
     tool(

@@ -16,8 +16,6 @@ from pyspark.sql import SparkSession
 
 from benchmarks import spark_connector
 from tests.compat.spark_connector.connectors import FORMATS, Connector
-from tidelog.spark import spark_session
-from tidelog.spark.session import end_java
 from tidelog.testing import Broker
 
 HERE = Path(__file__).parent
@@ -30,14 +28,10 @@ SETTINGS = {
 }
 
 USUAL = {
-    "test_a_query_changes_over_to_ours_and_back",
     "test_rows_of_all_codecs",
-    "test_rows_of_transactions",
-    "test_offsets_of_each_partition_bound_the_rows",
-    "test_a_stream_goes_on_from_its_checkpoint",
     "test_keys_decide_the_partition_as_they_do_in_kafka",
 }
-"""A test of each kind for the usual run; the others are marked as long."""
+"""What each writes and the other reads, for the usual run; the others are marked as long."""
 
 _numbers = itertools.count(1)
 
@@ -54,24 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(spark_connector.MAVEN_SECONDS_MAX + 120))
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The session of this test process, with the formats `kafka` and `tidelog`."""
+@pytest.fixture(scope="session", autouse=True)
+def jars() -> None:
+    """They are in the session of the test process."""
     reason = spark_connector.unavailable_reason()
     if reason is not None:
         pytest.skip(reason)
-    jars = spark_connector.spark_jars()
-    settings = {
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.log.level": "ERROR",
-        "spark.jars": jars,
-    }
-    # Other tests of this process may have a session. Jars added to it are not found by the thread that reads errors.
-    end_java()
-    yield spark_session("tests", master="local[2]", settings=settings, local_checkpoints=True)
-    end_java()
 
 
 @pytest.fixture(scope="session")

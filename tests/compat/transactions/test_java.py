@@ -10,6 +10,7 @@ from benchmarks.tidelog_broker import TidelogBroker
 from tests.compat.clients.drivers import DRIVERS, Message
 from tests.compat.transactions.conftest import SETTINGS, MakeTopic
 from tests.compat.transactions.protocol import Rpc
+from tests.effort import usually
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)]
 
@@ -24,7 +25,13 @@ def _jars() -> None:
         pytest.skip(reason)
 
 
-@pytest.mark.parametrize("groups", [[], ["--group-mode"], ["--group-mode", "--use-group-metadata"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "groups",
+    usually(
+        [["--group-mode", "--use-group-metadata"]], [[], ["--group-mode"], ["--group-mode", "--use-group-metadata"]]
+    ),
+    ids=" ".join,
+)
 def test_the_java_client_copies_a_topic_exactly_once_although_it_aborts_at_random(
     servers: str, make_topic: MakeTopic, name: str, groups: list[str]
 ) -> None:
@@ -59,6 +66,7 @@ def test_operators_list_describe_and_abort_with_kafkas_tool(rpc: Rpc, servers: s
     assert rpc.read(topic) == []
 
 
+@pytest.mark.long
 def test_a_transaction_that_hangs_is_found_with_kafkas_tool(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -18,7 +18,7 @@ from tidelog.client.types import TopicPartition
 from tidelog.examples import account_balances, customer_changes, data, enrich_orders, tide_windows
 from tidelog.examples.compacted import as_table
 from tidelog.examples.topics import make_topics, send_events
-from tidelog.spark.pipeline import Pipeline, RetryLadder
+from tidelog.spark.pipeline import Pipeline, RetryLadder, topic
 from tidelog.spark.pipeline.definition.endpoints import Topic
 from tidelog.spark.pipeline.definition.loading import load_module
 from tidelog.spark.pipeline.running import delta as delta_module
@@ -67,6 +67,35 @@ def _parsed(value: bytes) -> Any:
         return value
 
 
+def test_orders_are_enriched_and_one_of_nothing_is_a_dead_letter(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """In one run of few orders. The long form restarts it, and has orders that are tried again."""
+    for name in ("few.orders", "few.customers", "few.enriched"):
+        broker.create_topic(name, 1)
+    pipeline = replace(
+        enrich_orders.pipeline,
+        source=topic("few.orders"),
+        tables={"customers": topic("few.customers")},
+        sink=topic("few.enriched"),
+        on_failure=RetryLadder(delays=["1ms"], dead_letters="few.dlq"),
+        checkpoint=str(tmp_path),
+    )
+    orders = [json.loads(event.value) for event in data.orders(20, customer_count=5)]
+    orders[3]["quantity"] = 0
+    events = [data.Event("few.orders", each["customer_id"].encode(), json.dumps(each).encode()) for each in orders]
+    customers = [each._replace(topic="few.customers") for each in data.customers(5)]
+    send_events(broker.bootstrap_servers, [*customers, *events])
+    run_once(pipeline, spark, broker.bootstrap_servers)
+
+    known = {row["customer_id"]: row for row in (json.loads(each.value) for each in customers)}
+    found = [row for _, row in committed(broker.bootstrap_servers, "few.enriched")]
+    expected = [_enriched(order, known) for order in orders if order["quantity"]]
+    assert sorted(found, key=_number) == sorted(expected, key=_number)
+    assert [row["order_id"] for _, row in committed(broker.bootstrap_servers, "few.dlq")] == [3]
+
+
+@pytest.mark.long
 def test_orders_are_enriched_exactly_once(spark: SparkSession, servers: str, tmp_path: Path) -> None:
     make_topics(servers, ["orders", "customers", "orders.enriched"])
     ladder = RetryLadder(delays=["1ms"], dead_letters="orders.dlq")

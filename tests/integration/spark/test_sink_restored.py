@@ -1,7 +1,7 @@
 """A checkpoint that was restored from a backup is refused, wherever it lies and however batches are written.
 
 Spark plans the batch after the backup again under its old number, with the rows that came since; to take it for the
-batch that was committed under that number would lose these rows.
+batch that was committed under that number would lose these rows. `test_sink_transactions` has the same without Spark.
 """
 
 import itertools
@@ -44,13 +44,10 @@ def viewfs(spark: SparkSession, directory: Path) -> str:
     return f"viewfs://{table}/here/checkpoint"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("start", "is_local"),
-    [
-        pytest.param(stream, False, marks=pytest.mark.long),
-        (each_batch, True),
-        pytest.param(each_batch, False, marks=pytest.mark.long),
-    ],
+    [(stream, False), (each_batch, True), (each_batch, False)],
     ids=["a stream on another file system", "foreachBatch", "foreachBatch on another file system"],
 )
 def test_a_restored_checkpoint_is_refused(

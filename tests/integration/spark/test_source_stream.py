@@ -60,6 +60,7 @@ def test_a_restart_goes_on_with_new_records_partitions_and_topics(spark, servers
     assert nothing.batches == {}
 
 
+@pytest.mark.long
 def test_a_first_batch_that_failed_is_repeated_from_where_the_query_began(spark, servers, tmp_path):
     """Spark keeps no initial offset. "latest" has moved on when it asks again, and records would be passed over."""
     topic = make_topic(servers)
