@@ -84,7 +84,7 @@ def test_partitions_can_be_added_and_not_taken_away(tidelog, topic):
         ("delete-records", "no-such", "--before", "1"),
         ("consume", "no-such"),
         ("perf", "consume", "no-such"),
-        ("perf", "produce", "no-such"),
+        pytest.param(("perf", "produce", "no-such"), marks=pytest.mark.long),  # each waits five seconds for the topic
         ("produce", "no-such"),
     ],
 )

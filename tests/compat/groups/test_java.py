@@ -34,7 +34,9 @@ def console_consumer(broker: Broker, topic: str, *options: str) -> str:
 
 
 def consumer_groups(broker: Broker, *options: str) -> str:
-    return apache_kafka.run_tool(CONSUMER_GROUPS, "--bootstrap-server", broker.bootstrap_servers, *options)
+    # Its own patience is five seconds, which a busy machine may use up.
+    words = ("--bootstrap-server", broker.bootstrap_servers, "--timeout", "30000")
+    return apache_kafka.run_tool(CONSUMER_GROUPS, *words, *options)
 
 
 def test_a_java_consumer_shares_a_group_with_librdkafka(broker: Broker, topic: str, produce: Produce) -> None:
