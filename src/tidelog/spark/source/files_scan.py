@@ -82,7 +82,7 @@ def windows(path: str, start: int, end: FileEnd, *, check_crcs: bool = True) -> 
         position, wanted = start, WINDOW_BYTES
         while position < end.position:
             data = memoryview(os.pread(descriptor, min(wanted, end.position - position), position))
-            batches = list(_whole_batches(path, data, position, end))
+            batches = list(_batches_in(path, data, position, end, len(data)))
             if not batches:
                 claimed = _claimed_bytes(path, data, position, end)
                 if claimed is None:
@@ -102,23 +102,21 @@ def headers(path: str, start: int, end: FileEnd) -> Iterator[tuple[int, BatchHea
         position = start
         while position < end.position:
             data = memoryview(os.pread(descriptor, min(HEADERS_WINDOW_BYTES, end.position - position), position))
-            start_in_window, count = 0, 0
-            while (header := _header_at(path, data, start_in_window, position, end)) is not None:
-                if position + start_in_window + header.size_bytes > end.position:
-                    break
-                yield position + start_in_window, header
-                start_in_window += header.size_bytes
-                count += 1
-            if not count:
+            reached = position
+            for each in _batches_in(path, data, position, end, end.position - position):
+                yield each.position, each.header
+                reached = each.position + each.header.size_bytes
+            if reached == position:
                 _claimed_bytes(path, data, position, end)
                 return
-            position += start_in_window
+            position = reached
 
 
-def _whole_batches(path: str, data: memoryview, position: int, end: FileEnd) -> Iterator[Located]:
+def _batches_in(path: str, data: memoryview, position: int, end: FileEnd, size: int) -> Iterator[Located]:
+    """The batches whose headers are in a window and that end within `size` bytes from its start."""
     start = 0
     while (header := _header_at(path, data, start, position, end)) is not None:
-        if start + header.size_bytes > len(data):
+        if start + header.size_bytes > size:
             return
         yield Located(position + start, start, header)
         start += header.size_bytes
