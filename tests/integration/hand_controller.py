@@ -94,7 +94,11 @@ class Hand:
         self.altered: list[tuple[int, ...]] = []
         self.states: dict[tuple[str, int], LeaderAndIsrPartitionState] = {}
         self._channels = BrokerChannels(
-            self._endpoint, PlainConnector(), client_id="hand", request_timeout_ms=20_000, setup_timeout_ms=5_000
+            self._endpoint,
+            lambda _: PlainConnector(),
+            client_id="hand",
+            request_timeout_ms=20_000,
+            setup_timeout_ms=5_000,
         )
 
     def _endpoint(self, broker_id: int) -> Endpoint | None:

@@ -41,15 +41,18 @@ class BrokerChannels:
     def __init__(
         self,
         resolve: Resolve,
-        connector: Connector,
+        connector_for: Callable[[Endpoint], Connector],
         *,
         client_id: str,
         request_timeout_ms: int,
         setup_timeout_ms: int,
     ) -> None:
-        """`request_timeout_ms` applies where a request names no timeout, `setup_timeout_ms` to each new connection."""
+        """`connector_for` gives what connects to an endpoint.
+
+        `request_timeout_ms` applies where a request names no timeout, `setup_timeout_ms` to each new connection.
+        """
         self._resolve = resolve
-        self._connector = connector
+        self._connector_for = connector_for
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._setup_timeout_ms = setup_timeout_ms
@@ -101,7 +104,7 @@ class BrokerChannels:
             connection = BrokerConnection(
                 endpoint.host, endpoint.port, client_id=self._client_id, request_timeout_ms=self._request_timeout_ms
             )
-            channel = self._channels[key] = _Channel(connection, self._connector, self._setup_timeout_ms)
+            channel = self._channels[key] = _Channel(connection, self._connector_for(endpoint), self._setup_timeout_ms)
         return await channel.connection()
 
 
@@ -118,7 +121,7 @@ class _Channel:
     def is_usable(self, endpoint: Endpoint) -> bool:
         """Whether the connection leads to `endpoint`, and is open or being opened."""
         connection = self._connection
-        is_there = connection.is_open if self._opening.done() else True
+        is_there = connection.is_open and not connection.is_expiring if self._opening.done() else True
         return is_there and (connection.host, connection.port) == (endpoint.host, endpoint.port)
 
     async def connection(self) -> BrokerConnection:

@@ -22,7 +22,6 @@ from tidelog.broker.metadata_waiters import MetadataWaiters
 from tidelog.broker.remote_transactions import RemoteTransactions
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.settings import registration_of
-from tidelog.client.aio.transport import Connector
 from tidelog.config import BrokerConfig
 from tidelog.metadata import paths
 from tidelog.metadata.configs import ConfigEntity, read_overrides
@@ -86,8 +85,9 @@ class ClusterView:
 class ClusterMember:
     """The parts of a broker that exist only in a cluster. Made after the other parts of its node."""
 
-    def __init__(self, node: Node, connector: Connector) -> None:
+    def __init__(self, node: Node) -> None:
         config = node.config
+        connector_for = node.listener_security.connector_for
         self._node = node
         self._lock = asyncio.Lock()
         self._registrar = BrokerRegistrar(
@@ -97,14 +97,14 @@ class ClusterMember:
         """The epoch of this broker's registration."""
         self.channels = BrokerChannels(
             self._endpoint_of,
-            connector,
+            connector_for,
             client_id=f"broker-{node.broker_id}",
             request_timeout_ms=config.request_timeout_ms,
             setup_timeout_ms=config.socket_connection_setup_timeout_ms,
         )
         self._to_controller = BrokerChannels(
             self._endpoint_of_controller,
-            connector,
+            connector_for,
             client_id=f"broker-{node.broker_id}",
             request_timeout_ms=config.request_timeout_ms,
             setup_timeout_ms=config.socket_connection_setup_timeout_ms,
@@ -144,7 +144,7 @@ class ClusterMember:
         self._notices: set[asyncio.Task[None]] = set()
         self._control_connections = BrokerChannels(
             self._endpoint_for_controller,
-            connector,
+            connector_for,
             client_id=f"controller-{node.broker_id}",
             request_timeout_ms=config.controller_socket_timeout_ms,
             setup_timeout_ms=config.socket_connection_setup_timeout_ms,

@@ -25,6 +25,7 @@ from tidelog.metadata.configs import CONFIG_CHANGES, ConfigEntity, read_override
 from tidelog.metadata.errors import StoreError
 from tidelog.metadata.image import BrokerImage
 from tidelog.metadata.registration import register_broker
+from tidelog.metadata.users import user_name
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
@@ -84,6 +85,9 @@ class DynamicConfig:
         elif kind == "brokers":
             await self._follow_broker()
         else:
+            if kind == "users" and "/" not in name:
+                settings = await self._node.metadata.run(read_overrides, ConfigEntity(kind, name))
+                self._node.listener_security.credentials.update(user_name(name), settings)
             await self._node.client_quotas.follow(entity_path)
 
     async def _follow_broker(self) -> None:
@@ -95,6 +99,7 @@ class DynamicConfig:
         node.socket_server.update_limits(network_limits(node.config, node.surroundings.socket_descriptors_max()))
         await node.background.run(partial(node.listener_security.read, node.config))
         node.listener_security.apply(node.socket_server)
+        node.authentication.listeners = node.listener_security.sasl_listeners(node.config)
         node.cleaning.update_config(node.config)
         limit_replication(node.replication_quotas, layers)
         if node.member is not None:

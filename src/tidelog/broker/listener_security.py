@@ -1,4 +1,5 @@
-"""How each listener is secured: what it negotiates TLS with, and what this broker negotiates with others.
+"""How each listener is secured: what it negotiates TLS with, by which SASL mechanisms its clients authenticate, and how
+this broker connects to others.
 
 Made from the settings when a broker starts, and again with every dynamic change of them: files are read again, and a
 listener whose settings or files differ gets another context for the connections that come next. `read` may block and
@@ -8,12 +9,23 @@ touches nothing that others see; `apply` runs on the loop.
 from __future__ import annotations
 
 import logging
+import secrets
 import ssl
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.authentication import SaslListener
+from tidelog.broker.scram_credentials import ScramCredentials
 from tidelog.config import BrokerConfig, ConfigError, Listener
+from tidelog.metadata.tree import Endpoint
+from tidelog.security import plain
+from tidelog.security.login import SUPPORTED, Login, login_of, parse_login, unsupported
+from tidelog.security.mechanism import ServerMechanism
+from tidelog.security.scram import ScramServer
 
 if TYPE_CHECKING:
+    from tidelog.client.aio.transport import Connector
     from tidelog.network.handshakes import ListenerTls
     from tidelog.network.socket_server import SocketServer
 
@@ -21,28 +33,62 @@ logger = logging.getLogger(__name__)
 
 
 class ListenerSecurity:
-    """The TLS contexts of one broker. Raises ConfigError when it is made with settings that cannot be used."""
+    """TLS contexts and SASL mechanisms of one broker. Raises ConfigError for settings that cannot be used."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._made = _make(config, {})
         self._read: dict[str, _ListenerContext] = {}
-        self.is_inter_broker_secure = config.inter_broker_security_protocol != "PLAINTEXT"
-        """Whether brokers connect to each other with TLS or SASL."""
         self._inter_broker_name = config.inter_broker_name
+        self._connectors: dict[str, Connector] = {}
+        self.credentials = ScramCredentials()
+        self._secret = secrets.token_bytes(32)
+        self.sasl_listeners(config)  # for its errors
+        between_brokers = {config.inter_broker_name, config.control_plane_name}
+        self._logins = {
+            listener.name: _login(config, listener.name)
+            for listener in config.parsed_listeners
+            if listener.security_protocol.startswith("SASL_") and listener.name in between_brokers
+        }
 
     def tls_of(self, listener: Listener) -> ListenerTls | None:
         """What clients of a listener negotiate with; None without TLS."""
         made = self._made.get(listener.name)
         return None if made is None else made.server
 
-    def inter_broker_tls(self) -> ssl.SSLContext | None:
-        """What connections to other brokers negotiate with; None without TLS."""
-        made = self._made.get(self._inter_broker_name)
+    def connector_for(self, endpoint: Endpoint) -> Connector:
+        """What connects to another broker, by the listener that it is reached at."""
+        name = endpoint.listener or self._inter_broker_name
+        connector = self._connectors.get(name)
+        if connector is None:
+            connector = self._connectors[name] = self._make_connector(name)
+        return connector
+
+    def _make_connector(self, name: str) -> Connector:
+        from tidelog.client.aio.transport import PlainConnector
+
+        login = self._logins.get(name)
+        if name not in self._made and login is None:
+            return PlainConnector()
+        from tidelog.client.aio.secure_transport import SecureConnector
+
+        return SecureConnector(lambda: self._client_context(name), login)
+
+    def _client_context(self, name: str) -> ssl.SSLContext | None:
+        made = self._made.get(name)
         return None if made is None else made.client
+
+    def sasl_listeners(self, config: BrokerConfig) -> dict[str, SaslListener]:
+        """How the clients of each SASL listener authenticate. Raises ConfigError."""
+        return {
+            listener.name: _sasl_listener(config, listener.name, self.credentials, self._secret)
+            for listener in config.parsed_listeners
+            if listener.security_protocol.startswith("SASL_")
+        }
 
     def check(self, config: BrokerConfig) -> None:
         """Raise ConfigError if `config` cannot be used."""
         _make(config, self._made)
+        self.sasl_listeners(config)
 
     def read(self, config: BrokerConfig) -> None:
         """Settings changed: make what differs. What cannot be made stays as it is."""
@@ -93,7 +139,7 @@ def _make_one(config: BrokerConfig, listener: Listener, before: _ListenerContext
         made_by = options.fingerprint(), settings.ssl_principal_mapping_rules, options.checks_host_name
         if before is not None and before.made_by == made_by:
             return before
-        is_inter_broker = listener.name == config.inter_broker_name
+        is_inter_broker = listener.name in (config.inter_broker_name, config.control_plane_name)
         return _ListenerContext(
             made_by,
             ListenerTls(server_context(options), PrincipalMapping(settings.ssl_principal_mapping_rules)),
@@ -101,3 +147,43 @@ def _make_one(config: BrokerConfig, listener: Listener, before: _ListenerContext
         )
     except ConfigError as error:
         raise ConfigError(f"listener {listener.name}: {error}", setting=error.setting) from error
+
+
+def _sasl_listener(config: BrokerConfig, name: str, credentials: ScramCredentials, secret: bytes) -> SaslListener:
+    settings = config.for_listener(name)
+    enabled = settings.sasl_enabled_mechanisms
+    if not enabled:
+        raise ConfigError(f"listener {name}: sasl.enabled.mechanisms is empty", setting="sasl.enabled.mechanisms")
+    return SaslListener(
+        mechanisms={mechanism: _mechanism(config, name, mechanism, credentials, secret) for mechanism in enabled},
+        frame_bytes_max=settings.sasl_server_max_receive_size,
+        failure_delay_ms=settings.connection_failed_authentication_delay_ms,
+        session_ms_max=settings.connections_max_reauth_ms,
+    )
+
+
+def _mechanism(
+    config: BrokerConfig, listener: str, mechanism: str, credentials: ScramCredentials, secret: bytes
+) -> Callable[[], ServerMechanism]:
+    """What makes the broker's side of an exchange. Raises ConfigError."""
+    if mechanism not in SUPPORTED:
+        raise unsupported(mechanism, "sasl.enabled.mechanisms")
+    setting, jaas = config.jaas_of(listener, mechanism)
+    entry = None if jaas is None else parse_login(mechanism, jaas, setting)
+    if mechanism != plain.NAME:
+        credential_of = credentials.of_mechanism(mechanism)
+        return lambda: ScramServer(mechanism, credential_of, secrets.token_urlsafe(24), secret)
+    if entry is None:
+        raise ConfigError(
+            f'{setting}: PLAIN needs the users of listener {listener}, as user_<name>="password" options of '
+            "org.apache.kafka.common.security.plain.PlainLoginModule",
+            setting=setting,
+        )
+    return partial(plain.PlainServer, plain.server_passwords(entry.options))
+
+
+def _login(config: BrokerConfig, listener: str) -> Login:
+    """What this broker shows to other brokers. Raises ConfigError."""
+    mechanism = config.for_listener(listener).sasl_mechanism_inter_broker_protocol
+    setting, jaas = config.jaas_of(listener, mechanism)
+    return login_of(mechanism, jaas, mechanism_setting="sasl.mechanism.inter.broker.protocol", jaas_setting=setting)

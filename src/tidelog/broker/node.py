@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from tidelog.broker.authentication import Authentication
 from tidelog.broker.background import BackgroundPool, Flusher, RecordPreparation
 from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.client_quotas import ClientQuotaManager
@@ -48,6 +49,7 @@ class Node:
 
     __slots__ = (
         "access",
+        "authentication",
         "background",
         "broker_id",
         "cleaning",
@@ -96,6 +98,8 @@ class Node:
         self.config = config = config_layers.config
         self.image = image
         self.listener_security = ListenerSecurity(config)
+        self.authentication = Authentication(base.loop, base.surroundings.clock)
+        self.authentication.listeners = self.listener_security.sasl_listeners(config)
         self.metadata = metadata
         """The metadata tree: topics and settings are written here first."""
         self.surroundings = base.surroundings
@@ -174,15 +178,8 @@ def _view_of_cluster(node: Node) -> ClusterView:
 
 def _member_of_cluster(node: Node) -> ClusterMember:
     from tidelog.broker.cluster import ClusterMember
-    from tidelog.client.aio.transport import Connector, PlainConnector
 
-    security = node.listener_security
-    connector: Connector = PlainConnector()
-    if security.is_inter_broker_secure:
-        from tidelog.client.aio.secure_transport import SecureConnector
-
-        connector = SecureConnector(security.inter_broker_tls)
-    return ClusterMember(node, connector)
+    return ClusterMember(node)
 
 
 def _access_of(node: Node) -> Access:
@@ -199,6 +196,7 @@ class NodeBase:
         "cleaning",
         "flusher",
         "log_manager",
+        "loop",
         "scheduler",
         "slices",
         "surroundings",
@@ -214,6 +212,7 @@ class NodeBase:
         on_log_dir_failure: Callable[[LogDirFailure], None],
         on_timer_failure: Callable[[object, Exception], None],
     ) -> None:
+        self.loop = loop
         self.surroundings = surroundings
         clock = surroundings.clock
         self.timer = Timer(clock.monotonic_ms(), on_error=on_timer_failure)

@@ -56,6 +56,7 @@ _METADATA_SECONDS: Final = 2.0
 """How long a shutdown waits for metadata that cannot be reached, in each call."""
 _CONTROLLER_TIMEOUT_MS: Final = 10_000
 """How long a broker of a cluster waits for the controller before it calls itself ready."""
+_AUTHENTICATION_CHECK_MS: Final = 5000
 _IDLE_CHECKS: Final = 10
 """How often within `connections.max.idle.ms` connections are looked at."""
 
@@ -164,9 +165,12 @@ class Server:
                 self._clock.wall_ms,
                 dispatcher.request_limit,
                 surroundings.listen,
+                node.authentication.on_open,
             )
 
-        return Node(broker_id, layers, image, metadata, base, self._on_directory_gone, new_socket_server, self._reach)
+        node = Node(broker_id, layers, image, metadata, base, self._on_directory_gone, new_socket_server, self._reach)
+        node.listener_security.credentials.load(store)
+        return node
 
     def _register(self, store: Store) -> None:
         """Register the broker, and elect it controller if there is none."""
@@ -279,6 +283,14 @@ class Server:
         if idle_ms > 0:
             period_ms = max(idle_ms // _IDLE_CHECKS, 10)
             node.scheduler.schedule("idle-connections", self._close_idle, period_ms, period_ms)
+
+        if node.authentication.listeners:
+            node.scheduler.schedule(
+                "unauthenticated-connections",
+                node.authentication.close_late,
+                _AUTHENTICATION_CHECK_MS,
+                _AUTHENTICATION_CHECK_MS,
+            )
 
     def _close_idle(self) -> None:
         self.node.socket_server.close_idle(self._clock.wall_ms())

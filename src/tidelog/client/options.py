@@ -17,7 +17,9 @@ from tidelog.client.serialization import AnyDeserializer, AnySerializer, K, V
 class SecurityOptions(TypedDict, total=False):
     """How every client connects."""
 
-    security_protocol: Literal["PLAINTEXT", "SSL"]
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    sasl_mechanism: str
+    sasl_jaas_config: str | None
     ssl_protocol: str
     ssl_enabled_protocols: str | Sequence[str]
     ssl_cipher_suites: str | Sequence[str]

@@ -122,13 +122,6 @@ def _listeners(config: BrokerConfig) -> None:
     names = [each.name for each in listeners]
     source = "listeners" if config.advertised_listeners is None else "advertised.listeners"
     _refuse_unless(bool(advertised), "advertised.listeners must name at least one listener, or not be set")
-    for each in listeners:
-        # Serving such a listener without SASL would let in clients that are believed to be authenticated.
-        _refuse_unless(
-            not each.security_protocol.startswith("SASL_"),
-            f"listeners: {each} has the security protocol {each.security_protocol}, and SASL is not supported yet; "
-            "use PLAINTEXT or SSL in listeners and listener.security.protocol.map",
-        )
     for each in advertised:
         _refuse_unless(
             each.name in names,
@@ -184,6 +177,14 @@ def _control_plane_listener(config: BrokerConfig) -> None:
     )
 
 
+def _sasl(config: BrokerConfig) -> None:
+    _refuse_unless(
+        config.sasl_jaas_config is None,
+        "sasl.jaas.config: a broker has one for each listener and mechanism; set "
+        "listener.name.<listener>.<mechanism>.sasl.jaas.config, both in lower case",
+    )
+
+
 _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _broker_id,
     _log_times,
@@ -194,5 +195,6 @@ _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _connections,
     _listeners,
     _inter_broker_listener,
+    _sasl,
     _control_plane_listener,
 )

@@ -75,12 +75,11 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="Close a connection that has been idle for this long; a negative value never does.")
     connection_failed_authentication_delay_ms: int = setting(
         "connection.failed.authentication.delay.ms", 100, importance="low", at_least=0,
-        effect=False,
         doc="Delay the response to a failed authentication by this long, to slow down guessing. Must be less than "
             "`connections.max.idle.ms`.")
     connections_max_reauth_ms: int = setting(
         "connections.max.reauth.ms", 0, type=LONG,
-        effect=False, doc="Longest time a SASL session lasts before the client must authenticate again; 0 is for ever.")
+        doc="Longest time a SASL session lasts before the client must authenticate again; 0 is for ever.")
     queued_max_requests: int = setting(
         "queued.max.requests", 500, importance="high", at_least=1,
         doc="Requests queued or without a response before the broker pauses reading from clients.")

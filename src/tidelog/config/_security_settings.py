@@ -1,7 +1,7 @@
 """Broker settings: authorization, delegation tokens, TLS, SASL.
 
-Those of TLS take effect, for every listener or under `listener.name.<listener>.` for one, and so does access control.
-SASL is rejected where it would be relied on.
+Those of TLS and SASL take effect, for every listener or under `listener.name.<listener>.` for one, and so does access
+control.
 """
 
 from __future__ import annotations
@@ -133,28 +133,44 @@ class TlsSettings(Settings, area="TLS"):
         doc="A class that makes TLS contexts.")
 
 
-class SaslSettings(Settings, area="SASL", effect=False):
+class SaslSettings(Settings, area="SASL"):
     """How clients and brokers prove who they are."""
 
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
-        "sasl.enabled.mechanisms", ("GSSAPI",), dynamic="per-broker", doc="Mechanisms a client may choose from.")
+        "sasl.enabled.mechanisms", ("GSSAPI",), dynamic="per-broker",
+        doc="Mechanisms a client may choose from: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. GSSAPI and OAUTHBEARER are not "
+            "supported.")
     sasl_mechanism_inter_broker_protocol: str = setting(
         "sasl.mechanism.inter.broker.protocol", "GSSAPI", dynamic="per-broker",
         doc="Mechanism brokers use among themselves.")
     sasl_jaas_config: str | None = setting(
         "sasl.jaas.config", None, type=PASSWORD, dynamic="per-broker",
-        doc="Login module and its options, in JAAS form; on a broker, prefixed with listener and mechanism.")
+        doc="Login module and its options, in JAAS form, as `listener.name.<listener>.<mechanism>.sasl.jaas.config`. "
+            "PLAIN has its users there (`user_alice=\"secret\"`); `username` and `password` are this broker's own.")
     sasl_server_max_receive_size: int = setting(
         "sasl.server.max.receive.size", 512 * 1024,
         doc="Largest message during authentication; a connection that sends more is closed.")
     sasl_server_callback_handler_class: str | None = setting(
-        "sasl.server.callback.handler.class", None, type=CLASS, doc="A class that checks credentials.")
+        "sasl.server.callback.handler.class", None, type=CLASS,
+        refused="Java classes cannot be loaded",
+        doc="A class that checks credentials.")
     sasl_client_callback_handler_class: str | None = setting(
-        "sasl.client.callback.handler.class", None, type=CLASS, doc="A class that provides credentials.")
+        "sasl.client.callback.handler.class", None, type=CLASS,
+        refused="Java classes cannot be loaded",
+        doc="A class that provides credentials.")
     sasl_login_class: str | None = setting(
-        "sasl.login.class", None, type=CLASS, doc="A class that logs in.")
+        "sasl.login.class", None, type=CLASS,
+        refused="Java classes cannot be loaded",
+        doc="A class that logs in.")
     sasl_login_callback_handler_class: str | None = setting(
-        "sasl.login.callback.handler.class", None, type=CLASS, doc="A class that provides what a login needs.")
+        "sasl.login.callback.handler.class", None, type=CLASS,
+        refused="Java classes cannot be loaded",
+        doc="A class that provides what a login needs.")
+
+
+class SaslTokenSettings(Settings, area="SASL", effect=False):
+    """Kerberos and bearer tokens, which are not supported: a listener that enables GSSAPI or OAUTHBEARER is refused."""
+
     sasl_kerberos_service_name: str | None = setting(
         "sasl.kerberos.service.name", None, dynamic="per-broker", doc="Kerberos service name of the brokers.")
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = setting(

@@ -15,7 +15,7 @@ from tidelog.config._listener_settings import ConnectionSettings, ListenerSettin
 from tidelog.config._listeners import Listener
 from tidelog.config._log_settings import CleanerSettings, LogSettings
 from tidelog.config._replication_settings import MetricSettings, QuotaSettings, ReplicationSettings
-from tidelog.config._security_settings import AuthorizationSettings, SaslSettings, TlsSettings
+from tidelog.config._security_settings import AuthorizationSettings, SaslSettings, SaslTokenSettings, TlsSettings
 from tidelog.config._server_settings import ServerSettings, TopicSettings, ZooKeeperSecuritySettings, ZooKeeperSettings
 from tidelog.config.declaration import Setting, parse_settings
 from tidelog.config.errors import ConfigError
@@ -37,6 +37,7 @@ class BrokerConfig(
     AuthorizationSettings,
     TlsSettings,
     SaslSettings,
+    SaslTokenSettings,
     QuotaSettings,
     MetricSettings,
 ):
@@ -97,10 +98,15 @@ class BrokerConfig(
         own = {key[len(prefix) :]: text for key, text in self.originals.items() if key.startswith(prefix)}
         return self.replace(**parse_settings(type(self), own)) if own else self
 
+    def jaas_of(self, listener: str, mechanism: str) -> tuple[str, str | None]:
+        """`listener.name.<listener>.<mechanism>.sasl.jaas.config`: the name of that setting, and its value."""
+        name = f"{_LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+        return name, self.originals.get(name, self.sasl_jaas_config)
+
 
 _LISTENER_PREFIX: Final = "listener.name."
 
-_LISTENER_SETTINGS: Final = ("max.connections", "max.connection.creation.rate")
+_LISTENER_SETTINGS: Final = ("max.connections", "max.connection.creation.rate", "connections.max.reauth.ms")
 _LISTENER_AREAS: Final = ("TLS", "SASL")
 
 

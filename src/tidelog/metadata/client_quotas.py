@@ -7,7 +7,7 @@
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from tidelog.metadata import paths
 from tidelog.metadata.configs import (
@@ -20,6 +20,7 @@ from tidelog.metadata.configs import (
 )
 from tidelog.metadata.errors import NoNodeError
 from tidelog.metadata.store import Store
+from tidelog.metadata.users import node_name
 from tidelog.metadata.walk import ensure_paths
 
 
@@ -57,9 +58,7 @@ class QuotaNode(NamedTuple):
 
 
 def _encoded(name: str) -> str:
-    if name == paths.DEFAULT_ENTITY:
-        return name
-    return quote(name, safe=".-_").replace("~", "%7E")
+    return name if name == paths.DEFAULT_ENTITY else node_name(name)
 
 
 def _decoded(node: str) -> str:

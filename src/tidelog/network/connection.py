@@ -116,6 +116,16 @@ class Slot:
         else:
             connection.close()
 
+    def fill_last(self, reply: bytes) -> None:
+        """Give the connection's last reply: it is closed once this one has left."""
+        connection = self.connection
+        last = Slot(connection, 0)
+        connection.channel.queued_requests += 1
+        connection.slots.append(last)
+        connection.end()
+        last.reply = _CLOSE
+        self.fill(reply)
+
     def park(self, abandon: Callable[[], object] = _nothing) -> None:
         """The request waits in purgatory and holds no buffer any more: it stops counting as queued.
 

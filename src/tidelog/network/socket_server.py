@@ -292,6 +292,8 @@ class SocketServer:
             )
             return
         what = "socket.request.max.bytes is" if limit == self.request_bytes_max else "the limit of its API is"
+        if not connection.session.is_authenticated:
+            what = "before authentication sasl.server.max.receive.size is"
         logger.warning("closing %s: it announced a request of %d bytes, %s %d", connection.address, size, what, limit)
 
     # --- turns ---

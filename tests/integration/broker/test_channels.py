@@ -39,7 +39,7 @@ def channels_to(brokers: dict[int, FakeBroker]) -> BrokerChannels:
         return None if broker is None else Endpoint("INTERNAL", HOST, broker.port)
 
     return BrokerChannels(
-        resolve, PlainConnector(), client_id="broker-1", request_timeout_ms=10_000, setup_timeout_ms=5_000
+        resolve, lambda _: PlainConnector(), client_id="broker-1", request_timeout_ms=10_000, setup_timeout_ms=5_000
     )
 
 

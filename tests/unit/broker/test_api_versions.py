@@ -17,10 +17,8 @@ NOT_SERVED_ALONE: Final = {
     ApiKey.UPDATE_FEATURES,
     ApiKey.ENVELOPE,
     ApiKey.ALLOCATE_PRODUCER_IDS,
-    ApiKey.SASL_HANDSHAKE,
-    ApiKey.SASL_AUTHENTICATE,
 }
-"""Requests between brokers, which a broker that is alone refuses, and SASL."""
+"""Requests between brokers, which a broker that is alone refuses."""
 OUR_OWN: Final[dict[int, Versions]] = {
     # The newer group protocol with its regular expressions (KIP-848), and topics described page by page (KIP-966).
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),

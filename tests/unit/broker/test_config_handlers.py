@@ -87,6 +87,7 @@ def context() -> Any:
         surroundings=SimpleNamespace(socket_descriptors_max=lambda: 1000),
         background=SimpleNamespace(run=run_inline),
         listener_security=ListenerSecurity(layers.config),
+        authentication=SimpleNamespace(listeners={}),
     )
     node.dynamic_config = DynamicConfig(cast(Any, node))
     node.dynamic_config.start(store)

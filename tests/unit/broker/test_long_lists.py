@@ -11,6 +11,7 @@ from typing import Any
 from tests.unit.broker.open_access import NO_QUOTAS, OPEN_TO_ALL
 from tests.unit.steps import Stretches, served
 from tidelog.broker.handlers import create_partitions, create_topics, user_scram_credentials
+from tidelog.broker.scram_credentials import ScramCredentials
 from tidelog.broker.topic_service import TopicService
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -28,7 +29,13 @@ LINES_MAX = 1_000
 def context_of(slices: Stretches) -> Any:
     image = ClusterImage("cluster")
     image.set_topic(TopicImage("t1", bytes(15) + b"1", [PartitionImage(0, 0, 0, (0,), (0,))]))
-    node = SimpleNamespace(slices=slices, image=image, client_quotas=NO_QUOTAS)
+    node = SimpleNamespace(
+        slices=slices,
+        image=image,
+        client_quotas=NO_QUOTAS,
+        member=None,
+        listener_security=SimpleNamespace(credentials=ScramCredentials()),
+    )
     return SimpleNamespace(
         node=node,
         pause=slices.pause,

@@ -36,6 +36,9 @@ Response = TypeVar("Response", bound=Message)
 Decode = Callable[[Buffer, int, int], Any]
 """Turns a frame, the version asked for and the position of the body into a reply."""
 
+_SESSION_SHARE: Final = 0.85
+"""Of a session's lifetime, the part in which requests are sent. Java authenticates again within the same part."""
+
 _unpack_correlation_id: Final = Struct(">i").unpack_from
 _unpack_error: Final = Struct(">h").unpack_from
 
@@ -87,6 +90,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_used = 0.0
         self.throttled_until = 0.0
         """The loop's time until which the broker throttles this client (KIP-219)."""
+        self.session_ends = float("inf")
+        """The loop's time from which on no new request should be sent: the broker ends the session soon after."""
         self._request_timeout_ms = request_timeout_ms
         self._counters = BrokerCounters() if counters is None else counters
         self._on_reply = on_reply
@@ -173,6 +178,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The number of the next frame; frames must be sent in the order of their numbers."""
         self._correlation_id = correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
         return correlation_id
+
+    def limit_session(self, lifetime_ms: int) -> None:
+        """The broker wants another authentication after this time; 0 for never (KIP-368)."""
+        if lifetime_ms > 0:
+            self.session_ends = self._loop.time() + lifetime_ms / 1000 * _SESSION_SHARE
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether the session is about to end: nothing new should be sent."""
+        return self._loop.time() >= self.session_ends
 
     def abort(self, reason: ClientError | None) -> None:
         """Drop the connection now. Requests still open fail with `reason`."""

@@ -15,7 +15,7 @@ from tidelog.client.aio.counters import BrokerCounters
 from tidelog.client.aio.reachability import Reachability
 from tidelog.client.aio.settings import CommonSettings
 from tidelog.client.aio.transport import Connector
-from tidelog.client.errors import AuthenticationFailed, BrokerUnavailable, ClientError
+from tidelog.client.errors import AuthenticationFailed, BrokerUnavailable, ClientError, ConnectionLost
 from tidelog.client.types import BrokerNode
 
 
@@ -86,7 +86,9 @@ class Link:
                 await asyncio.shield(self._connect())
                 continue
             throttled_s = connection.throttled_until - self._loop.time()
-            if throttled_s > 0:
+            if connection.is_expiring:
+                await self._wait_for_replacement(connection)
+            elif throttled_s > 0:
                 await asyncio.sleep(throttled_s)
             elif connection.in_flight < self._in_flight_max:
                 return connection
@@ -100,6 +102,10 @@ class Link:
             self._on_change = on_change
             self._connect()
             return None
+        if connection.is_expiring:
+            self._on_change = on_change
+            self._replace_if_idle(connection)
+            return None
         throttled_s = connection.throttled_until - self._loop.time()
         if throttled_s > 0:
             self._loop.call_later(throttled_s, on_change)
@@ -108,6 +114,17 @@ class Link:
             return connection
         self._on_change = on_change
         return None
+
+    async def _wait_for_replacement(self, connection: BrokerConnection) -> None:
+        """The session ends soon: wait until nothing is in flight, then let the next attempt make another one."""
+        if not self._replace_if_idle(connection):
+            await self._wait_for_place()
+
+    def _replace_if_idle(self, connection: BrokerConnection) -> bool:
+        if connection.in_flight:
+            return False
+        connection.abort(ConnectionLost(self.node.address, "its session ends; the client authenticates again"))
+        return True
 
     def close(self, reason: ClientError) -> BrokerConnection | None:
         """Drop the connection and refuse another; returns the one dropped, whose socket closes a moment later."""

@@ -1,6 +1,8 @@
-"""Connections with TLS.
+"""Connections with TLS, with SASL, or with both.
 
-The context is asked for with every connection, because certificates may be replaced while a client runs.
+The TLS context is asked for with every connection, because certificates may be replaced while a client runs. A broker
+may limit how long a SASL session lasts (KIP-368); a connection whose session is about to end is replaced by another
+between two requests (`BrokerConnection.session_ends`).
 """
 
 import asyncio
@@ -11,6 +13,11 @@ from typing import TYPE_CHECKING
 from tidelog.client.aio.transport import PlainConnector, tls_failure
 from tidelog.client.errors import AuthenticationFailed, ClientConfigError
 from tidelog.config.errors import ConfigError
+from tidelog.security.errors import SaslError
+from tidelog.security.login import Login, login_of
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from tidelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from tidelog.client.aio.connection import BrokerConnection
@@ -21,10 +28,12 @@ if TYPE_CHECKING:
 def connector_of(settings: "CommonSettings") -> PlainConnector:
     """What opens the connections of a client with these settings. Raises ClientConfigError."""
     sizes = settings.send_buffer_bytes, settings.receive_buffer_bytes
-    if settings.security_protocol == "PLAINTEXT":
+    protocol = settings.security_protocol
+    if protocol == "PLAINTEXT":
         return PlainConnector(*sizes)
-    context = _context_of(settings)
-    return SecureConnector(lambda: context, *sizes)
+    context = _context_of(settings) if protocol.endswith("SSL") else None
+    login = _login_of(settings) if protocol.startswith("SASL") else None
+    return SecureConnector(lambda: context, login, *sizes)
 
 
 def _context_of(settings: "SecuritySettings") -> ssl.SSLContext:
@@ -36,17 +45,26 @@ def _context_of(settings: "SecuritySettings") -> ssl.SSLContext:
         raise ClientConfigError(str(error)) from error
 
 
+def _login_of(settings: "SecuritySettings") -> Login:
+    try:
+        return login_of(settings.sasl_mechanism, settings.sasl_jaas_config)
+    except ConfigError as error:
+        raise ClientConfigError(str(error)) from error
+
+
 class SecureConnector(PlainConnector):
-    """SSL."""
+    """SSL, SASL_PLAINTEXT and SASL_SSL."""
 
     def __init__(
         self,
         tls: Callable[[], ssl.SSLContext | None],
+        login: Login | None = None,
         send_buffer_bytes: int = -1,
         receive_buffer_bytes: int = -1,
     ) -> None:
         super().__init__(send_buffer_bytes, receive_buffer_bytes)
         self._tls = tls
+        self._login = login
 
     async def connect(self, connection: "BrokerConnection", host: str, port: int) -> None:
         context = self._tls()
@@ -63,3 +81,34 @@ class SecureConnector(PlainConnector):
         sock = transport.get_extra_info("socket")
         if sock is not None:
             self._tune(sock)
+
+    async def authenticate(self, connection: "BrokerConnection") -> None:
+        if self._login is None:
+            return
+        try:
+            await self._authenticate(connection, self._login)
+        except SaslError as error:
+            raise AuthenticationFailed(connection.address, str(error)) from error
+
+    async def _authenticate(self, connection: "BrokerConnection", login: Login) -> None:
+        handshake = await connection.send(SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse)
+        if handshake.error_code:
+            raise AuthenticationFailed(connection.address, _why_refused(handshake, login))
+        exchange = login.begin()
+        message: bytes | None = exchange.first()
+        while message is not None:
+            answer = await connection.send(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse)
+            if answer.error_code:
+                reason = answer.error_message or ErrorCode(answer.error_code).name
+                raise AuthenticationFailed(connection.address, reason)
+            message = exchange.respond(bytes(answer.auth_bytes))
+        if not exchange.is_complete:
+            raise AuthenticationFailed(connection.address, "the broker ended the exchange early")
+        connection.limit_session(answer.session_lifetime_ms)
+
+
+def _why_refused(handshake: SaslHandshakeResponse, login: Login) -> str:
+    if handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        return "the broker's listener has no SASL (security.protocol)"
+    offered = ", ".join(handshake.mechanisms)
+    return f"the broker does not enable sasl.mechanism={login.mechanism}; it offers {offered}"

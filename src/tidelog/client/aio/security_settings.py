@@ -9,8 +9,14 @@ class SecuritySettings(Settings, area="security"):
     """How a client connects. Passwords and keys never appear in a `repr` or an error."""
 
     security_protocol: str = setting(
-        "security.protocol", "PLAINTEXT", one_of=("PLAINTEXT", "SSL"),
-        doc="Protocol of the connections: PLAINTEXT, or SSL for TLS.")
+        "security.protocol", "PLAINTEXT", one_of=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        doc="Protocol of the connections: PLAINTEXT, SSL (TLS), SASL_PLAINTEXT, or SASL_SSL.")
+    sasl_mechanism: str = setting(
+        "sasl.mechanism", "GSSAPI",
+        doc="How the client authenticates: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. GSSAPI is not supported.")
+    sasl_jaas_config: str | None = setting(
+        "sasl.jaas.config", None, type=PASSWORD,
+        doc="The login module of the mechanism, with username and password.")
     ssl_protocol: str = setting("ssl.protocol", "TLSv1.3", doc="Newest TLS version.")
     ssl_enabled_protocols: tuple[str, ...] = setting(
         "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), doc="TLS versions that are allowed.")

@@ -1,0 +1,57 @@
+"""The SCRAM credentials of all users, in memory: logins must not wait for the tree.
+
+Loaded when a broker starts, and followed like any other setting in the tree.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from tidelog.metadata.store import Store
+from tidelog.metadata.users import read_users
+from tidelog.security.scram import HASHES, CredentialOf, ScramCredential, parse_credential
+
+logger = logging.getLogger(__name__)
+
+
+class ScramCredentials:
+    """Credentials by mechanism and user."""
+
+    __slots__ = ("_by_mechanism",)
+
+    def __init__(self) -> None:
+        self._by_mechanism: dict[str, dict[str, ScramCredential]] = {mechanism: {} for mechanism in HASHES}
+
+    def load(self, store: Store) -> None:
+        """Read all users of the tree."""
+        for user, settings in read_users(store).items():
+            self.update(user, settings)
+
+    def update(self, user: str, settings: Mapping[str, str]) -> None:
+        """The settings of a user are these now."""
+        for mechanism, credentials in self._by_mechanism.items():
+            text = settings.get(mechanism)
+            credentials.pop(user, None)
+            if text is None:
+                continue
+            try:
+                credentials[user] = parse_credential(text)
+            except ValueError as error:
+                logger.error("the %s credential of user %r is ignored: %s", mechanism, user, error)
+
+    def of_mechanism(self, mechanism: str) -> CredentialOf:
+        """The look-up of a user's credential."""
+        return self._by_mechanism[mechanism].get
+
+    def iterations_of(self, user: str) -> dict[str, int]:
+        """By the mechanisms that the user has a credential for."""
+        return {
+            mechanism: credentials[user].iterations
+            for mechanism, credentials in self._by_mechanism.items()
+            if user in credentials
+        }
+
+    def users(self) -> Iterable[str]:
+        """Every user that has a credential."""
+        return sorted({user for credentials in self._by_mechanism.values() for user in credentials})
