@@ -13,10 +13,9 @@ from typing import Final, TypeAlias
 
 from tidelog.controller.elections import Election, ElectionCause, elect_leader
 from tidelog.controller.environment import Environment
-from tidelog.controller.errors import StateChangeFailedError
 from tidelog.controller.partitions import Leadership
 from tidelog.controller.request_batch import RequestBatch
-from tidelog.controller.states import PREVIOUS_OF_PARTITION, PartitionStatus
+from tidelog.controller.states import PREVIOUS_OF_PARTITION, PartitionStatus, StateChangeFailedError
 from tidelog.metadata.errors import StoreError
 from tidelog.wire.partitions import TopicPartition
 

@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tidelog.controller.elections import ElectionCause
 from tidelog.controller.environment import Environment
-from tidelog.controller.errors import StateChangeFailedError
 from tidelog.controller.events import Targets
 from tidelog.controller.partition_states import PartitionStateMachine
 from tidelog.controller.partitions import Leadership, PartitionReplica
 from tidelog.controller.replica_states import ReplicaStateMachine
-from tidelog.controller.states import ReplicaStatus
+from tidelog.controller.states import ReplicaStatus, StateChangeFailedError
 from tidelog.controller.topic_deletion import TopicDeletionManager
 from tidelog.metadata.errors import NodeError
 from tidelog.metadata.tree import NO_LEADER, ReplicaAssignment, TopicAssignment

@@ -10,6 +10,10 @@ from enum import Enum
 from typing import Final
 
 
+class StateChangeFailedError(Exception):
+    """A partition or a replica cannot enter a state and stays in the one that it has; the message says why."""
+
+
 class PartitionStatus(Enum):
     NON_EXISTENT = "NonExistentPartition"
     """Never created, or deleted."""

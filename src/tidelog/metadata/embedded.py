@@ -40,9 +40,9 @@ from tidelog.metadata.store import (
     WatchEvent,
     join_path,
     split_path,
+    system_wall_ms,
 )
 from tidelog.metadata.submission import none_if_missing, submit_each
-from tidelog.metadata.wall_clock import system_wall_ms
 from tidelog.metadata.watches import WatchTable, events_of_create, events_of_delete
 
 METADATA_FILE_NAME: Final = "tidelog-metadata.sqlite"

@@ -15,6 +15,7 @@ under way raise `SessionExpiredError`. The store opens a new session by itself, 
 `session_id`; the owners of watches and ephemeral nodes make them again.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
@@ -194,6 +195,11 @@ class StoreRunner(Protocol):
     def on_loop(self, watcher: Watcher) -> Watcher:
         """The watcher, to be called on the event loop."""
         ...
+
+
+def system_wall_ms() -> int:
+    """The wall clock with which stores stamp nodes, unless they are given another."""
+    return time.time_ns() // 1_000_000
 
 
 def split_path(path: str, *, sequential: bool = False) -> tuple[str, str]:

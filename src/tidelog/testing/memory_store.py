@@ -36,9 +36,9 @@ from tidelog.metadata.store import (
     WatchEvent,
     join_path,
     split_path,
+    system_wall_ms,
 )
 from tidelog.metadata.submission import none_if_missing, submit_each
-from tidelog.metadata.wall_clock import system_wall_ms
 from tidelog.metadata.watches import Notification, WatchTable, events_of_create, events_of_delete
 
 
