@@ -328,11 +328,13 @@ class Server:
     # --- end ---
 
     def abandon(self) -> None:
-        """Release the locks of the log directories and nothing else, as the system does for a process that is killed.
+        """Close the files and release the locks and do nothing else, as the system does for a process that is killed.
 
         For a simulator, which kills brokers and lives on.
         """
         if self._log_manager is not None:
+            for log in self._log_manager.all_logs():
+                log.release()
             self._log_manager.unlock()
 
     async def leave(self) -> None:

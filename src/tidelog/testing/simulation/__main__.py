@@ -20,7 +20,7 @@ from typing import Final
 
 from tidelog.testing.simulation.faults import FAULTS, STEPS
 from tidelog.testing.simulation.invariants import Step
-from tidelog.testing.simulation.run import Report, run_seed, shorten
+from tidelog.testing.simulation.run import Report, run_seed, shorten, warm_up
 from tidelog.testing.simulation.workload import EXPECTED_WORK
 
 _HASH_SEED: Final = "PYTHONHASHSEED"
@@ -81,7 +81,7 @@ def _run_all(options: argparse.Namespace) -> Iterator[Report]:
         yield run_seed(options.seed, options.brokers)
         return
     seeds = _seeds(options)
-    with ProcessPoolExecutor(options.processes) as pool:
+    with ProcessPoolExecutor(options.processes, initializer=warm_up) as pool:
         running: set[Future[Report]] = set()
         while True:
             room = 2 * options.processes - len(running)
@@ -131,7 +131,7 @@ def _print_summary(reports: list[Report], options: argparse.Namespace) -> None:
         "seeds": len(reports),
         "failed": sum(report.failed for report in reports),
         "virtual seconds": round(sum(report.virtual_seconds for report in reports)),
-        "processor seconds": round(sum(report.real_seconds for report in reports), 1),
+        "processor seconds": round(sum(report.processor_seconds for report in reports), 1),
         "events": sum(report.events for report in reports),
     }
     if options.format == "json":

@@ -249,6 +249,11 @@ class BrokerProcess(Process):
             self.world.after(self._session_seconds(), store.close)
         return super()._end()
 
+    def bury(self) -> None:
+        if self.loop is not None and self.server is not None:
+            self.server.abandon()
+        super().bury()
+
     # --- its session with the metadata tree ---
 
     def pause(self) -> None:

@@ -13,6 +13,8 @@ from typing import Final
 _SETTINGS: Final = {
     # A follower that catches up takes many fetches; batches are still sent whole.
     "replica.fetch.max.bytes": (None, None, "200"),
+    "offsets.topic.num.partitions": (None, "1"),
+    "transaction.state.log.num.partitions": (None, "1"),
     "num.replica.fetchers": (None, None, "2"),
     "log.segment.bytes": (None, None, "2000"),
     "log.index.interval.bytes": (None, "100"),
