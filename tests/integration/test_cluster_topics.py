@@ -198,6 +198,43 @@ def test_partitions_move_and_preferred_leaders_are_elected(tmp_path: Path) -> No
     run(tmp_path, play, **{"auto.leader.rebalance.enable": "false"})
 
 
+def test_replicas_move_between_log_directories_while_leaders_change(tmp_path: Path) -> None:
+    """Leader and followers at once, so slowly that each broker leads once on the way; nothing is lost or differs."""
+
+    def directory(servers: Servers, broker_id: int) -> str:
+        return str(servers.running[broker_id].node.replica_manager.partition("orders", 0).log.parent_directory)
+
+    async def play(servers: Servers) -> None:
+        addresses = servers.addresses()
+        await asyncio.to_thread(create, addresses, NewTopic("orders", 1, replica_assignment=[[1, 2, 3]]))
+        await asyncio.to_thread(produce, addresses, "orders", 150)
+        targets = {}
+        for broker_id, server in servers.running.items():
+            node = server.node
+            node.replication_quotas.alter_log_dirs.set_rate(100)
+            (targets[broker_id],) = set(node.log_manager.live_directories()) - {directory(servers, broker_id)}
+            node.log_dir_moves.move("orders", 0, targets[broker_id])
+        for broker_id in (1, 2):
+            await servers.stop(broker_id)
+            await until(lambda others={1, 2, 3} - {broker_id}: servers.is_led("orders", others))  # type: ignore[misc]
+            await asyncio.to_thread(produce, servers.addresses(), "orders", 50)
+            await servers.start(broker_id)
+            await until(lambda: servers.is_led("orders", {1, 2, 3}))
+        assert any(directory(servers, broker_id) != target for broker_id, target in targets.items()), "it is slow"
+        for server in servers.running.values():
+            server.node.replication_quotas.alter_log_dirs.set_rate(2**63 - 1)
+        await until(lambda: all(directory(servers, broker_id) == target for broker_id, target in targets.items()))
+        await asyncio.to_thread(produce, servers.addresses(), "orders", 50)
+        assert len(await asyncio.to_thread(consume, servers.addresses(), "orders", 300)) == 300
+        await until(lambda: servers.is_led("orders", {1, 2, 3}))
+        logs = [server.node.replica_manager.partition("orders", 0).log for server in servers.running.values()]
+        await until(lambda: len({log.log_end_offset for log in logs}) == 1)
+        files = [Path(log.directory) / "00000000000000000000.log" for log in logs]
+        assert len({file.read_bytes() for file in files}) == 1, "the replicas are equal, byte for byte"
+
+    run(tmp_path, play, **{"auto.leader.rebalance.enable": "false"})
+
+
 def test_replicas_in_a_log_directory_that_fails_are_led_elsewhere(tmp_path: Path) -> None:
     """The broker goes on with its other directory; the controller learns what is lost from its answers."""
 

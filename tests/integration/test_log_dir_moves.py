@@ -9,6 +9,7 @@ from threading import Event, Thread
 
 import pytest
 
+from tests.effort import usually
 from tests.integration.cli_support import run_here
 from tests.integration.writers import wait_until
 from tidelog.client import Admin, Consumer, Producer, TopicPartition
@@ -32,7 +33,7 @@ WHERE = TopicPartition("orders", 0)
 class World:
     """A broker with three log directories, and what a test does to it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, process: bool = False) -> None:
         self.directories = [str(root / name) for name in ("one", "two", "three")]
         config = {
             "log.dirs": ",".join(self.directories),
@@ -40,7 +41,7 @@ class World:
             "log.segment.delete.delay.ms": 0,
             "broker.id": 1,
         }
-        self.broker = Broker(config, process=True, data_dir=root / "data")
+        self.broker = Broker(config, process=process, data_dir=root / "data")
         self.sent: list[bytes] = []
 
     def admin(self) -> Admin:
@@ -105,6 +106,15 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield world
 
 
+@pytest.fixture
+def killable(tmp_path: Path) -> Iterator[World]:
+    """A broker that is a process."""
+    world = World(tmp_path, process=True)
+    with world.broker:
+        world.broker.create_topic("orders")
+        yield world
+
+
 def is_in(path: str) -> Callable[[dict[str, ReplicaOnDisk]], bool]:
     return lambda replicas: list(replicas) == [path] and not replicas[path].is_future
 
@@ -134,13 +144,15 @@ def test_a_replica_moves_while_it_is_written(world: World) -> None:
     assert world.consumed() == world.sent
 
 
-def test_a_kill_in_the_middle_of_a_move_costs_nothing_and_the_move_goes_on(world: World) -> None:
+@pytest.mark.parametrize("kills", usually([1], [1, 4]))
+def test_a_kill_in_the_middle_of_a_move_costs_nothing_and_the_move_goes_on(killable: World, kills: int) -> None:
+    world = killable
     world.produce(60)
     place, target = world.place(), world.other()
     world.limit(300_000)
     world.move(target)
     world.wait_for(lambda found: found[target].is_future and found[target].size_bytes > 500_000, "a part to be copied")
-    for _ in range(2):
+    for _ in range(kills):
         world.broker.kill()
         assert world.names() == {f"{Path(place).name}/orders-0", f"{Path(target).name}/orders-0-future"}
         world.broker.start()
@@ -182,14 +194,17 @@ def test_a_topic_that_is_deleted_takes_its_copy_with_it(world: World) -> None:
     wait_until(lambda: world.names() == set(), "everything to be removed")
 
 
-def test_a_partition_that_does_not_exist_yet_is_created_where_it_was_sent(world: World) -> None:
+def test_a_partition_that_does_not_exist_yet_is_created_where_it_was_sent(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     """The first answer is REPLICA_NOT_AVAILABLE, after which clients ask again."""
+    caplog.set_level("INFO")
     target = world.directories[2]
     replicas = {TopicPartitionReplica("later", index, 1): target for index in range(3)}
     with world.admin() as admin, Admin(bootstrap_servers=world.broker.bootstrap_servers) as other:
         asking = Thread(target=admin.alter_replica_log_dirs, args=(replicas,))
         asking.start()
-        wait_until(lambda: "does not move" in world.broker.logs, "the broker to remember it")
+        wait_until(lambda: "does not move" in caplog.text, "the broker to remember it")
         world.broker.create_topic("later", 3)
         asking.join()
         (directories,) = other.describe_log_dirs([1], [TopicPartition("later", index) for index in range(3)]).values()

@@ -122,7 +122,8 @@ class LogDirMoves:
 
     async def _move(self, replica: FutureReplica) -> None:
         pause_s = self._node.config.replica_fetch_backoff_ms / 1000
-        syncs = 0
+        syncs, segment = 0, replica.copy.active_segment
+        flushing: asyncio.Future[None] | None = None
         while self._is_wanted(replica):
             try:
                 if wait_ms := self._throttle_ms():
@@ -134,6 +135,15 @@ class LogDirMoves:
                 replica.align(self._node.clock.wall_ms())
                 if not replica.is_caught_up:
                     await self._copy_piece(replica)
+                    if replica.copy.active_segment is not segment and (flushing is None or flushing.done()):
+                        # A crash then need not read the whole copy again, and the last sync is a short one.
+                        segment = replica.copy.active_segment
+                        flushing = asyncio.ensure_future(self._flush(replica.copy))
+                        flushing.add_done_callback(_retrieve)
+                elif flushing is not None:
+                    # Not under a rename: files that are synced by their names would not be found.
+                    ending, flushing = flushing, None
+                    await ending
                 elif not replica.is_synced or (not replica.is_as_durable and syncs < _SYNCS_MAX):
                     syncs += 1
                     await self._sync(replica)
@@ -178,16 +188,14 @@ class LogDirMoves:
 
     async def _sync(self, replica: FutureReplica) -> None:
         """Bring the copy to disk, before the log that it replaces is deleted."""
-        node, copy = self._node, replica.copy
-        job, mark = copy.prepare_flush(), node.log_manager.marking_complete(copy)
-
-        def sync() -> None:
-            job.run()
-            mark()
-
-        await node.background.run(sync)
-        copy.complete_flush(job, node.clock.wall_ms())
+        await self._flush(replica.copy)
+        await self._node.background.run(self._node.log_manager.marking_complete(replica.copy))
         replica.is_synced = True
+
+    async def _flush(self, copy: Log) -> None:
+        job = copy.prepare_flush()
+        await self._node.background.run(job.run)
+        copy.complete_flush(job, self._node.clock.wall_ms())
 
     def _replace(self, replica: FutureReplica) -> None:
         """The copy takes the log's place, within one step of the loop."""
@@ -199,3 +207,9 @@ class LogDirMoves:
         log.on_rolled(node.flusher.flush)
         node.replica_manager.replace_log(partition, log)
         logger.info("%s has moved from %s to %s", log.name, before, log.parent_directory)
+
+
+def _retrieve(flushing: asyncio.Future[None]) -> None:
+    """A failure is raised where the end of the flush is awaited; if the move ended before, it is of no interest."""
+    if not flushing.cancelled():
+        flushing.exception()
