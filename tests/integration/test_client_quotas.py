@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import select
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.integration.raw_client import RawClient, batch_of
+from tests.integration.raw_client import RawClient, batch_of, frame_of
 from tidelog.testing import Broker
 from tidelog.wire import messages as m
 from tidelog.wire.messages import alter_client_quotas, create_topics, describe_client_quotas, fetch, metadata, produce
@@ -157,12 +158,26 @@ def test_quotas_outlast_a_restart_are_described_and_end_when_they_are_removed(br
         assert greedy.call(produce_one()).throttle_time_ms == 0
 
 
+def test_an_address_that_connects_too_fast_is_turned_away_and_others_are_not(broker: Broker) -> None:
+    """Raw clients come from 127.0.0.2."""
+    asked = m.ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    alter(broker, {"ip": "127.0.0.2"}, connection_creation_rate=1.0)
+    with RawClient(broker.port) as first, RawClient(broker.port) as second:
+        assert first.call(asked, 3).error_code == 0
+        assert second.is_closed_by_peer()
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=30) as another:
+        another.sendall(frame_of(asked, 3))
+        assert another.recv(4)
+
+
 @pytest.mark.parametrize(
     ("entity", "key", "value"),
     [
         ([("user", "a")], "producer_byte_rate", 0.0),
         ([("user", "a")], "producer_byte_rate", float("nan")),
         ([("user", "a")], "connection_creation_rate", 1.0),
+        ([("ip", "10.0.0.1")], "connection_creation_rate", 1.5),
+        ([("ip", "10.0.0.1")], "producer_byte_rate", 1.0),
         ([("planet", "a")], "producer_byte_rate", 1.0),
         ([("user", "a"), ("user", "b")], "producer_byte_rate", 1.0),
     ],

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.request_hooks import RequestHooks
 from tidelog.metadata.client_quotas import QuotaNode, read_quota_nodes
 from tidelog.metadata.configs import read_overrides
-from tidelog.quotas import ClientQuotas, MutationQuotas, QuotaEntity, QuotaType, RateWindows, limits_in
+from tidelog.quotas import (
+    DEFAULT,
+    ClientQuotas,
+    MutationQuotas,
+    QuotaEntity,
+    QuotaType,
+    RateWindows,
+    limits_in,
+    number_in,
+)
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -27,6 +36,9 @@ if TYPE_CHECKING:
     from tidelog.metadata.store import Store
     from tidelog.network.connection import Connection
     from tidelog.network.session import Session
+
+CONNECTION_RATE: Final = "connection_creation_rate"
+"""The quota of an address: connections a second."""
 
 _EXEMPT: Final = frozenset(
     {
@@ -92,6 +104,9 @@ class ClientQuotaManager:
 
     def _set(self, node: QuotaNode, settings: dict[str, str]) -> None:
         if node.ip is not None:
+            address = None if node.ip == DEFAULT else node.ip
+            rate = number_in(settings, CONNECTION_RATE)
+            self._node.socket_server.quotas.set_address_rate(address, None if rate is None else int(rate))
             return
         limits = limits_in(settings)
         for kind, quotas in self._by_type.items():

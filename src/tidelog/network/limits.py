@@ -1,7 +1,8 @@
 """What may be open or queued at once. Pure counting; `SocketServer` and `Connection` act on the answers.
 
 `ConnectionQuotas` counts connections: broker-wide and per-listener limits make the listener wait, in number and in
-connections per second; a per-address limit turns the connection away, as in Kafka. The protected listener, over which
+connections per second; a per-address limit turns the connection away, as in Kafka: at once where there are too many,
+after a wait where they come too fast. The protected listener, over which
 brokers talk to each other, is exempt from the broker-wide limits.
 
 `RequestChannel` counts requests that were read and not yet answered, and their bytes. Requests parked in purgatory
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tidelog.network.connection import Connection
 
 UNLIMITED: Final = 2**31 - 1
+_ADDRESSES_MAX: Final = 10_000
+"""Addresses whose rates are measured at the same time. Beyond, those that were idle longest start over."""
 CONTROL_REQUESTS_MAX: Final = 20
 """Requests that wait on the listener of the controller, as in Kafka."""
 
@@ -75,12 +78,25 @@ class ConnectionRate:
 class ConnectionQuotas:
     """How many connections are open, in all, by listener and by address, and how fast they come."""
 
-    __slots__ = ("_by_address", "_by_listener", "_limits", "_rate", "_rates", "_total")
+    __slots__ = (
+        "_address_rate_default",
+        "_address_rates",
+        "_address_rates_max",
+        "_by_address",
+        "_by_listener",
+        "_limits",
+        "_rate",
+        "_rates",
+        "_total",
+    )
 
     def __init__(self, limits: NetworkLimits) -> None:
         self._total = 0
         self._by_listener: Counter[str] = Counter()
         self._by_address: Counter[str] = Counter()
+        self._address_rate_default = UNLIMITED
+        self._address_rates_max: dict[str, int] = {}
+        self._address_rates: dict[str, ConnectionRate] = {}
         self.update_limits(limits)
 
     def update_limits(self, limits: NetworkLimits) -> None:
@@ -117,6 +133,30 @@ class ConnectionQuotas:
     def excess(self) -> int:
         """How many connections are open beyond the limit: it was lowered, or the protected listener took one more."""
         return max(0, self._total - self._limits.connections_max)
+
+    def set_address_rate(self, address: str | None, per_second_max: int | None) -> None:
+        """Let connections from an address (None: any without a rate of its own) come so fast; None removes a rate."""
+        if address is None:
+            self._address_rate_default = UNLIMITED if per_second_max is None else per_second_max
+        elif per_second_max is None:
+            self._address_rates_max.pop(address, None)
+        else:
+            self._address_rates_max[address] = per_second_max
+        self._address_rates.clear()
+
+    def address_wait_seconds(self, address: str, now_seconds: float) -> float:
+        """Count a connection. How long it is held before it is closed, because its address opens too many a second."""
+        per_second_max = self._address_rates_max.get(address, self._address_rate_default)
+        if per_second_max >= UNLIMITED:
+            return 0.0
+        rate = self._address_rates.pop(address, None) or ConnectionRate(per_second_max)
+        if len(self._address_rates) >= _ADDRESSES_MAX:
+            del self._address_rates[next(iter(self._address_rates))]
+        self._address_rates[address] = rate  # last, as the one used last
+        wait_seconds = rate.wait_seconds(now_seconds)
+        if not wait_seconds:
+            rate.count()
+        return wait_seconds
 
     def address_limit(self, address: str) -> int:
         limits = self._limits

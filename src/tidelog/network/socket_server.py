@@ -33,6 +33,8 @@ SCRATCH_BYTES: Final = 256 << 10
 """What one read may take; also the largest request that is parsed without a buffer of its own."""
 
 _ACCEPTS_PER_EVENT: Final = 64
+_HELD_MAX: Final = 1000
+"""Connections of addresses above their rate that are held, to be closed later; more are closed at once."""
 _ACCEPT_RETRY_SECONDS: Final = 0.1
 _WARNING_INTERVAL_SECONDS: Final = 10
 _TLS_HANDSHAKE: Final = 0x1603
@@ -88,6 +90,8 @@ class SocketServer:
         self.request_limit = request_limit or self._any_size
         self.now_ms = wall_ms()
         self.quotas = ConnectionQuotas(limits)
+        self._held: set[Transport] = set()
+        """Connections that are turned away, after a wait."""
         self.channel = RequestChannel(limits.queued_requests_max, limits.queued_request_bytes_max)
         self.control_channel = RequestChannel(CONTROL_REQUESTS_MAX, limits.queued_request_bytes_max)
         self.connections: dict[int, Connection] = {}
@@ -186,6 +190,10 @@ class SocketServer:
             transport.close()
             self._warn_of_shortage(address)
             return
+        wait_seconds = self.quotas.address_wait_seconds(address, self._loop.time())
+        if wait_seconds:
+            self._close_later(transport, address, wait_seconds)
+            return
         if not self.quotas.try_admit(endpoint.name, address):
             logger.info(
                 "connection from %s refused: it has %d, max.connections.per.ip",
@@ -200,6 +208,21 @@ class SocketServer:
         else:
             self._begin_handshake(endpoint.tls, session, transport)
         self._close_excess()
+
+    def _close_later(self, transport: Transport, address: str, wait_seconds: float) -> None:
+        """Turn a connection away that comes too fast. Its client notices after the wait, and comes more slowly."""
+        if len(self._held) >= _HELD_MAX:
+            transport.close()
+            return
+        self._held.add(transport)
+        logger.info("connection from %s is closed in %.1f s: connection_creation_rate", address, wait_seconds)
+
+        def close() -> None:
+            if transport in self._held:
+                self._held.discard(transport)
+                transport.close()
+
+        self._loop.call_later(wait_seconds, close)
 
     def _open(self, session: Session, transport: Transport) -> Connection:
         """Serve a client."""
@@ -403,6 +426,9 @@ class SocketServer:
             self._handshakes.close()
         for connection in list(self.connections.values()):
             connection.close()
+        for transport in self._held:
+            transport.close()
+        self._held.clear()
 
 
 def _let_in_waiting(channel: RequestChannel) -> None:

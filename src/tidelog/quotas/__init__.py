@@ -1,6 +1,6 @@
 """Quotas without I/O: rates over windows of time, bounds on them, and how long to wait. The time is an argument."""
 
-from tidelog.quotas.clients import DEFAULT, ClientQuotas, MutationQuotas, QuotaEntity, QuotaType, limits_in
+from tidelog.quotas.clients import DEFAULT, ClientQuotas, MutationQuotas, QuotaEntity, QuotaType, limits_in, number_in
 from tidelog.quotas.rates import Quota, Rate, RateWindows
 from tidelog.quotas.replication import ReplicationQuota, ReplicationQuotas
 from tidelog.quotas.token_bucket import TokenBucket
@@ -18,4 +18,5 @@ __all__ = [
     "ReplicationQuotas",
     "TokenBucket",
     "limits_in",
+    "number_in",
 ]

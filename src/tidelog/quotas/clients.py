@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from math import isfinite
 from typing import Final, NamedTuple
 
 from tidelog.quotas.rates import Quota, Rate, RateWindows
@@ -144,12 +145,15 @@ class MutationQuotas(ClientQuotas):
         return bucket
 
 
-def limits_in(config: Mapping[str, str]) -> dict[QuotaType, float]:
-    """The limits among the settings of an entity. What is not a number is not a limit: the tree may hold anything."""
-    found: dict[QuotaType, float] = {}
-    for kind in QuotaType:
-        try:
-            found[kind] = float(config[kind.value])
-        except (KeyError, ValueError):
-            continue
-    return found
+def limits_in(settings: Mapping[str, str]) -> dict[QuotaType, float]:
+    """The limits among the settings of an entity."""
+    return {kind: limit for kind in QuotaType if (limit := number_in(settings, kind.value)) is not None}
+
+
+def number_in(settings: Mapping[str, str], name: str) -> float | None:
+    """A limit, if it is there and a number: the tree may hold anything."""
+    try:
+        value = float(settings[name])
+    except (KeyError, ValueError):
+        return None
+    return value if isfinite(value) else None

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.client_quotas import CONNECTION_RATE
 from tidelog.broker.metadata_errors import metadata_errors_translated
 from tidelog.metadata import paths
 from tidelog.metadata.client_quotas import QuotaNode, alter_quotas, read_quota_nodes
+from tidelog.quotas import number_in
 from tidelog.security.acls import Operation, ResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages import describe_client_quotas as described
@@ -35,7 +37,7 @@ _EXACT, _DEFAULT, _ANY = _MATCH_TYPES
 _IP: Final = "ip"
 
 # The names of quotas by whether they are for connections from an address or for a client's requests.
-_IP_QUOTAS: Final = frozenset(("connection_creation_rate",))
+_IP_QUOTAS: Final = frozenset((CONNECTION_RATE,))
 _CLIENT_QUOTAS: Final = frozenset(
     ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 )
@@ -65,14 +67,7 @@ def _read(store: Store) -> list[tuple[QuotaNode, dict[str, str]]]:
 
 def _quotas_in(node: QuotaNode, settings: Mapping[str, str]) -> dict[str, float]:
     known = _IP_QUOTAS if node.ip is not None else _CLIENT_QUOTAS
-    return {name: value for name in sorted(known) if (value := _number(settings.get(name))) is not None}
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
+    return {name: value for name in sorted(known) if (value := number_in(settings, name)) is not None}
 
 
 def _matches(node: QuotaNode, request: DescribeClientQuotasRequest) -> bool:
@@ -160,9 +155,8 @@ def _check_entry(entry: EntryData) -> None:
             raise _invalid(f"there is no quota {operation.key!r} for this entity")
         if not operation.remove and not (isfinite(operation.value) and operation.value > 0):
             raise _invalid(f"{operation.key} must be greater than 0, not {operation.value}")
-    if _IP in {part.entity_type for part in entry.entity} and any(not operation.remove for operation in entry.ops):
-        text = "connection_creation_rate: quotas of addresses are not supported yet, and no client would be throttled"
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+        if operation.key == CONNECTION_RATE and not operation.remove and not operation.value.is_integer():
+            raise _invalid(f"{operation.key} must be a whole number, not {operation.value}")
 
 
 def _quotas_of(entity: Sequence[EntityData]) -> frozenset[str]:

@@ -7,7 +7,7 @@ import typer
 from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig
 from tidelog.cli.output import print_line
-from tidelog.cli.quota._entities import OfClientId, OfEveryClientId, OfEveryUser, OfUser, chosen_entity
+from tidelog.cli.quota._entities import OfAddress, OfClientId, OfEveryClientId, OfEveryUser, OfUser, chosen_entity
 
 EXAMPLE: Final = "tidelog quota remove producer_byte_rate --user alice"
 
@@ -20,11 +20,12 @@ def remove(
     user_default: OfEveryUser = False,
     client_id: OfClientId = None,
     client_id_default: OfEveryClientId = False,
+    ip: OfAddress = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Remove quotas of a user, a client id, or a client id of a user."""
-    entity = chosen_entity(user, user_default, client_id, client_id_default)
+    """Remove quotas of a user, a client id, a client id of a user, or an address."""
+    entity = chosen_entity(user, user_default, client_id, client_id_default, ip)
     with connect_admin(bootstrap_server, command_config) as admin:
         wanted = names or sorted(admin.describe_client_quotas().get(entity, {}))
         if not wanted:

@@ -8,7 +8,7 @@ from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_line
-from tidelog.cli.quota._entities import OfClientId, OfEveryClientId, OfEveryUser, OfUser, chosen_entity
+from tidelog.cli.quota._entities import OfAddress, OfClientId, OfEveryClientId, OfEveryUser, OfUser, chosen_entity
 
 EXAMPLE: Final = "tidelog quota set --user alice --producer-byte-rate 1048576"
 
@@ -18,6 +18,7 @@ def set_quotas(
     user_default: OfEveryUser = False,
     client_id: OfClientId = None,
     client_id_default: OfEveryClientId = False,
+    ip: OfAddress = None,
     producer_byte_rate: Annotated[
         float | None, typer.Option("--producer-byte-rate", help="Bytes a second of Produce.", show_default=False)
     ] = None,
@@ -32,16 +33,21 @@ def set_quotas(
         float | None,
         typer.Option("--controller-mutation-rate", help="Partitions created and deleted a second.", show_default=False),
     ] = None,
+    connection_creation_rate: Annotated[
+        float | None,
+        typer.Option("--connection-creation-rate", help="Connections a second; with --ip.", show_default=False),
+    ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Set quotas of a user, a client id, or a client id of a user; others stay as they are."""
-    entity = chosen_entity(user, user_default, client_id, client_id_default)
+    """Set quotas of a user, a client id, a client id of a user, or an address; others stay as they are."""
+    entity = chosen_entity(user, user_default, client_id, client_id_default, ip)
     given = {
         "producer_byte_rate": producer_byte_rate,
         "consumer_byte_rate": consumer_byte_rate,
         "request_percentage": request_percentage,
         "controller_mutation_rate": controller_mutation_rate,
+        "connection_creation_rate": connection_creation_rate,
     }
     limits = {name: value for name, value in given.items() if value is not None}
     if not limits:
