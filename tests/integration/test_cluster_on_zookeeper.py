@@ -123,6 +123,20 @@ def test_a_killed_zookeeper_stops_no_writer_and_no_session_if_it_is_back_in_time
     assert read_all(cluster, writer.count) == list(range(writer.count))
 
 
+def test_new_producers_write_while_zookeeper_is_gone(zookeeper: ZooKeeperServer, cluster: Cluster) -> None:
+    """Each broker took a block of producer ids when it started. The test fails on 4724f6e."""
+    first = Writer(cluster)
+    first.write()
+    zookeeper.kill()
+    wait_until(lambda: all("connection lost" in cluster.logs_of(broker) for broker in (1, 2, 3)))
+    for broker in cluster.broker_ids:
+        with Producer(bootstrap_servers=cluster.address_of(broker), acks="all") as producer:
+            producer.send("t", b"%d" % (first.count + broker), partition=0).result(60)
+    zookeeper.start()
+    first.close()
+    assert len(read_all(cluster, first.count + 3)) == first.count + 3
+
+
 def test_brokers_stop_in_order_although_zookeeper_is_gone(zookeeper: ZooKeeperServer, cluster: Cluster) -> None:
     zookeeper.kill()
     wait_until(lambda: all("connection lost" in cluster.logs_of(broker) for broker in (1, 2, 3)))

@@ -17,7 +17,7 @@ from confluent_kafka.error import KafkaException
 
 from tests.compat.chaos.cluster import BROKERS, ChaosCluster, wait_until
 from tests.compat.chaos.faults import Fault, Running, draw_schedule
-from tests.compat.chaos.load import PARTITIONS, TOPICS, Load, copying_errors, read_everything
+from tests.compat.chaos.load import EVENTS, PARTITIONS, TOPICS, Load, copying_errors, read_everything
 from tidelog.testing.simulation.history import History
 
 FAULT_SECONDS: Final = 8.0
@@ -39,7 +39,10 @@ class Report:
     faults: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     unavailable: dict[str, float] = field(default_factory=dict)
-    """For each fault the longest time that a partition acknowledged nothing with acks=all while it lasted or after."""
+    """For each fault the longest time that a partition of `events` acknowledged nothing with acks=all meanwhile.
+
+    Only these partitions are written to all the time; a transaction that waits for another partition would count, too.
+    """
     story: list[str] = field(default_factory=list)
     seconds: float = 0.0
     recovery_seconds: float = 0.0
@@ -106,7 +109,7 @@ def _live(cluster: ChaosCluster, report: Report, java: Callable[[Load], None] | 
     report.faults.update(fault.name for fault, _, _ in running.happened)
     report.counts = load.counts
     for fault, start, end in running.happened:
-        gap = longest_gap(load.acknowledgements.values(), start, end)
+        gap = longest_gap((times for place, times in load.acknowledgements.items() if place[0] == EVENTS), start, end)
         report.unavailable[fault.name] = max(gap, report.unavailable.get(fault.name, 0.0))
     report.story = [
         f"{start - began_at(running):6.2f} to {end - began_at(running):6.2f} s  {fault.name}"
