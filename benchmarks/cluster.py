@@ -19,7 +19,7 @@ from benchmarks.limits import raise_descriptor_limit
 from benchmarks.method import FULL, QUICK, BrokerFactory, Laboratory, Plan
 from benchmarks.report import OURS, THEIRS
 
-WARM = dataclasses.replace(FULL, first_warm_up_seconds=12.0)
+WARM = dataclasses.replace(FULL, first_warm_up_seconds=8.0)
 """Three virtual machines compile their hot paths on the cores of one: that takes longer than a single broker's."""
 PAGE = Path(__file__).resolve().parent / "RESULTS.md"
 NOTES = (

@@ -37,8 +37,8 @@ MB = 1e6
 BATCH_BYTES: Final = 100 << 10
 PRODUCERS: Final = 50
 PRODUCER_PARTITIONS: Final = 6
-RESTART_SECONDS: Final = 12.0
-RESTART_INTERVAL_SECONDS: Final = 0.01
+RESTART_SECONDS: Final = 10.0
+RESTART_INTERVAL_SECONDS: Final = 0.02
 FIRST_RECORD_SECONDS_MAX: Final = 120.0
 
 _serials = itertools.count()
@@ -368,6 +368,6 @@ CLUSTER_CASES: Final = {
             is_tidelog_only=True,
         ),
         _controller_case(1_000),
-        _controller_case(10_000),
+        _controller_case(10_000, rounds_max=1),
     )
 }

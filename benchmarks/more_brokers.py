@@ -23,7 +23,7 @@ SIZES: Final = (1, 2, 3)
 TOPIC: Final = "spread"
 WINDOW: Final = 16
 _REGISTRATION_SECONDS_MAX: Final = 60.0
-_START_SECONDS: Final = 3.0
+_START_SECONDS: Final = 1.5
 """Time for the load processes to start: all begin at the same moment."""
 
 
