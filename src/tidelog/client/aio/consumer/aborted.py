@@ -31,7 +31,7 @@ class AbortedFilter:
         self._active.pop(header.producer_id, None)
 
     def remaining(self) -> Iterator[tuple[int, int]]:
-        """What concerns batches that were not passed yet, as (producer id, first offset)."""
+        """The transactions of batches still to come, as (producer id, first offset)."""
         yield from self._active.items()
         for first_offset, producer_id in self._coming:
             yield producer_id, first_offset

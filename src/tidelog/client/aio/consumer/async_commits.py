@@ -9,7 +9,7 @@ from tidelog.client.aio.consumer.commits import OffsetCommits, Offsets
 from tidelog.client.aio.network import NetworkClient
 
 CommitCallback = Callable[[Offsets, Exception | None], Any]
-"""Called with what was to be committed, and what went wrong, if anything did."""
+"""Called with the offsets and the error, None for a successful commit."""
 
 
 class AsyncCommits:

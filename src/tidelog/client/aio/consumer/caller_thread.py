@@ -1,4 +1,4 @@
-"""Between the thread that calls a synchronous consumer and the loop that serves it.
+"""Connects the thread that calls a synchronous consumer with the loop that serves it.
 
 Work runs in the loop and the calling thread waits. While it waits, it runs the application's listeners and callbacks
 for the loop: they run in the thread of the application, may block, and may call the consumer again.

@@ -81,7 +81,7 @@ class OffsetCommits:
         await self._repeat(lambda: self.commit_once(offsets), until_ms, "the commit", final)
 
     async def commit_once(self, offsets: Offsets) -> None:
-        """One attempt. Raises CommitFailed, RebalanceInProgress, ApiError or what befell the connection."""
+        """One attempt. Raises CommitFailed, RebalanceInProgress, ApiError or the connection's error."""
         if not offsets:
             return
         generation = self._generation_to_commit()

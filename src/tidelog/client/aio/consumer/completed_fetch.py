@@ -109,7 +109,7 @@ class CompletedFetch:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left, be it records or an error."""
+        """Whether neither records nor an error are left."""
         return self._position >= self._end and self._reader is None and not self._rows and self._error is None
 
     def take(self, limit: int) -> list[ConsumerRecord[Any, Any]]:
@@ -192,7 +192,7 @@ class CompletedFetch:
         self._reader = (reader, header)
 
     def _is_hidden(self, header: BatchHeader) -> bool:
-        """Whether the application shall not see the batch."""
+        """Whether the batch is hidden from the application: aborted, or a marker."""
         if header.next_offset <= self.next_offset:
             return True
         if header.is_control:
@@ -212,7 +212,7 @@ class CompletedFetch:
                 self._rows.append(ConsumerRecord(topic, partition, offset, timestamp, key, value, headers, kind, -1))
 
     def _deserialized(self, rows: list[ConsumerRecord[Any, Any]]) -> list[ConsumerRecord[Any, Any]]:
-        """The rows with keys and values made what they mean; those from the first failure on are kept back."""
+        """The rows with deserialized keys and values; those from the first failure on are kept back."""
         made: list[ConsumerRecord[Any, Any]] = []
         for index, row in enumerate(rows):
             try:
@@ -252,7 +252,7 @@ def _deserialize(row: ConsumerRecord[Any, Any], decoding: Decoding) -> ConsumerR
 def _whole_batches(data: Buffer, fetch_offset: int) -> tuple[int, int, int]:
     """Where the last whole batch begins, where it ends, and the offset after it. Brokers may cut off what follows.
 
-    Raises CorruptRecordError where not even the first batch can be told from the rest.
+    Raises CorruptRecordError where not even the first batch is whole.
     """
     last = None
     try:

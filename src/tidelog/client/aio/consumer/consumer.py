@@ -213,7 +213,7 @@ class AsyncConsumer(Generic[K, V]):
                 raise
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """Records one by one, for ever. What was not taken when the loop is left is read again."""
+        """Records one by one, for ever. Records not taken when the loop ends are read again."""
         engine = self._engine
         try:
             while True:
@@ -245,7 +245,7 @@ class AsyncConsumer(Generic[K, V]):
             engine.seek_by(as_partitions(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read what comes from now on; all assigned partitions if none is named."""
+        """Read from the end; all assigned partitions if none is named."""
         with self._serving() as engine:
             engine.seek_by(as_partitions(partitions), LATEST)
 

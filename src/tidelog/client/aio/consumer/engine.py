@@ -58,14 +58,14 @@ async def call_here(function: Callable[..., object], *arguments: object) -> None
 
 
 class Hooks(NamedTuple):
-    """What the settings name of the application's own: made with the consumer, so that a mistake is raised there."""
+    """The application's classes that settings name: created with the consumer, so that a mistake is raised there."""
 
     interceptors: Interceptors
     decoding: Decoding
 
 
 def make_hooks(settings: ConsumerSettings) -> Hooks:
-    """Interceptors and deserializers. Raises ClientConfigError for what is neither."""
+    """Interceptors and deserializers. Raises ClientConfigError for any other object."""
     decoding = Decoding(
         settings.check_crcs,
         deserializer_of(settings.key_deserializer, "key"),
@@ -91,7 +91,7 @@ class ConsumerEngine:
         self.lookup = OffsetLookup(self.client, settings, self.subscription, _wall_ms, self.signal.notify)
         self.coordinator: Coordinator | None = None
         self.cursor: Cursor[Any, Any] | None = None
-        """Set while the application iterates: what it has not been given yet must not be committed."""
+        """Set while the application iterates: records not handed out yet must not be committed."""
         self._polling: asyncio.Task[Any] | None = None
         self.unclaimed: ConsumerRecords[Any, Any] | Sequence[FetchedBatches] | None = None
         """What the last poll returned, until its caller has it: one in another thread may be interrupted before."""
@@ -269,7 +269,7 @@ class ConsumerEngine:
         return min(times)
 
     def _check_topics(self) -> None:
-        """Raise what metadata says of subscribed topics that waiting will not change."""
+        """Raise permanent errors that metadata has for subscribed topics."""
         metadata = self.client.metadata
         if metadata.version == self._checked_metadata:
             return
@@ -305,7 +305,7 @@ class ConsumerEngine:
         self.lookup.start_resets()
 
     def _load_committed(self, partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
-        """Ask where the group left off; returns the partitions for which the answer is in and says nothing."""
+        """Request the committed offsets; returns the partitions known to have none."""
         assert self.coordinator is not None, "only a group has committed offsets"
         if self._loading is None:
             until_ms = self.client.now_ms() + self.settings.default_api_timeout_ms
@@ -376,14 +376,14 @@ class ConsumerEngine:
         self._fetcher.send()
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What may be committed: positions, but for what an iteration holds back."""
+        """The offsets that may be committed: positions, except for records that an iteration holds back."""
         consumed = self.subscription.consumed()
         if self.cursor is not None:
             consumed.update((each, at) for each, at in self.cursor.held_back().items() if each in consumed)
         return consumed
 
     def rewind(self, cursor: Cursor[Any, Any]) -> None:
-        """An iteration ended early: what it was not given is read again."""
+        """An iteration ended early: read the records again that it did not get."""
         self.cursor = None
         self._go_back(cursor.held_back())
 

@@ -12,7 +12,7 @@ from tidelog.client.types import TopicPartition
 
 
 class FetchPlan(NamedTuple):
-    """What each broker is asked for, and whether some leader is not known."""
+    """The partitions to fetch from each broker, and whether some leader is not known."""
 
     by_node: dict[int, dict[TopicPartition, FetchTarget]]
     needs_metadata: bool

@@ -1,7 +1,7 @@
-"""Incremental fetch sessions, the client's side (KIP-227): what changed since the last request, and nothing else.
+"""Incremental fetch sessions, the client's side (KIP-227): a request has only what changed since the last one.
 
 A broker remembers which partitions a session reads and from where. The first request names them all; later ones name
-those that are new, that moved or that are no longer wanted. One session per broker; `Fetcher` is the caller. Pure.
+those that are new, that moved or that are no longer wanted. One session per broker and channel. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ _EPOCH_MAX: Final = 2**31 - 1
 
 
 class FetchTarget(NamedTuple):
-    """What is asked of one partition."""
+    """The fetch parameters of one partition."""
 
     topic_id: bytes
     offset: int

@@ -1,9 +1,9 @@
-"""Keeps fetches under way: one request to each broker that has something to give, and in a hurry a second one.
+"""Keeps fetches under way: one request to each broker with partitions to read, and a second one where it is urgent.
 
 A request without new records waits at the broker. If a partition is sought, resumed or assigned in the meantime, it is
 fetched through a second channel, with its own connection and session.
 
-Replies go into the `FetchBuffer`; what a reply says besides records goes into the partition's state. Errors that new
+Records go into the `FetchBuffer`; the other fields of a reply go into the partition's state. Errors that new
 metadata or another offset can fix are handled here; others are put into the buffer for `poll` to raise.
 """
 
@@ -38,7 +38,7 @@ FetchChannel = tuple[int, int]
 
 
 class _UnderWay(NamedTuple):
-    """A request that was sent: for what, and after how many seeks, resumes and new positions."""
+    """A request that was sent: its partitions, and the count of seeks, resumes and new positions before it."""
 
     wanted: Mapping[TopicPartition, FetchTarget]
     restarts: int
@@ -67,7 +67,7 @@ class Fetcher:
         self._is_closed = False
 
     def send(self) -> None:
-        """Ask brokers for what is wanted from them. Call it whenever that may have changed."""
+        """Send the fetches that are due. Call it whenever positions or assignments may have changed."""
         restarts = self._subscription.tracker.restarts
         current = [each for each in self._under_way.values() if each.restarts == restarts]
         if self._is_closed or len(current) >= len(self._client.metadata.nodes):

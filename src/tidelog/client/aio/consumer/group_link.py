@@ -1,6 +1,6 @@
 """The connection to a group's coordinator: looked up when needed, and again after a failure.
 
-Requests leave in the order in which they were asked, also when they all had to wait for the coordinator to be found: a
+Requests leave in the order of the calls, also when they all had to wait until the coordinator was found: a
 commit must never overtake an earlier one.
 """
 
@@ -31,7 +31,7 @@ class GroupLink:
         timeout_ms: int | None = None,
         at_most: int | None = None,
     ) -> Response:
-        """One request to the coordinator. An answer that says it is not the one does not reach this class: `forget`."""
+        """One request to the coordinator. The caller handles NOT_COORDINATOR and calls `forget`."""
         try:
             async with self._turn:
                 node = await self._client.find_coordinator(CoordinatorType.GROUP, self.group_id)

@@ -1,4 +1,4 @@
-"""One member's side of the newer group protocol (KIP-848), in which the broker assigns and heartbeats carry everything.
+"""One member's side of the newer group protocol (KIP-848): the broker assigns, and only heartbeats are sent.
 
 Pure: requests come out, replies and the time go in. `HeartbeatCoordinator` sends, waits and moves partitions.
 
@@ -91,7 +91,7 @@ class HeartbeatMember:
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who this is, for a transactional producer that commits in its name."""
+        """The member's id, epoch and group, for a transactional producer that commits for it."""
         generation = self.stable_generation or Generation()
         return ConsumerGroupMetadata(
             self.group_id, generation.generation_id, generation.member_id, self.group_instance_id
@@ -104,7 +104,7 @@ class HeartbeatMember:
     # Heartbeats.
 
     def heartbeat_request(self, wishes: Wishes) -> ConsumerGroupHeartbeatRequest:
-        """A sign of life, with what the coordinator does not know yet."""
+        """A heartbeat, with the fields that have changed."""
         self._sent = wishes
         reported = self._reported
         request = ConsumerGroupHeartbeatRequest(
@@ -148,7 +148,7 @@ class HeartbeatMember:
             self.target = {each.topic_id: tuple(each.partitions) for each in reply.assignment.topic_partitions}
 
     def unanswered(self) -> None:
-        """A heartbeat got no answer, so what it said may not be known: the next one says everything."""
+        """A heartbeat got no answer and may be lost: the next one carries every field."""
         self._reported = None
 
     # The end, of the membership or of this epoch.
@@ -181,7 +181,7 @@ class HeartbeatMember:
     # What commits learn.
 
     def lose(self, error: ErrorCode, sent_in: Generation) -> bool:
-        """A commit was refused because of who we are; returns whether that is about the present epoch."""
+        """A commit was rejected for its member id or epoch; returns whether that concerns the present epoch."""
         if sent_in != self.stable_generation:
             return False
         if error is ErrorCode.UNKNOWN_MEMBER_ID:

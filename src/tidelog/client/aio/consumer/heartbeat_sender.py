@@ -1,4 +1,4 @@
-"""Heartbeats beside whatever the application does: a task that runs while the coordinator counts on this member.
+"""Heartbeats, sent by a task beside the application while the coordinator expects them.
 
 It also detects that the application has stopped polling, and that the coordinator has stopped responding.
 """
@@ -21,7 +21,7 @@ _LOG: Final = logging.getLogger("tidelog.client.consumer")
 
 
 class HeartbeatSender:
-    """Sends heartbeats from `begin` until the member is none any more."""
+    """Sends heartbeats from `begin` until the membership ends."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class HeartbeatSender:
             self._task.cancel()
 
     def raise_failure(self) -> None:
-        """Raise, once, what a heartbeat was answered with that ends the membership for good."""
+        """Raise, once, the error of a heartbeat that ended the membership."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

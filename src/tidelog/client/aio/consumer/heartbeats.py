@@ -45,11 +45,11 @@ class HeartbeatClocks:
         self._next_ms = now_ms + backoff_ms
 
     def is_session_over(self, now_ms: int) -> bool:
-        """Whether the coordinator must have given this member up."""
+        """Whether the session must have expired at the coordinator."""
         return now_ms >= self._session_by_ms
 
     def is_poll_overdue(self, now_ms: int) -> bool:
-        """Whether the application is stuck."""
+        """Whether the application has not polled for max.poll.interval.ms."""
         return now_ms >= self._poll_by_ms
 
     def due_in_ms(self, now_ms: int) -> int:

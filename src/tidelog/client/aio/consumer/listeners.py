@@ -32,10 +32,10 @@ class RebalanceListener:
     """Called inside `poll` (or `close`, `unsubscribe`) when partitions are assigned or revoked. All are optional."""
 
     def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
-        """`partitions` are new; the place to seek."""
+        """`partitions` are new; seek here."""
 
     def on_revoked(self, partitions: Partitions) -> Awaitable[None] | None:
-        """`partitions` are about to go; the place to commit."""
+        """`partitions` will be revoked; commit here."""
 
     def on_lost(self, partitions: Partitions) -> Awaitable[None] | None:
         """`partitions` are gone: others may be reading them, so nothing can be committed any more."""

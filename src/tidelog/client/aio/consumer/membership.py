@@ -128,7 +128,7 @@ class Membership:
 
     @property
     def must_heartbeat(self) -> bool:
-        """Whether the coordinator counts on hearing from this member. While JoinGroup is open, it knows."""
+        """Whether the coordinator expects heartbeats. While JoinGroup is open, it does not."""
         return self.state in (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
 
     @property
@@ -143,7 +143,7 @@ class Membership:
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who this is, for a transactional producer that commits in its name."""
+        """The member's id, generation and group, for a transactional producer that commits for it."""
         generation = self.generation
         return ConsumerGroupMetadata(
             self.group_id, generation.generation_id, generation.member_id, self.group_instance_id
@@ -181,7 +181,7 @@ class Membership:
                 f"group {self.group_id!r} is of type {reply.protocol_type!r}, not {PROTOCOL_TYPE!r}",
             )
         if self.state is not MemberState.PREPARING_REBALANCE:
-            # It left, or was thrown out, while the answer was on its way.
+            # The member left, or was removed, while the response was on its way.
             return Outcome.REJOIN
         self.state = MemberState.COMPLETING_REBALANCE
         self.generation = Generation(reply.generation_id, reply.member_id, reply.protocol_name)
@@ -224,7 +224,7 @@ class Membership:
     # Heartbeat.
 
     def heartbeat_request(self) -> HeartbeatRequest:
-        """A sign of life."""
+        """A heartbeat."""
         generation = self.generation
         return HeartbeatRequest(
             group_id=self.group_id,
@@ -261,7 +261,7 @@ class Membership:
     # What others learn about the membership.
 
     def lose(self, error: ErrorCode, sent_in: Generation) -> bool:
-        """A commit was refused because of who we are; returns whether that is about the present generation."""
+        """A commit was rejected for its member id or generation; returns whether that concerns the present one."""
         if sent_in != self.generation:
             return False
         if error is ErrorCode.ILLEGAL_GENERATION:

@@ -95,11 +95,11 @@ class OffsetLookup:
         """Have metadata of `topics`, which need not be subscribed to."""
         if any(self._client.metadata.topic(topic) is None for topic in topics):
             with self._subscription.also_knowing(topics), suppress(DeadlinePassed):
-                # A short wait, because the caller repeats: an answer to an earlier question may know nothing of them.
+                # A short wait, because the caller retries: the response to an earlier request may lack these topics.
                 await self._client.refresh(min(_METADATA_WAIT_MS, max(0, until_ms - self._client.now_ms())))
 
     async def _ask_leaders(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
-        """One round of questions. Raises what a leader refused, once all have answered."""
+        """One round of requests. Raises a leader's error once all have answered."""
         by_node = self._by_leader(times)
         if sum(map(len, by_node.values())) < len(times):
             self._client.request_refresh()
@@ -258,7 +258,7 @@ class OffsetLookup:
             state.complete_validation()
 
     def _truncated(self, state: PartitionState, agreed: Position | None) -> None:
-        """What was read is no longer in the log beyond `agreed`, if that is known."""
+        """The log was truncated to `agreed`, if that is known."""
         partition, position = state.topic_partition, state.position
         assert position is not None, f"{partition} was validated without a position"
         policy = self._subscription.default_reset

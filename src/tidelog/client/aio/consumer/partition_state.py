@@ -34,7 +34,7 @@ TRANSITIONS: Final[Mapping[FetchState, frozenset[FetchState]]] = {
     FetchState.AWAIT_VALIDATION: frozenset({FetchState.FETCHING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION}),
     FetchState.FETCHING: frozenset({FetchState.FETCHING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION}),
 }
-"""What may follow what. A reset is not validated: there is no position to validate until it is done."""
+"""The allowed transitions. A reset is not validated: it has no position until it is done."""
 
 
 class Position(NamedTuple):
@@ -45,7 +45,7 @@ class Position(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, and since which epoch, as metadata last said."""
+    """A partition's leader and leader epoch, by the latest metadata."""
 
     node_id: int = NO_NODE
     epoch: int = NO_EPOCH
@@ -64,7 +64,7 @@ class Tracker:
 
 
 class PartitionState:
-    """What a consumer knows of one partition it reads."""
+    """The consumer's state of one assigned partition."""
 
     __slots__ = (
         "bytes_fetched",

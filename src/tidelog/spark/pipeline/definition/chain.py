@@ -96,7 +96,7 @@ def _call(step: Step, rows: DataFrame, tables: Mapping[str, DataFrame]) -> DataF
             return step(rows)
         result = step(rows, **{name: tables[name] for name in tables_wanted(step) or () if name in tables})
     except Exception as error:
-        # Kept as it is, for tests of steps that look for it; `failures` reads the note to people.
+        # The error is raised unchanged, for tests that expect it; `failures` extracts its message for users.
         error.add_note(f"step {name_of(step)}")
         raise
     if not isinstance(result, DataFrame):

@@ -17,7 +17,7 @@ MODULE_PREFIX = "tidelog_pipeline_"
 
 
 def load_pipeline(spec: str) -> Pipeline:
-    """The pipeline that `FILE` or `FILE:name` means. Raises PipelineError with a sentence."""
+    """The pipeline that `FILE` or `FILE:name` names. Raises PipelineError."""
     path, name = split_spec(spec)
     found = load_pipelines(path)
     if name is not None:

@@ -1,4 +1,4 @@
-"""A pipeline as its file defines it: where rows come from, what is done to them, where they go, what if a row fails.
+"""A pipeline as its file defines it: a source, steps, a sink, and a policy for rows that fail.
 
     pipeline = Pipeline(
         "clean-orders",

@@ -1,4 +1,4 @@
-"""The headers a failed row carries through retry and dead-letter topics: what happened, and where it came from. Pure.
+"""The headers a failed row carries through retry and dead-letter topics: its failure and its origin. Pure.
 
 Values are text, so that any consumer can read them. The record's own headers stay in front of these, in their order.
 `columns` writes the same headers as Spark expressions; `replay` and tools read and strip them here.
@@ -43,7 +43,7 @@ Header = tuple[str, bytes | None]
 
 
 class HeaderError(ValueError):
-    """Headers that are not a trail: one is missing or is no number."""
+    """Headers that are not a trail: one is missing or is not a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """What a record has been through. `due_ms` is None for dead letters, `sequence` where order is not kept."""
+    """The history of a record. `due_ms` is None for dead letters, `sequence` where order is not kept."""
 
     pipeline: str
     attempts: int

@@ -1,8 +1,8 @@
 """How far a pipeline may read its retry topics now: up to what is due. Pure.
 
 All records of a retry topic wait equally long, so reading stops at the first record that is not due; the cluster finds
-it by timestamp. No record is read early or twice, and other partitions are not delayed. Used between the cluster and
-the stream reader.
+it by timestamp. No record is read early or twice, and other partitions are not delayed. The stream reader uses it in
+place of the cluster.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +37,7 @@ class HeldBackView:
         return self._view.topic_ids()
 
     def missing(self) -> list[str]:
-        """What is named, and was not found."""
+        """The named topics that do not exist."""
         return self._view.missing()
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:

@@ -11,7 +11,7 @@ next number is the head: it is due, and is read from where it was parked (`parke
 
 Numbers decide, not positions: however reads of the topics are cut into batches, a parked row that was read and is not
 its key's head stays where it lies, and is read again when it is due. The state of blocked keys is written to a
-compacted topic in the same transaction as the rows it speaks of. `settling` calls `settle` on the driver, once a batch,
+compacted topic in the same transaction as its rows. `settling` calls `settle` on the driver, once a batch,
 with the rows of keys in trouble alone.
 """
 
@@ -78,7 +78,7 @@ class Waiting:
 
     @staticmethod
     def decode(value: bytes) -> "Waiting":
-        """From a record's value. Raises ValueError when it is none."""
+        """From a record's value. Raises ValueError for any other bytes."""
         found = json.loads(value)
         if not isinstance(found, dict) or not all(isinstance(found.get(name), int) for name in ("head", "tail")):
             raise ValueError(f"{value!r} is not the state of a key")

@@ -1,4 +1,4 @@
-"""The topics that exist because of a policy: made before the first batch, if they are not there. No Spark.
+"""The topics of a failure policy: created before the first batch if they do not exist. No Spark.
 
 They have unlimited retention unless the policy sets one: a row that waits while the pipeline is stopped must not be
 deleted. They allow larger records than the source, because a failed record has more headers.
@@ -66,7 +66,7 @@ def make_missing(cluster: Cluster, ladder: Ladder, partitions: int, record_bytes
 
 
 def read_keys(cluster: Cluster, topic: str, pipeline: str) -> tuple[dict[bytes, Waiting], list[str]]:
-    """The blocked keys of `pipeline` as the last committed batch left them, and what was odd about the topic."""
+    """The blocked keys of `pipeline` after its last committed batch, and warnings about records that were skipped."""
     partitions = [TopicPartition(topic, each) for each in range(cluster.partition_count(topic, is_expected=True))]
     ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
     starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))

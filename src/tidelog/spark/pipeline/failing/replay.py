@@ -23,7 +23,7 @@ from tidelog.spark.pipeline.failing.dead_letters import DeadLetter, Filter, is_m
 LETTERS_PER_TRANSACTION: Final = 5_000
 
 Letter = tuple[ConsumerRecord[bytes, bytes], DeadLetter]
-"""A record of a dead-letter topic, and what it says."""
+"""A record of a dead-letter topic, and its parsed form."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What is asked for."""
+    """A request to replay dead letters."""
 
     servers: str
     dead_letters: str
@@ -52,7 +52,7 @@ class Replay:
 
     @property
     def group_id(self) -> str:
-        """Whose committed offsets say how far dead letters have been replayed."""
+        """The group whose committed offsets are the progress of replays."""
         return f"tidelog-replay-{self.dead_letters}"
 
     def spans(self) -> dict[int, tuple[int, int]]:
@@ -80,7 +80,7 @@ class Replay:
         return done
 
     def send(self, spans: dict[int, tuple[int, int]], advance: Callable[[int], object]) -> Replayed:
-        """Send letters back. Raises what the cluster refuses; what was committed by then stays sent.
+        """Send letters back. Raises errors of the cluster; letters committed before stay sent.
 
         `advance` is called as in `look`.
         """

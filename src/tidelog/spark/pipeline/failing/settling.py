@@ -49,7 +49,7 @@ LoadKeys = Callable[[], tuple[dict[bytes, Waiting], list[str]]]
 
 
 class OrderKeeper:
-    """Knows the blocked keys of one query. Not shared between threads: batches come one after another."""
+    """Keeps the blocked keys of one query. Not shared between threads: batches run one after another."""
 
     def __init__(self, pipeline: str, ladder: "Ladder", load: LoadKeys, parked: ParkedRows | None = None) -> None:
         self._pipeline = pipeline
@@ -63,7 +63,7 @@ class OrderKeeper:
         self._gone: set[bytes] = set()
 
     def due_rows(self, spark: "SparkSession") -> "DataFrame | None":
-        """The parked rows whose turn it is, as they lie in their topic."""
+        """The parked rows that are due, as they are in their topic."""
         if self._parked is None:
             return None
         rows, self._gone = self._parked.due(spark, self._known_keys())

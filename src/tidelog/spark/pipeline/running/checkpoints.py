@@ -83,7 +83,7 @@ def read_position(path: str) -> Position | None:
 
 
 def parse_offsets(text: str) -> Offsets:
-    """The offsets in a file of the offsets' log, over all sources. What is no offset of a topic is passed over."""
+    """The offsets in a file of the offsets' log, over all sources. Entries of other sources are ignored."""
     found: Offsets = {}
     for line in text.splitlines()[2:]:
         try:

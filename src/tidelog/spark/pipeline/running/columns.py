@@ -1,6 +1,6 @@
-"""The failing rows' way as Spark expressions: a record restored from its headers, and where a failed one goes.
+"""Failed rows as Spark expressions: a record restored from its headers, and the next topic of a failed one.
 
-`headers` and `routing` say what these mean; a test holds the two against each other.
+`headers` and `routing` define the meaning; a test compares the two.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -65,7 +65,7 @@ def header_text(name: str) -> "Column":
 
 
 def output_rows(rows: "DataFrame", topic: str | None) -> "DataFrame":
-    """The sink's columns of rows that are well: `value`, and `key`, `headers`, `to_topic`, `to_partition` if there."""
+    """The sink's columns of rows that succeeded: `value`, and `key`, `headers`, `to_topic`, `to_partition` if there."""
     if "value" not in rows.columns:
         there = ", ".join(name for name in rows.columns if not name.startswith("_"))
         raise PipelineError(f"the sink needs a column `value`, not only {there}: end the steps with pack_json()")
@@ -93,7 +93,7 @@ def _or_null(rows: "DataFrame", column: str, kind: str) -> "Column":
 def route(rows: "DataFrame", ladder: "Ladder", pipeline: str) -> "DataFrame":
     """Rows that failed (column `_error`) turned back into their record, on its way to the ladder's next topic.
 
-    Where order is kept, `_verdict` and `_sequence` say more: a row that is well may have to wait behind another.
+    Where order is kept, `_verdict` and `_sequence` decide too: a row that succeeded may wait behind another.
     """
     # In stages, so that no expression is written out more than once in the code that Spark makes of them.
     if VERDICT not in rows.columns:

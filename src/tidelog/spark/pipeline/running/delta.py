@@ -2,8 +2,8 @@
 
 Each task writes its rows as Parquet files below the table and reports them; the driver adds all files of a batch in one
 commit of the table's log, together with the number of the batch (an application transaction of Delta's). Files that no
-commit names are not part of the table: a batch that died half way, or before its commit, leaves nothing to be seen, and
-one that Spark repeats after its commit is passed over. `DeltaTable.vacuum` removes such files in time.
+commit names are not part of the table: a batch that fails before its commit is not visible, and
+one that Spark repeats after its commit is skipped. `DeltaTable.vacuum` removes such files later.
 
 `append_batch` serves sinks and, called directly, any batch of rows. A task holds its rows in memory.
 """
@@ -103,7 +103,7 @@ def _schema(rows: "DataFrame") -> Any:
 
 
 def _check_fits(rows: "DataFrame", table: Any, path: str) -> None:
-    """The log of a table takes files of any columns, which its readers would then stumble over."""
+    """The log of a table accepts files of any columns; its readers would then fail."""
     there = {field.name: str(field.type) for field in table.schema().fields}
     given = {field.name: str(field.type) for field in _schema(rows).fields}
     for name in there.keys() | given.keys():

@@ -35,7 +35,7 @@ OpenTables = Callable[["SparkSession"], Mapping[str, "DataFrame"]]
 
 
 class BatchFailed(Exception):  # noqa: N818 - reads as what it says
-    """Why a micro-batch could not be done."""
+    """A micro-batch failed; the message says why."""
 
 
 @contextmanager
@@ -72,7 +72,7 @@ class BatchEngine:
         self._restore_parked = restore_parked
 
     def process(self, batch: "DataFrame", batch_id: int) -> None:
-        """One micro-batch, to the end. Raises BatchFailed with a sentence."""
+        """Process one micro-batch. Raises BatchFailed."""
         with short_errors():
             self._process(batch, batch_id)
 
@@ -181,6 +181,6 @@ def _check_kept(pipeline: Pipeline, applied: Applied) -> None:
 
 
 def release(rows: "DataFrame") -> None:
-    """Give back the memory of rows that were kept as they were computed."""
+    """Release the memory of rows that were stored after they were computed."""
     plan = rows._jdf.logicalPlan()
     plan.rdd().unpersist(False)

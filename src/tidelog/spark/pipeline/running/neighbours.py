@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SENT: Final[set[tuple[str, Path]]] = set()
-"""What each application of Spark has been given; it takes a file once."""
+"""The files already sent to each Spark application, which accepts a file once."""
 
 
 def send_neighbours(spark: "SparkSession") -> None:
-    """Let executors import what the pipeline's file can."""
+    """Make the modules that the pipeline's file can import available to executors."""
     application = str(spark.sparkContext.applicationId)
     for place in neighbours(sys.modules, _homes(sys.modules)):
         if (application, place) not in _SENT:

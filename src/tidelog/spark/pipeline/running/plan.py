@@ -1,6 +1,6 @@
 """What a pipeline would read and write, without running it: partitions, offsets, lag, sinks, checkpoint, policy.
 
-Pure, but for `drained`, which asks the cluster. No Spark.
+Pure, except for `drained`, which queries the cluster. No Spark.
 """
 
 import time
@@ -39,7 +39,7 @@ class PlannedRead:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All of it."""
+    """The plan of a whole pipeline."""
 
     pipeline: str
     reads: tuple[PlannedRead, ...]

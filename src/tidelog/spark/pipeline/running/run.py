@@ -1,4 +1,4 @@
-"""A pipeline's queries, started and watched. `tidelog pipeline run`, `Pipeline.run` and tests are the callers.
+"""Starts a pipeline's queries and waits for them.
 
 Four shapes, from the definition:
 
@@ -50,7 +50,7 @@ class Running:
         """Wait until all queries have ended, or a stop is requested: then they end between two batches. Returns whether
         a stop was requested.
 
-        Raises what a query failed with.
+        Raises the error of a failed query.
         """
         try:
             while any(query.isActive for query in self.queries):

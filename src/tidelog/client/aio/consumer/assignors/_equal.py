@@ -64,7 +64,7 @@ def _match_racks(
     racks: Mapping[str, str | None],
     quotas: _Quotas,
 ) -> list[TopicPartition]:
-    """Give out what has a replica in the rack of a member with room; returns what is left."""
+    """Assign partitions with a replica in the rack of a member with room; returns the others."""
     waiting: dict[str, deque[str]] = {}
     for member in sorted(plan, key=lambda member: len(plan[member])):
         if rack := racks.get(member):
@@ -101,6 +101,6 @@ def _deal(free: Sequence[TopicPartition], plan: Plan, quotas: _Quotas) -> None:
 
 
 def is_uniform(topics: Topics, wanted: Mapping[str, frozenset[str]]) -> bool:
-    """Whether all members want the same of the topics that exist."""
+    """Whether all members subscribe to the same existing topics."""
     sets = {frozenset(topic for topic in each if topic in topics) for each in wanted.values()}
     return len(sets) == 1

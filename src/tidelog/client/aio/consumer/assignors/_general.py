@@ -25,7 +25,7 @@ def assign_generally(
 
 
 class _Balance:
-    """Loads of members while they are evened out. Partitions of one topic are interchangeable but for who had them."""
+    """Loads of members while they are evened out. Partitions of one topic differ only in their last owner."""
 
     __slots__ = ("_before", "_holdings", "_loads", "_members", "_readers", "_wanted")
 
@@ -54,7 +54,7 @@ class _Balance:
                 free.append(partition)
             else:
                 self._give(owner, partition)
-        # Partitions that few want go first, while those few still have room.
+        # Partitions with few subscribers go first, while those still have room.
         free.sort(key=lambda partition: (len(self._readers.get(partition.topic, ())), partition))
         for partition in free:
             if readers := self._readers.get(partition.topic):

@@ -92,7 +92,7 @@ def empty_plan(subscriptions: Mapping[str, Subscription]) -> Plan:
 
 
 def racks_differ(consumer_racks: set[str], partition_racks: Iterable[frozenset[str]]) -> bool:
-    """Whether it matters which member reads which partition: some rack is shared, and not all replicas are everywhere.
+    """Whether racks matter: a member shares a rack with replicas, and not every rack has every replica.
 
     (KIP-881.)
     """

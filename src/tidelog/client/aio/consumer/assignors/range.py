@@ -1,6 +1,6 @@
 """Range: of each topic by itself, neighbouring partitions to each member, the first members getting one more.
 
-Topics with equally many partitions are divided alike, so partition 3 of one is read by who reads partition 3 of the
+Topics with equally many partitions are divided alike, so the member that reads partition 3 of one reads that of the
 other: what joins need. Where racks are known, members are first offered partitions that have a replica in their rack,
 without changing the number of partitions per member (KIP-881).
 """
@@ -31,7 +31,7 @@ class RangeAssignor(StatelessAssignor):
     name = "range"
 
     def assign(self, topics: Topics, subscriptions: Mapping[str, Subscription]) -> Plan:
-        """Divide each topic among those who subscribed to it."""
+        """Divide each topic among its subscribers."""
         plan = empty_plan(subscriptions)
         racks = {member: subscription.rack_id or None for member, subscription in subscriptions.items()}
         divisions = [

@@ -1,4 +1,4 @@
-"""Round robin: all partitions of all topics in order, dealt to the members in order, leaving out who did not ask."""
+"""Round robin: all partitions of all topics in order, dealt in order to the members that subscribe to them."""
 
 from collections.abc import Mapping
 from itertools import cycle
