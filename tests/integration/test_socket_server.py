@@ -278,6 +278,28 @@ def test_requests_in_purgatory_do_not_count_as_queued() -> None:
     run(body, NetworkLimits(queued_requests_max=1), answer=lambda slot, request: slot.park())
 
 
+def test_the_listener_of_the_controller_is_read_although_clients_have_filled_their_queue() -> None:
+    async def body(peer: Peer) -> None:
+        control_port = peer.server.bind("CONTROL", "127.0.0.1", 0).port
+        peer.server.start_accepting()
+        with peer.connect() as client, peer.connect() as other:
+            await send(client, frame(b"one"))
+            await until(lambda: peer.requests == [b"one"])
+            await send(other, frame(b"two"))
+            with socket.create_connection(("127.0.0.1", control_port)) as controller:
+                controller.setblocking(False)
+                await send(controller, frame(b"elect"))
+                await until(lambda: peer.requests == [b"one", b"elect"])
+                peer.slots[1].fill(frame(b"elected"))
+                assert await receive(controller, 11) == frame(b"elected")
+            assert peer.requests == [b"one", b"elect"], "the other client waits for room"
+            peer.slots[0].fill(frame(b"one"))
+            await until(lambda: peer.requests[2:] == [b"two"])
+            assert peer.server.control_channel.queued_requests == 0
+
+    run(body, NetworkLimits(queued_requests_max=1, control_listener="CONTROL"), answer=lambda slot, request: None)
+
+
 def test_a_closed_connection_gives_back_what_it_held() -> None:
     async def body(peer: Peer) -> None:
         client = peer.connect()

@@ -188,8 +188,13 @@ class LogManager:
         kept = other if replaced is one else one
         logger.warning("%s is kept and %s is deleted: it was replaced", kept.directory, replaced.directory)
         self._logs[one.topic, one.partition] = kept
-        self._discard(replaced)
-        unmark(kept)
+        try:
+            self._discard(replaced)
+            unmark(kept)
+        except LogDirFailure as failure:
+            self._fail(failure)
+        except OSError as error:
+            logger.warning("the replacement file of %s stays: %s", kept.directory, error)
 
     def _take_over_future(self, log: Log) -> None:
         other = self._future.get((log.topic, log.partition))
