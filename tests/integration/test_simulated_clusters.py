@@ -46,7 +46,6 @@ def test_seeds_go_on_from_any_of_them() -> None:
 QUICKLY_FOUND = {
     "truncation by high watermark instead of epoch",
     "no epoch check on fetch",
-    "ISR expanded too early",
     "high watermark moved before the followers have it",
 }
 """Most schedules bring these to light; the others take tens of seeds."""
