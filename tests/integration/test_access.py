@@ -1,4 +1,4 @@
-"""A broker with an authorizer serves nothing to a client without rights, and tells it nothing.
+"""A broker with an authorizer serves nothing to a client without rights, and reveals nothing to it.
 
 `tests/compat/apache_kafka/test_access.py` compares the same answers with Apache Kafka's, under many more ACLs.
 """
@@ -85,7 +85,7 @@ def test_acls_outlast_a_restart_and_are_shared_by_the_brokers_of_a_cluster() -> 
     with Cluster(brokers=2, config={**settings, "min.insync.replicas": 1}) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         admin.create_topics([NewTopic("orders", 2, 2)])["orders"].result(30)
-        # From here on nobody but another address may write.
+        # From here on only another address may write.
         create(admin, ResourceType.TOPIC, "ord", "User:ANONYMOUS", AclOperation.WRITE, host="127.0.0.9", prefixed=True)
         # The broker that was not asked follows the change soon.
         deadline = time.monotonic() + 30

@@ -82,7 +82,7 @@ def is_silent(client: RawClient, other: RawClient) -> bool:
     return not select.select([client.socket], [], [], 0)[0]
 
 
-def test_a_producer_above_its_quota_is_told_to_wait_and_others_are_served(broker: Broker) -> None:
+def test_a_producer_above_its_quota_is_throttled_and_others_are_served(broker: Broker) -> None:
     alter(broker, {"client_id": "greedy"}, producer_byte_rate=A_LITTLE)
     with RawClient(broker.port, client_id="greedy") as greedy, RawClient(broker.port, client_id="modest") as modest:
         answer = greedy.call(produce_one())

@@ -1,4 +1,4 @@
-"""SASL listeners from the outside: what is served before authentication, and to whom afterwards."""
+"""SASL listeners from the outside: what is served before authentication, and to which principal afterwards."""
 
 import logging
 import struct

@@ -1,6 +1,6 @@
 """Quotas of this broker's clients: what each connection has used, and how long it has to wait.
 
-A client that has used more than its quota is told how long to wait, in the response, and its connection is not read
+The response to a client that exceeded its quota has the throttle time, and its connection is not read
 from for so long, as in Kafka. Bytes of Produce are counted when the request comes, those of Fetch when its response is
 made; a Fetch that would exceed the quota is answered without records. Request time is the time that the event loop
 spends on a client's requests, of which a broker has 100 % in all. Requests of other brokers are not counted.

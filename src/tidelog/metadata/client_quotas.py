@@ -36,7 +36,7 @@ class QuotaNode(NamedTuple):
         if self.ip is not None:
             return ConfigEntity("ips", _encoded(self.ip))
         if self.user is None:
-            assert self.client_id is not None, "a quota is somebody's"
+            assert self.client_id is not None, "a quota has a user, a client id or an address"
             return ConfigEntity("clients", _encoded(self.client_id))
         if self.client_id is None:
             return ConfigEntity("users", _encoded(self.user))

@@ -19,7 +19,7 @@ STRAY_DIR_SUFFIX: Final = "-stray"
 FILE_NAME_MAX: Final = 255
 
 REPLACEMENT_FILE: Final = "tidelog-replacement"
-"""In a directory that takes the place of another one: it tells the two apart if a crash leaves both."""
+"""In a directory that takes the place of another one: it distinguishes the two if a crash leaves both."""
 
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:

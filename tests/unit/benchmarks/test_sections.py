@@ -25,7 +25,7 @@ def report(*measured: tuple[str, str, float]) -> ClusterReport:
     return ClusterReport(cases, measurements, [], [], [], Plan(1, 1, 1, 1), ["a machine"])
 
 
-def test_parts_keep_their_order_whoever_writes_first(tmp_path: Path) -> None:
+def test_parts_keep_their_order_whichever_is_written_first(tmp_path: Path) -> None:
     page = tmp_path / "RESULTS.md"
     page.write_text(FIRST)
     for heading in (SPARK_HEADING, CLIENTS_HEADING, CLUSTER_HEADING):

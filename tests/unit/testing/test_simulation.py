@@ -142,7 +142,7 @@ def test_orders_survive_a_killed_broker() -> None:
         cluster.run(sending)
 
 
-def test_the_story_in_the_documentation_is_the_one_that_is_told() -> None:
+def test_the_story_in_the_documentation_is_the_one_of_its_seed() -> None:
     with Simulation(seed=7, brokers=3) as cluster:
         cluster.brokers[1].kill()
         cluster.brokers[1].start()

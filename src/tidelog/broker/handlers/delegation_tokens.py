@@ -1,7 +1,6 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and DescribeDelegationToken.
 
-Tokens are for authenticated clients. No client is authenticated yet, so every request is rejected, as in Kafka on a
-PLAINTEXT listener.
+Tokens are not supported: every request gets DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as in Kafka on a PLAINTEXT listener.
 """
 
 from __future__ import annotations

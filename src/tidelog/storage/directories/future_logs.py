@@ -93,7 +93,7 @@ def unmark(log: Log) -> None:
 
 
 def the_replaced(one: Log, other: Log) -> Log | None:
-    """Of two logs of one partition, the one that was replaced by the other; None if that cannot be told."""
+    """Of two logs of one partition, the one that was replaced by the other; None if that is not known."""
     is_one_new, is_other_new = is_marked_complete(one), is_marked_complete(other)
     if is_one_new == is_other_new:
         return None
