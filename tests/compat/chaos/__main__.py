@@ -27,8 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     # Processes and mounted disks are cleaned up at the end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # The tree that this process serves logs every session that a fault ends.
-    logging.getLogger("tidelog").setLevel(logging.CRITICAL)
+    # The tree that this process serves logs every session that a fault ends; aiokafka leaves failed futures behind.
+    for name in ("tidelog", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     # Brokers start faster if they find the bytecode of an earlier start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if options.careless:

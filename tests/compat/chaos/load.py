@@ -16,6 +16,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -338,25 +339,26 @@ def _retrying(load: Load, work: Callable[[], Any]) -> None:
             load.counts[f"retried {_name_of(error)}"] += 1
 
 
-def _within_time(load: Load, producer: Producer, work: Callable[[], Any]) -> None:
-    """Retry like `_retrying`, and abandon the producer if a call does not return.
+def _bounded(load: Load, client: Producer | Consumer, work: Callable[[], Any]) -> None:
+    """Call librdkafka, and abandon the client if the call does not return.
 
     librdkafka 2.16 waits for ever, whatever the timeout, for the coordinator of a group on a broker that was missing in
-    Metadata for a while. Such a producer cannot be closed either, so it is kept until the process ends.
+    Metadata for a while. Such a client cannot be closed either, so it is kept until the process ends.
     """
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            _retrying(load, work)
+            work()
         except BaseException as error:
             errors.append(error)
 
     thread = threading.Thread(target=run, name="librdkafka-call", daemon=True)
     thread.start()
-    thread.join(TRANSACTION_S / 2 + 5)
+    thread.join(TRANSACTION_S)
     if thread.is_alive():
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(producer))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+        load.counts["calls of librdkafka that did not return"] += 1
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT_QUEUE))
     if errors:
         raise errors[0]
@@ -378,7 +380,7 @@ def confluent_copy(load: Load, name: str) -> None:
             if messages:
                 _copy(load, name, instance, producer, consumer, messages)
     finally:
-        consumer.close()
+        _bounded(load, consumer, consumer.close)
 
 
 def _copy(load: Load, name: str, instance: str, producer: Producer, consumer: Consumer, messages: list[Any]) -> None:
@@ -394,7 +396,8 @@ def _copy(load: Load, name: str, instance: str, producer: Producer, consumer: Co
     positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
     try:
         metadata = consumer.consumer_group_metadata()
-        _within_time(load, producer, lambda: producer.send_offsets_to_transaction(positions, metadata, 5))
+        commit_offsets = partial(producer.send_offsets_to_transaction, positions, metadata, 5)
+        _bounded(load, producer, lambda: _retrying(load, commit_offsets))
     except KafkaException as error:
         if error.args[0].txn_requires_abort():
             _abort(load, producer, transaction)
@@ -444,12 +447,14 @@ def confluent_join(load: Load, name: str, group: str) -> None:
             messages = consumer.consume(50, 0.2)
             if _note(load, readers[-1], messages):
                 try:
-                    consumer.commit(asynchronous=False)
+                    _bounded(load, consumer, lambda: consumer.commit(asynchronous=False))
                     load.counts["commits"] += 1
                 except KafkaException as error:
                     load.counts[f"commits that failed: {_name_of(error)}"] += 1
+                    if error.args[0].code() == KafkaError._TIMED_OUT_QUEUE:
+                        raise
     finally:
-        consumer.close()
+        _bounded(load, consumer, consumer.close)
 
 
 # --- kafka-python ---
