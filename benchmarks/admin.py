@@ -15,6 +15,7 @@ from benchmarks.frames import Reader
 
 LEADER_NOT_AVAILABLE = 5
 UNKNOWN_TOPIC = 3
+REQUEST_TIMED_OUT = 7
 
 
 class AdminError(RuntimeError):
@@ -113,7 +114,8 @@ class Admin:
         reader.text()
         reader.raw(16)
         (error_code,) = reader.take("h")
-        if error_code:
+        # A creation that takes longer than a request may goes on, and so does the wait for it.
+        if error_code not in (0, REQUEST_TIMED_OUT):
             raise AdminError(f"CreateTopics {topic}: error {error_code}: {reader.text()}")
         return self.wait_until_led(topic)
 

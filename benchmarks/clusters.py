@@ -7,11 +7,14 @@ sets for three brokers, and a session timeout that keeps a run short. Everything
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
+
+from kazoo.client import KazooClient
 
 from benchmarks.admin import Admin, AdminError
 from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
@@ -34,7 +37,7 @@ SETTINGS: Final = {
     "log.segment.delete.delay.ms": "1000",
     "log.initial.task.delay.ms": "500",
 }
-_SERVES_SECONDS_MAX: Final = 120.0
+_SERVES_SECONDS_MAX: Final = 300.0
 _POLL_SECONDS: Final = 0.005
 
 Found = TypeVar("Found")
@@ -46,8 +49,10 @@ class BrokerCluster(BrokerProcess):
 
     start_seconds_max = _SERVES_SECONDS_MAX
 
-    def __init__(self, directory: Path, make_member: MakeMember) -> None:
+    def __init__(self, directory: Path, make_member: MakeMember, root: str) -> None:
+        """`root` is the ZooKeeper, and the root node, of this cluster alone."""
         super().__init__(directory)
+        self._root = root
         self.members = {
             broker_id: make_member(directory / f"broker-{broker_id}", {**SETTINGS, "broker.id": str(broker_id)})
             for broker_id in range(1, BROKERS + 1)
@@ -121,6 +126,12 @@ class BrokerCluster(BrokerProcess):
             description = admin.describe(topic)
         return description.is_led and min(description.in_sync) == BROKERS
 
+    def kill_member(self, broker_id: int) -> SessionEnd:
+        """kill -9 one broker; returns what waits for the end of its session in ZooKeeper."""
+        end = SessionEnd(self._root, broker_id)
+        self.members[broker_id].kill()
+        return end
+
     def restart(self, broker_id: int) -> None:
         """Start a broker that is down; return when it is registered."""
         self.members[broker_id].start()
@@ -138,12 +149,42 @@ class BrokerCluster(BrokerProcess):
         raise ProcessFailedError(f"{self.name}: no {what} within {_SERVES_SECONDS_MAX:.0f} s")
 
 
+class SessionEnd:
+    """When ZooKeeper ended the session of a broker: until then no other broker can know that it is gone.
+
+    A session ends after its timeout, counted from the last heartbeat. When that was is chance, so what the brokers take
+    is counted from here.
+    """
+
+    def __init__(self, root: str, broker_id: int) -> None:
+        self._client = KazooClient(root)
+        self._client.start(timeout=60)
+        self._ended = threading.Event()
+        self._at = 0.0
+        if self._client.exists(f"/brokers/ids/{broker_id}", watch=self._on_change) is None:
+            raise ProcessFailedError(f"broker {broker_id} is not registered in ZooKeeper")
+
+    def _on_change(self, _event: object) -> None:
+        self._at = time.perf_counter()
+        self._ended.set()
+
+    def wait(self) -> float:
+        """The time at which it ended, by `time.perf_counter`."""
+        has_ended = self._ended.wait(_SERVES_SECONDS_MAX)
+        self._client.stop()
+        self._client.close()
+        if not has_ended:
+            raise ProcessFailedError(f"ZooKeeper did not end a session within {_SERVES_SECONDS_MAX:.0f} s")
+        return self._at
+
+
 def tidelog_cluster(zookeeper: ZooKeeper) -> Callable[[Path], BrokerCluster]:
     """Makes clusters of ours."""
 
     def make(directory: Path) -> BrokerCluster:
-        root = {"zookeeper.connect": f"{zookeeper.connect_string}/{directory.name}"}
-        return BrokerCluster(directory, lambda place, settings: TidelogBroker(place, {**settings, **root}))
+        root = f"{zookeeper.connect_string}/{directory.name}"
+        connect = {"zookeeper.connect": root}
+        return BrokerCluster(directory, lambda place, settings: TidelogBroker(place, {**settings, **connect}), root)
 
     return make
 
@@ -152,7 +193,12 @@ def kafka_cluster(zookeeper: ZooKeeper) -> Callable[[Path], BrokerCluster]:
     """Makes clusters of Apache Kafka."""
 
     def make(directory: Path) -> BrokerCluster:
-        root = {"zookeeper.connect": f"{zookeeper.connect_string}/{directory.name}"}
-        return BrokerCluster(directory, lambda place, settings: KafkaBroker(place, zookeeper, {**settings, **root}))
+        root = f"{zookeeper.connect_string}/{directory.name}"
+        connect = {"zookeeper.connect": root}
+
+        def make_member(place: Path, settings: Mapping[str, str]) -> BrokerProcess:
+            return KafkaBroker(place, zookeeper, {**settings, **connect})
+
+        return BrokerCluster(directory, make_member, root)
 
     return make
