@@ -101,8 +101,9 @@ class GroupCoordinator:
         """What the log of an offsets partition takes in one batch; raises ApiError if it takes none."""
         replica_manager = self._node.replica_manager
         found = replica_manager.find(OFFSETS_TOPIC, partition) or replica_manager.partition(OFFSETS_TOPIC, partition)
-        found.check_appendable(ACKS_ALL)
         config = found.log.config
+        if not found.is_leader or len(found.replica_set.isr) < config.min_insync_replicas:
+            found.check_appendable(ACKS_ALL)
         return min(config.max_message_bytes, config.segment_bytes)
 
     def _reload(self, partition: int) -> None:

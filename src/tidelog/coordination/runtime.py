@@ -46,6 +46,7 @@ class Batching(NamedTuple):
     """Loads a partition again."""
 
 
+_NONE: Final = ErrorCode.NONE
 REFUSALS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -393,7 +394,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         queue = active.pending
         while queue and queue[0].outcome is not None and queue[0].is_replayed:
             pending = queue.popleft()
-            if pending.outcome is not ErrorCode.NONE:
+            if pending.outcome is not _NONE:
                 assert pending.outcome is not None
                 self._refused(active, pending, pending.outcome)
                 continue

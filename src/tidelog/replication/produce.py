@@ -21,6 +21,7 @@ Errors: TypeAlias = Sequence[ApiError | None]
 """The error of each batch, None where it is acknowledged; empty when all of them are."""
 
 _ALL_ACKNOWLEDGED: Final[Errors] = ()
+_NONE: Final = ErrorCode.NONE
 
 
 class Answering(Protocol):
@@ -141,12 +142,13 @@ class PendingAppend:
     def try_complete(self) -> bool:
         """Answer if the batch is committed, or never will be; whether that is so."""
         partition = self._partition
-        if partition.is_leader and partition.log.positions.high_watermark < self._end_offset:
-            return False
-        error = None
-        if not partition.is_leader or partition.replica_set.followers:
-            error = _final_error(partition, ACKS_ALL)
-        self._answer(error)
+        if partition.is_leader:
+            if partition.log.positions.high_watermark < self._end_offset:
+                return False
+            if not partition.replica_set.followers:
+                self._on_committed(_NONE, self._first_offset)
+                return True
+        self._answer(_final_error(partition, ACKS_ALL))
         return True
 
     def is_decided(self) -> bool:
@@ -159,7 +161,7 @@ class PendingAppend:
 
     def _answer(self, error: ApiError | None) -> None:
         if error is None:
-            self._on_committed(ErrorCode.NONE, self._first_offset)
+            self._on_committed(_NONE, self._first_offset)
         else:
             self._on_committed(error.code, -1)
 

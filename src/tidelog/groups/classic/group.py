@@ -7,6 +7,7 @@ State and the rules that keep it consistent; decisions are made in `rebalancing`
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from tidelog.coordination import Respond
 from tidelog.groups.classic.member import Member, Protocols
@@ -16,6 +17,8 @@ from tidelog.groups.offsets import OffsetStore
 from tidelog.groups.schemas import NO_TIMESTAMP, GroupValue, offset_key_prefix
 from tidelog.groups.subscription import CONSUMER_PROTOCOL, subscribed_topics
 from tidelog.wire.errors import ApiError, ErrorCode
+
+_EMPTY: Final = GroupState.EMPTY
 
 
 class Group:
@@ -108,7 +111,7 @@ class Group:
     @property
     def is_empty(self) -> bool:
         """It has no members of either protocol."""
-        return self.state is GroupState.EMPTY and (self.consumer is None or self.consumer.is_empty)
+        return self.state is _EMPTY and (self.consumer is None or self.consumer.is_empty)
 
     @property
     def state_name(self) -> str:
