@@ -108,7 +108,7 @@ def test_a_broker_that_moved_is_found_at_its_new_address() -> None:
 def test_an_unknown_broker_and_closed_channels_are_unreachable() -> None:
     async def main() -> None:
         channels = channels_to({})
-        with pytest.raises(BrokerUnreachable, match="no address"):
+        with pytest.raises(BrokerUnreachable, match="its address is not known"):
             await channels.send(5, ASK, purpose="x")
         await channels.close()
         with pytest.raises(BrokerUnreachable, match="stopping"):
