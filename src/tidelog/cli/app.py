@@ -31,6 +31,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "config": "tidelog.cli.config",
     "acl": "tidelog.cli.acl",
     "quota": "tidelog.cli.quota",
+    "user": "tidelog.cli.user",
+    "security": "tidelog.cli.security",
     "log": "tidelog.cli.log",
     "perf": "tidelog.cli.perf",
     "pipeline": "tidelog.cli.pipeline",

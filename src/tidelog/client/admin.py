@@ -79,6 +79,8 @@ class Admin:
     create_acls = _blocking(AsyncAdmin.create_acls)
     describe_acls = _blocking(AsyncAdmin.describe_acls)
     delete_acls = _blocking(AsyncAdmin.delete_acls)
+    describe_user_scram_credentials = _blocking(AsyncAdmin.describe_user_scram_credentials)
+    alter_user_scram_credentials = _blocking(AsyncAdmin.alter_user_scram_credentials)
     describe_client_quotas = _blocking(AsyncAdmin.describe_client_quotas)
     alter_client_quotas = _blocking(AsyncAdmin.alter_client_quotas)
 

@@ -23,6 +23,7 @@ from tidelog.client.aio.admin import (
     topics,
     transactions,
 )
+from tidelog.client.aio.admin import users as scram_users
 from tidelog.client.aio.admin.driver import Driver
 from tidelog.client.aio.admin.types import (
     ActiveProducer,
@@ -42,6 +43,8 @@ from tidelog.client.aio.admin.types import (
     NewPartitions,
     NewTopic,
     Reassignment,
+    ScramCredentialDeletion,
+    ScramCredentialUpsert,
     TopicDescription,
     TopicListing,
     TopicPartitionReplica,
@@ -229,6 +232,16 @@ class AsyncAdmin:
     async def delete_acls(self, filters: Iterable[BindingFilter]) -> dict[BindingFilter, list[Binding]]:
         """Remove the access control entries that filters match; returns what was removed."""
         return await access.delete_acls(self._running, filters)
+
+    async def describe_user_scram_credentials(self, users: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
+        """Of users who can log in with SCRAM, the iterations by mechanism: the named users, or all."""
+        return await scram_users.describe(self._running, users)
+
+    async def alter_user_scram_credentials(
+        self, changes: Iterable[ScramCredentialUpsert | ScramCredentialDeletion]
+    ) -> None:
+        """Set and delete credentials of users; those of one user together or not at all."""
+        await scram_users.alter(self._running, changes)
 
     async def describe_client_quotas(self) -> dict[ClientQuotaEntity, dict[str, float]]:
         """The quotas of every user, client id and address that has some."""

@@ -1,6 +1,7 @@
 """What an admin takes and gives back, as plain data."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
@@ -351,3 +352,21 @@ class TransactionDescription(NamedTuple):
     start_time_ms: int
     partitions: tuple[TopicPartition, ...]
     coordinator: BrokerNode
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialUpsert:
+    """A user's new credential: the salted password, from which the password cannot be computed."""
+
+    user: str
+    mechanism: str
+    iterations: int
+    salt: bytes = field(repr=False)
+    salted_password: bytes = field(repr=False)
+
+
+class ScramCredentialDeletion(NamedTuple):
+    """A user's credential that is to be removed."""
+
+    user: str
+    mechanism: str
