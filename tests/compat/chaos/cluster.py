@@ -30,7 +30,7 @@ from tidelog.testing.zookeeper import HOST, ZooKeeperServer
 
 BROKERS: Final = (1, 2, 3)
 SESSION_MS: Final = 2_000
-DISK_BYTES: Final = 256 << 20
+DISK_BYTES: Final = 128 << 20
 _SETTINGS: Final[dict[str, object]] = {
     "zookeeper.session.timeout.ms": SESSION_MS,
     "zookeeper.connection.timeout.ms": 30_000,
@@ -230,15 +230,14 @@ class ChaosCluster:
 
     def fill_disk(self, broker: int) -> bool:
         """Leave no room on a broker's disk. It may go on until it has to write."""
-        if not self.brokers.is_running(broker) or broker in self.down:
-            return False
-        if broker not in self.mounted:
-            pid = self.brokers.pid_of(broker)
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-        else:
-            _fill(self._filler(broker))
         with self.lock:
+            if broker in self.down or not self.brokers.is_running(broker):
+                return False
             self.down.add(broker)
+        if broker in self.mounted:
+            _fill(self._filler(broker))
+        else:
+            resource.prlimit(self.brokers.pid_of(broker), resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         return True
 
     def empty_disk(self, broker: int) -> None:
