@@ -76,11 +76,6 @@ class BrokerConfig(
         return (self.control_plane_listener_name or self.inter_broker_name).upper()
 
     @property
-    def inter_broker_security_protocol(self) -> str:
-        """Security protocol of connections between brokers."""
-        return self.security_protocols.get(self.inter_broker_name, self.security_inter_broker_protocol)
-
-    @property
     def connections_per_ip_overrides(self) -> dict[str, int]:
         """Largest number of connections by host, where `max.connections.per.ip` is overridden. Raises ConfigError."""
         overrides: dict[str, int] = {}

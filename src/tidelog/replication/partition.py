@@ -130,11 +130,6 @@ class Partition:
         """The brokers that have a replica, the preferred leader first."""
         return self.replica_set.replicas
 
-    @property
-    def has_followers(self) -> bool:
-        """Whether other brokers fetch from this leader."""
-        return bool(self.replica_set.followers)
-
     # --- followers, seen by the leader ---
 
     def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
