@@ -184,6 +184,7 @@ class SaslAuthenticator:
             reply = self._mechanism.respond(token)
             user = self._mechanism.user
             if user is not None:
+                connection.session.has_token = self._mechanism.has_token
                 self._accept(connection, user)
         except SaslError as cause:
             response = SaslAuthenticateResponse(

@@ -190,6 +190,8 @@ class ClusterMember:
         node.dynamic_config.look()
         if node.access is not None:
             node.access.look()
+        if node.tokens is not None:
+            node.tokens.look()
 
     async def wait_until_known(self, timeout_ms: int) -> bool:
         """Whether the controller has named this broker and itself, at the latest after `timeout_ms`.

@@ -172,7 +172,13 @@ def _mechanism(
     entry = None if jaas is None else parse_login(mechanism, jaas, setting)
     if mechanism != plain.NAME:
         credential_of = credentials.of_mechanism(mechanism)
-        return lambda: ScramServer(mechanism, credential_of, secrets.token_urlsafe(24), secret)
+        return lambda: ScramServer(
+            mechanism,
+            credential_of,
+            secrets.token_urlsafe(24),
+            secret,
+            credentials.tokens_of_mechanism(mechanism),
+        )
     if entry is None:
         raise ConfigError(
             f'{setting}: PLAIN needs the users of listener {listener}, as user_<name>="password" options of '

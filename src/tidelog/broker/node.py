@@ -39,6 +39,7 @@ from tidelog.timing import Scheduler, Timer
 if TYPE_CHECKING:
     from tidelog.broker.access import Access
     from tidelog.broker.cluster import ClusterMember, ClusterView
+    from tidelog.broker.delegation_tokens import TokenManager
 
 
 class Node:
@@ -78,6 +79,7 @@ class Node:
         "surroundings",
         "timer",
         "timer_driver",
+        "tokens",
         "topics",
         "transactions",
     )
@@ -149,6 +151,11 @@ class Node:
         self.dynamic_config = DynamicConfig(self)
         self.access = _access_of(self) if config.authorizer_class_name else None
         """What clients may do; None where they may do everything."""
+        secret_key = config.delegation_token_secret_key or config.delegation_token_master_key
+        self.tokens = _tokens_of(self, secret_key) if secret_key else None
+        """The delegation tokens; None where there are none."""
+        if self.tokens is not None:
+            self.listener_security.credentials.find_token = self.tokens.login
         self.member = _member_of_cluster(self) if is_clustered else None
 
     @property
@@ -180,6 +187,12 @@ def _member_of_cluster(node: Node) -> ClusterMember:
     from tidelog.broker.cluster import ClusterMember
 
     return ClusterMember(node)
+
+
+def _tokens_of(node: Node, secret_key: str) -> TokenManager:
+    from tidelog.broker.delegation_tokens import TokenManager
+
+    return TokenManager(node, secret_key)
 
 
 def _access_of(node: Node) -> Access:

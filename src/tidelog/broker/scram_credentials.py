@@ -6,11 +6,15 @@ Loaded when a broker starts, and followed like any other setting in the tree.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from tidelog.metadata.store import Store
 from tidelog.metadata.users import read_users
-from tidelog.security.scram import HASHES, CredentialOf, ScramCredential, parse_credential
+from tidelog.security.scram import HASHES, CredentialOf, ScramCredential, TokenOf, parse_credential
+
+FindToken = Callable[[str, str], tuple[str, ScramCredential] | None]
+"""By mechanism and id: the owner of a delegation token and its credential."""
 
 logger = logging.getLogger(__name__)
 
@@ -18,9 +22,11 @@ logger = logging.getLogger(__name__)
 class ScramCredentials:
     """Credentials by mechanism and user."""
 
-    __slots__ = ("_by_mechanism",)
+    __slots__ = ("_by_mechanism", "find_token")
 
     def __init__(self) -> None:
+        self.find_token: FindToken | None = None
+        """Finds delegation tokens, where there are some."""
         self._by_mechanism: dict[str, dict[str, ScramCredential]] = {mechanism: {} for mechanism in HASHES}
 
     def load(self, store: Store) -> None:
@@ -43,6 +49,10 @@ class ScramCredentials:
     def of_mechanism(self, mechanism: str) -> CredentialOf:
         """The look-up of a user's credential."""
         return self._by_mechanism[mechanism].get
+
+    def tokens_of_mechanism(self, mechanism: str) -> TokenOf | None:
+        """The look-up of a delegation token."""
+        return None if self.find_token is None else partial(self.find_token, mechanism)
 
     def iterations_of(self, user: str) -> dict[str, int]:
         """By the mechanisms that the user has a credential for."""

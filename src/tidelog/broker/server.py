@@ -194,6 +194,9 @@ class Server:
         await node.metadata.run(node.client_quotas.start)
         if node.access is not None:
             await node.metadata.run(node.access.start)
+        if node.tokens is not None:
+            await node.metadata.run(node.tokens.start)
+            node.tokens.schedule_checks()
         self._start_tasks()
         await member.register(self._doubtful(is_unclean=bool(summary.unclean_directories)))
         member.start()
@@ -230,6 +233,9 @@ class Server:
         node.client_quotas.start(store)
         if node.access is not None:
             node.access.start(store)
+        if node.tokens is not None:
+            node.tokens.start(store)
+            node.tokens.schedule_checks()
         self._start_tasks()
         node.socket_server.start_accepting()
         node.timer_driver.rearm()

@@ -32,20 +32,19 @@ class AuthorizationSettings(Settings, area="Authorization and tokens"):
         doc="A class that turns an authenticated session into a principal.")
     delegation_token_secret_key: str | None = setting(
         "delegation.token.secret.key", None, type=PASSWORD,
-        refused="delegation tokens are not supported yet",
         doc="Secret that signs delegation tokens, the same on every broker. Not set: no tokens.")
     delegation_token_master_key: str | None = setting(
-        "delegation.token.master.key", None, type=PASSWORD, refused="delegation tokens are not supported yet",
+        "delegation.token.master.key", None, type=PASSWORD,
         doc="Old name of `delegation.token.secret.key`.")
     delegation_token_max_lifetime_ms: int = setting(
         "delegation.token.max.lifetime.ms", 7 * DAY_MS, type=LONG, at_least=1,
-        effect=False, doc="A token cannot be renewed beyond this age.")
+        doc="A token cannot be renewed beyond this age.")
     delegation_token_expiry_time_ms: int = setting(
-        "delegation.token.expiry.time.ms", DAY_MS, type=LONG, at_least=1, effect=False,
+        "delegation.token.expiry.time.ms", DAY_MS, type=LONG, at_least=1,
         doc="A token lasts this long unless renewed.")
     delegation_token_expiry_check_interval_ms: int = setting(
         "delegation.token.expiry.check.interval.ms", HOUR_MS, type=LONG, importance="low", at_least=1,
-        effect=False, doc="How often expired tokens are looked for.")
+        doc="How often expired tokens are looked for.")
     password_encoder_secret: str | None = setting(
         "password.encoder.secret", None, type=PASSWORD,
         effect=False, doc="Secret that encrypts passwords which are set dynamically; needed before one can be.")

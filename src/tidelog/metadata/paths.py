@@ -24,6 +24,9 @@ ACL_CHANGES: Final = "/kafka-acl-changes"
 EXTENDED_ACLS: Final = "/kafka-acl-extended"
 EXTENDED_ACL_CHANGES: Final = "/kafka-acl-extended-changes"
 ACL_CHANGE_PREFIX: Final = "acl_changes_"
+TOKENS: Final = "/delegation_token/tokens"
+TOKEN_CHANGES: Final = "/delegation_token/token_changes"  # noqa: S105 - a path
+TOKEN_CHANGE_PREFIX: Final = "token_change_"  # noqa: S105 - the name of a node
 ADOPTION: Final = "/tidelog/adoption"
 """A node of our own, which Kafka's tree does not have."""
 

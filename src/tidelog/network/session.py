@@ -20,6 +20,7 @@ class Session:
         "address",
         "client_id",
         "client_software",
+        "has_token",
         "is_authenticated",
         "listener",
         "principal",
@@ -36,6 +37,8 @@ class Session:
         """Kafka's form: a type and a name."""
         self.is_authenticated = True
         """False on a listener with authentication, until the client has authenticated itself."""
+        self.has_token = False
+        """Whether the client authenticated with a delegation token."""
         self.client_id: str | None = None
         """The client id of the last request that was decoded into a message. Clients rarely change it."""
         self.client_software: tuple[str, str] | None = None

@@ -39,9 +39,11 @@ def parse_login(mechanism: str, text: str, setting: str) -> JaasEntry:
 class Login:
     """A client's credentials for one mechanism. Makes the client's side of each authentication."""
 
-    __slots__ = ("_password", "_salted", "_user", "mechanism")
+    __slots__ = ("_is_token", "_password", "_salted", "_user", "mechanism")
 
-    def __init__(self, mechanism: str, user: str, password: str) -> None:
+    def __init__(self, mechanism: str, user: str, password: str, *, is_token: bool = False) -> None:
+        """With a delegation token, `user` is its id and `password` its HMAC in base64."""
+        self._is_token = is_token
         self.mechanism = mechanism
         self._user = user
         self._password = password
@@ -60,7 +62,9 @@ class Login:
 
     def _scram(self) -> ClientMechanism:
         nonce = secrets.token_urlsafe(24)
-        return scram.ScramClient(self.mechanism, self._user, self._password, nonce, self._salted_password)
+        return scram.ScramClient(
+            self.mechanism, self._user, self._password, nonce, self._salted_password, is_token=self._is_token
+        )
 
     def _salted_password(self, mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
         key = salt, iterations
@@ -90,4 +94,7 @@ def login_of(
     options = parse_login(mechanism, jaas, jaas_setting).options
     if "username" not in options or "password" not in options:
         raise ConfigError(f"{jaas_setting}: the options username and password are needed", setting=jaas_setting)
-    return Login(mechanism, options["username"], options["password"])
+    is_token = options.get("tokenauth", "false").lower() == "true"
+    if is_token and mechanism not in scram.HASHES:
+        raise ConfigError(f"{jaas_setting}: tokenauth is an option of SCRAM, not of {mechanism}", setting=jaas_setting)
+    return Login(mechanism, options["username"], options["password"], is_token=is_token)

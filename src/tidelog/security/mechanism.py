@@ -16,6 +16,10 @@ class ServerMechanism(Protocol):
     def user(self) -> str | None:
         """The authenticated user's name; None until the exchange is complete."""
 
+    @property
+    def has_token(self) -> bool:
+        """Whether the client authenticates with a delegation token."""
+
     def respond(self, message: bytes) -> bytes:
         """The answer to the client's next message."""
 

@@ -17,6 +17,7 @@ class PlainServer:
     """Checks one name and password against `passwords`."""
 
     __slots__ = ("_passwords", "user")
+    has_token = False
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords

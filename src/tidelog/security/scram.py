@@ -81,19 +81,32 @@ def make_credential(mechanism: str, salted: bytes, salt: bytes, iterations: int)
 
 
 CredentialOf = Callable[[str], ScramCredential | None]
+"""By the user's name."""
+TokenOf = Callable[[str], tuple[str, ScramCredential] | None]
+"""By the id of a delegation token: its owner and its credential."""
 
 
 class ScramServer:
     """One authentication. `nonce` must be random, and `secret` the same for all of a broker's exchanges."""
 
-    __slots__ = ("_credential_of", "_mechanism", "_nonce", "_secret", "_state", "user")
+    __slots__ = ("_credential_of", "_mechanism", "_nonce", "_secret", "_state", "_token_of", "has_token", "user")
 
-    def __init__(self, mechanism: str, credential_of: CredentialOf, nonce: str, secret: bytes) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        credential_of: CredentialOf,
+        nonce: str,
+        secret: bytes,
+        token_of: TokenOf | None = None,
+    ) -> None:
+        """`token_of` finds delegation tokens; None where there are none."""
         self._mechanism = mechanism
         self._credential_of = credential_of
         self._nonce = nonce
         self._secret = secret
         self._state: _ServerState | None = None
+        self._token_of = token_of
+        self.has_token = False
         self.user: str | None = None
 
     def respond(self, message: bytes) -> bytes:
@@ -110,13 +123,24 @@ class ScramServer:
             raise SaslRejected(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
+        shown_as = user
         if "tokenauth=true" in extensions.lower().split(","):
-            raise SaslRejected("Authentication failed: delegation tokens are not supported by this broker")
-        credential = self._credential_of(user)
-        shown = credential or self._decoy(user)
+            user, credential = self._find_token(user)
+        else:
+            credential = self._credential_of(user)
+        shown = credential or self._decoy(shown_as)
         first = f"r={nonce}{self._nonce},s={b64encode(shown.salt).decode()},i={shown.iterations}"
         self._state = _ServerState(user, credential, header, nonce + self._nonce, f"{bare},{first}")
         return first.encode()
+
+    def _find_token(self, token_id: str) -> tuple[str, ScramCredential | None]:
+        """The owner of a delegation token and its credential; for one that does not exist, nothing that proves it."""
+        if self._token_of is None:
+            raise SaslRejected(
+                "Authentication failed: this broker has no delegation tokens, delegation.token.secret.key is not set"
+            )
+        self.has_token = True
+        return self._token_of(token_id) or (token_id, None)
 
     def _decoy(self, user: str) -> ScramCredential:
         """What a user would have who does not exist: the same at every attempt, so that it does not stand out."""
@@ -172,13 +196,15 @@ class ScramClient:
         password: str,
         nonce: str,
         salted_password: Callable[[str, str, bytes, int], bytes] = salted_password,
+        *,
+        is_token: bool = False,
     ) -> None:
-        """`salted_password` may remember what it computed: it takes long."""
+        """`salted_password` may remember what it computed: it takes long. A token is named by `user`, its id."""
         self._mechanism = mechanism
         self._password = password
         self._nonce = nonce
         self._salted_password = salted_password
-        self._bare = f"n={_sasl_name(user)},r={nonce}"
+        self._bare = f"n={_sasl_name(user)},r={nonce}{',tokenauth=true' if is_token else ''}"
         self._expected: bytes | None = None
         self.is_complete = False
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tests.unit import virtual_time
+from tests.unit.broker.open_access import OPEN_TO_ALL
 from tests.unit.steps import Pauses
 from tidelog.broker.handlers import elect_leaders
 from tidelog.broker.metadata_waiters import MetadataWaiters
@@ -31,7 +32,9 @@ class World:
         member = SimpleNamespace(controller=self, metadata_waiters=self.waiters)
         clock = SimpleNamespace(monotonic_ms=lambda: round(asyncio.get_running_loop().time() * 1000))
         self.context = SimpleNamespace(
-            node=SimpleNamespace(image=self.image, member=member, clock=clock), pause=Pauses().pause
+            node=SimpleNamespace(image=self.image, member=member, clock=clock),
+            pause=Pauses().pause,
+            **OPEN_TO_ALL,
         )
 
     async def elect_leaders(self, _partitions: object, _kind: object) -> dict[TopicPartition, int | ApiError]:

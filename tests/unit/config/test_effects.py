@@ -91,7 +91,6 @@ REFUSED = {
     "sasl.server.callback.handler.class": "org.example.Handler",
     "sasl.jaas.config": "org.example.Module required;",
     "principal.builder.class": "org.example.Builder",
-    "delegation.token.secret.key": "secret",
     "create.topic.policy.class.name": "org.example.Policy",
     "alter.config.policy.class.name": "org.example.Policy",
     "client.quota.callback.class": "org.example.Callback",
