@@ -277,7 +277,9 @@ def _confluent_send(
 ) -> None:
     def on_delivery(error: KafkaError | None, message: Any) -> None:
         if error is None:
-            load.acknowledged(send, (topic, message.partition()), message.offset())
+            # A batch that the broker had already has no offset.
+            offset = message.offset()
+            load.acknowledged(send, (topic, message.partition()), -1 if offset is None else offset)
         elif error.code() != KafkaError._PURGE_QUEUE:
             # An aborted transaction purges what was not sent yet.
             load.failed(name, error)
