@@ -197,10 +197,12 @@ def test_a_client_that_never_authenticates_is_closed(
 ) -> None:
     monkeypatch.setattr(authentication, "AUTHENTICATION_MS_MAX", 0)
     with Inside(tmp_path, broker_settings(certificates)) as running, client(running) as raw:
-        wait_until(lambda: running.node.authentication._unfinished, "it is there")
-        running.on_loop(running.node.authentication.close_late)
+        found = running.node.authentication
+        assert found is not None
+        wait_until(lambda: found._unfinished, "it is there")
+        running.on_loop(found.close_late)
         assert raw.is_closed_by_peer()
-        assert not running.node.authentication._unfinished
+        assert not found._unfinished
 
 
 def test_users_are_described_changed_and_removed(broker: Inside) -> None:

@@ -78,10 +78,10 @@ class SaslListener:
 class Authentication:
     """The authentications of one broker. `listeners` may change while it runs."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, listeners: Mapping[str, SaslListener]) -> None:
         self.loop = loop
         self.clock = clock
-        self.listeners: Mapping[str, SaslListener] = {}
+        self.listeners = listeners
         self._unfinished: dict[Connection, int] = {}
 
     def on_open(self, connection: Connection) -> None:

@@ -98,8 +98,7 @@ class DynamicConfig:
         warn_of_idle_settings([each for each in settings_without_effect(node.config.originals) if each not in known])
         node.socket_server.update_limits(network_limits(node.config, node.surroundings.socket_descriptors_max()))
         await node.background.run(partial(node.listener_security.read, node.config))
-        node.listener_security.apply(node.socket_server)
-        node.authentication.listeners = node.listener_security.sasl_listeners(node.config)
+        node.listener_security.apply(node.socket_server, node.authentication)
         node.cleaning.update_config(node.config)
         limit_replication(node.replication_quotas, layers)
         if node.member is not None:

@@ -9,25 +9,23 @@ touches nothing that others see; `apply` runs on the loop.
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.authentication import SaslListener
 from tidelog.broker.scram_credentials import ScramCredentials
 from tidelog.config import BrokerConfig, ConfigError, Listener
 from tidelog.metadata.tree import Endpoint
-from tidelog.security import plain
-from tidelog.security.login import SUPPORTED, Login, login_of, parse_login, unsupported
-from tidelog.security.mechanism import ServerMechanism
-from tidelog.security.scram import ScramServer
 
 if TYPE_CHECKING:
+    from tidelog.broker.authentication import Authentication, SaslListener
     from tidelog.client.aio.transport import Connector
     from tidelog.network.handshakes import ListenerTls
     from tidelog.network.socket_server import SocketServer
+    from tidelog.security.login import Login
+    from tidelog.security.mechanism import ServerMechanism
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +35,11 @@ class ListenerSecurity:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._made = _make(config, {})
-        self._read: dict[str, _ListenerContext] = {}
+        self._read: tuple[dict[str, _ListenerContext], dict[str, SaslListener]] | None = None
         self._inter_broker_name = config.inter_broker_name
         self._connectors: dict[str, Connector] = {}
         self.credentials = ScramCredentials()
-        self._secret = secrets.token_bytes(32)
+        self._secret = os.urandom(32)
         self.sasl_listeners(config)  # for its errors
         between_brokers = {config.inter_broker_name, config.control_plane_name}
         self._logins = {
@@ -91,16 +89,20 @@ class ListenerSecurity:
         self.sasl_listeners(config)
 
     def read(self, config: BrokerConfig) -> None:
-        """Settings changed: make what differs. What cannot be made stays as it is."""
+        """Settings changed: make what differs. If something cannot be made, everything stays as it is."""
         try:
-            self._read = _make(config, self._made)
+            self._read = _make(config, self._made), self.sasl_listeners(config)
         except ConfigError as error:
-            logger.error("TLS stays as it was: %s", error)
-            self._read = {}
+            logger.error("the security of listeners stays as it was: %s", error)
+            self._read = None
 
-    def apply(self, socket_server: SocketServer) -> None:
+    def apply(self, socket_server: SocketServer, authentication: Authentication | None) -> None:
         """Use what was read for new connections."""
-        made, self._read = self._read, {}
+        if self._read is None:
+            return
+        (made, sasl_listeners), self._read = self._read, None
+        if authentication is not None:
+            authentication.listeners = sasl_listeners
         for name, context in made.items():
             if context is not self._made.get(name):
                 socket_server.update_tls(name, context.server)
@@ -150,6 +152,9 @@ def _make_one(config: BrokerConfig, listener: Listener, before: _ListenerContext
 
 
 def _sasl_listener(config: BrokerConfig, name: str, credentials: ScramCredentials, secret: bytes) -> SaslListener:
+    # Only now, as below: a broker without SASL starts sooner.
+    from tidelog.broker.authentication import SaslListener
+
     settings = config.for_listener(name)
     enabled = settings.sasl_enabled_mechanisms
     if not enabled:
@@ -166,6 +171,12 @@ def _mechanism(
     config: BrokerConfig, listener: str, mechanism: str, credentials: ScramCredentials, secret: bytes
 ) -> Callable[[], ServerMechanism]:
     """What makes the broker's side of an exchange. Raises ConfigError."""
+    from secrets import token_urlsafe
+
+    from tidelog.security import plain
+    from tidelog.security.login import SUPPORTED, parse_login, unsupported
+    from tidelog.security.scram import ScramServer
+
     if mechanism not in SUPPORTED:
         raise unsupported(mechanism, "sasl.enabled.mechanisms")
     setting, jaas = config.jaas_of(listener, mechanism)
@@ -175,7 +186,7 @@ def _mechanism(
         return lambda: ScramServer(
             mechanism,
             credential_of,
-            secrets.token_urlsafe(24),
+            token_urlsafe(24),
             secret,
             credentials.tokens_of_mechanism(mechanism),
         )
@@ -190,6 +201,8 @@ def _mechanism(
 
 def _login(config: BrokerConfig, listener: str) -> Login:
     """What this broker shows to other brokers. Raises ConfigError."""
+    from tidelog.security.login import login_of
+
     mechanism = config.for_listener(listener).sasl_mechanism_inter_broker_protocol
     setting, jaas = config.jaas_of(listener, mechanism)
     return login_of(mechanism, jaas, mechanism_setting="sasl.mechanism.inter.broker.protocol", jaas_setting=setting)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from tidelog.broker.authentication import Authentication
 from tidelog.broker.background import BackgroundPool, Flusher, RecordPreparation
 from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.client_quotas import ClientQuotaManager
@@ -38,6 +37,7 @@ from tidelog.timing import Scheduler, Timer
 
 if TYPE_CHECKING:
     from tidelog.broker.access import Access
+    from tidelog.broker.authentication import Authentication
     from tidelog.broker.cluster import ClusterMember, ClusterView
     from tidelog.broker.delegation_tokens import TokenManager
 
@@ -100,8 +100,7 @@ class Node:
         self.config = config = config_layers.config
         self.image = image
         self.listener_security = ListenerSecurity(config)
-        self.authentication = Authentication(base.loop, base.surroundings.clock)
-        self.authentication.listeners = self.listener_security.sasl_listeners(config)
+        self.authentication = _authentication_of(self, base)
         self.metadata = metadata
         """The metadata tree: topics and settings are written here first."""
         self.surroundings = base.surroundings
@@ -174,6 +173,16 @@ class Node:
         """This broker's part in a cluster, for what happens only there."""
         assert self.member is not None, "this broker is alone"
         return self.member
+
+
+def _authentication_of(node: Node, base: NodeBase) -> Authentication | None:
+    """What authenticates the clients of listeners with SASL; None without such listeners, which are never added."""
+    listeners = node.listener_security.sasl_listeners(node.config)
+    if not listeners:
+        return None
+    from tidelog.broker.authentication import Authentication
+
+    return Authentication(base.loop, base.surroundings.clock, listeners)
 
 
 def _view_of_cluster(node: Node) -> ClusterView:

@@ -8,15 +8,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from tidelog.metadata.store import Store
 from tidelog.metadata.users import read_users
-from tidelog.security.scram import HASHES, CredentialOf, ScramCredential, TokenOf, parse_credential
 
-FindToken = Callable[[str, str], tuple[str, ScramCredential] | None]
-"""By mechanism and id: the owner of a delegation token and its credential."""
+if TYPE_CHECKING:
+    from tidelog.security.scram import CredentialOf, ScramCredential, TokenOf
+
+    FindToken = Callable[[str, str], tuple[str, ScramCredential] | None]
+    """By mechanism and id: the owner of a delegation token and its credential."""
 
 logger = logging.getLogger(__name__)
+
+_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class ScramCredentials:
@@ -27,7 +32,7 @@ class ScramCredentials:
     def __init__(self) -> None:
         self.find_token: FindToken | None = None
         """Finds delegation tokens, where there are some."""
-        self._by_mechanism: dict[str, dict[str, ScramCredential]] = {mechanism: {} for mechanism in HASHES}
+        self._by_mechanism: dict[str, dict[str, ScramCredential]] = {mechanism: {} for mechanism in _MECHANISMS}
 
     def load(self, store: Store) -> None:
         """Read all users of the tree."""
@@ -41,6 +46,9 @@ class ScramCredentials:
             credentials.pop(user, None)
             if text is None:
                 continue
+            # Only now: a broker whose users have no credentials starts sooner.
+            from tidelog.security.scram import parse_credential
+
             try:
                 credentials[user] = parse_credential(text)
             except ValueError as error:

@@ -41,6 +41,7 @@ from tidelog.storage.errors import LogDirFailure
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster import ClusterMember
+    from tidelog.network.connection import Connection
 
 logger = logging.getLogger(__name__)
 failure_logger = logging.getLogger(f"{__name__}.failures")
@@ -165,7 +166,7 @@ class Server:
                 self._clock.wall_ms,
                 dispatcher.request_limit,
                 surroundings.listen,
-                node.authentication.on_open,
+                _accept_connection if node.authentication is None else node.authentication.on_open,
             )
 
         node = Node(broker_id, layers, image, metadata, base, self._on_directory_gone, new_socket_server, self._reach)
@@ -290,7 +291,7 @@ class Server:
             period_ms = max(idle_ms // _IDLE_CHECKS, 10)
             node.scheduler.schedule("idle-connections", self._close_idle, period_ms, period_ms)
 
-        if node.authentication.listeners:
+        if node.authentication is not None:
             node.scheduler.schedule(
                 "unauthenticated-connections",
                 node.authentication.close_late,
@@ -396,6 +397,11 @@ async def _within(seconds: float, what: str, work: Awaitable[object]) -> None:
 
 def _log_failure(failed: object, error: Exception) -> None:
     failure_logger.error("%r failed", failed, exc_info=error)
+
+
+def _accept_connection(connection: Connection) -> None:
+    """For a broker without SASL: a listener that had it would have to have somewhere to authenticate."""
+    assert not connection.session.security_protocol.startswith("SASL"), "a SASL listener authenticates its clients"
 
 
 def _reach_nothing(_place: str) -> None:

@@ -14,17 +14,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.network.buffers import BufferPool
 from tidelog.network.connection import Connection, Dispatch
-from tidelog.network.handshakes import Handshakes, ListenerTls
 from tidelog.network.limits import CONTROL_REQUESTS_MAX, ConnectionQuotas, NetworkLimits, RequestChannel
 from tidelog.network.listener import Listen, Listener, listen_tcp
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.session import Session
-from tidelog.network.tls import TlsTransport
 from tidelog.network.transport import Transport
+
+if TYPE_CHECKING:
+    from tidelog.network.handshakes import Handshakes, ListenerTls
+    from tidelog.network.tls import TlsTransport
 
 logger = logging.getLogger(__name__)
 logger.addFilter(LogRateLimit())
@@ -237,6 +239,9 @@ class SocketServer:
 
     def _begin_handshake(self, tls: ListenerTls, session: Session, transport: Transport) -> None:
         if self._handshakes is None:
+            # Only now: a broker without TLS starts sooner.
+            from tidelog.network.handshakes import Handshakes
+
             self._handshakes = Handshakes(self._loop)
 
         def on_done(encrypted: TlsTransport, principal: str) -> None:

@@ -87,7 +87,7 @@ def context() -> Any:
         surroundings=SimpleNamespace(socket_descriptors_max=lambda: 1000),
         background=SimpleNamespace(run=run_inline),
         listener_security=ListenerSecurity(layers.config),
-        authentication=SimpleNamespace(listeners={}),
+        authentication=None,
     )
     node.dynamic_config = DynamicConfig(cast(Any, node))
     node.dynamic_config.start(store)
@@ -529,3 +529,28 @@ def test_a_value_that_grows_beyond_a_string_is_refused(context: Any) -> None:
     assert message is not None
     assert "32767" in message
     assert value_of(context, TOPIC, "t1", setting) == entries
+
+
+def test_a_listener_that_cannot_be_secured_as_its_settings_say_stays_as_it_was(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Settings may be written to the tree by others, who do not check them; the rest of a change is still followed."""
+    listener = {"listeners": "SASL_PLAINTEXT://127.0.0.1:1", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
+    login = "x.ScramLoginModule required username=a password=b;"
+    settings = {
+        **listener,
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": login,
+    }
+    before = ConfigLayers(settings)
+    security = ListenerSecurity(before.config)
+    authentication: Any = SimpleNamespace(listeners=security.sasl_listeners(before.config))
+    server: Any = SimpleNamespace(update_tls=None)
+    security.read(before.with_broker({"sasl.enabled.mechanisms": "GSSAPI"}).config)
+    security.apply(server, authentication)
+    assert list(authentication.listeners["SASL_PLAINTEXT"].mechanisms) == ["SCRAM-SHA-256"]
+    assert "the security of listeners stays as it was: sasl.enabled.mechanisms: GSSAPI" in caplog.text
+    security.read(before.with_broker({"sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512"}).config)
+    security.apply(server, authentication)
+    assert list(authentication.listeners["SASL_PLAINTEXT"].mechanisms) == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
