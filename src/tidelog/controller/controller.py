@@ -141,7 +141,9 @@ class Controller:
 
     async def _on_new_session(self, _event: events.RegisterBrokerAndReelect) -> None:
         await self._register()
-        await self._resign_if_moved()
+        # An election that was under way when the last session ended may have been won in this one. What it read is gone
+        # with the resignation that followed, so that the controllership is given up and won again.
+        await self._give_up()
         await self._elect()
 
     async def _on_expire(self, _event: events.Expire) -> None:

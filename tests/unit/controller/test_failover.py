@@ -218,6 +218,28 @@ def test_the_next_controller_finishes_what_the_last_began(scenario: Callable[[Cl
             assert not any(ORDERS in broker.logs for broker in crashed.brokers.values()), f"step {countdown}"
 
 
+def test_an_election_won_between_two_sessions_leaves_a_controller_that_knows_the_cluster() -> None:
+    """The old session ends while the election runs: it is won in the new one, before the end is processed."""
+    cluster = Cluster(1, 2, 3)
+    first, second = cluster.add_controller(1), cluster.add_controller(2)
+    cluster.settle()
+    cluster.create_topic("orders", (3, 2))
+    second.store.store.expire()
+    first.is_crashed = True
+    first.store.store.close()
+    second.events.put(events.Reelect())
+    while second.step():
+        continue
+    second.events.clear_and_put(events.Expire())
+    second.events.put(events.RegisterBrokerAndReelect())
+    cluster.settle()
+    assert cluster.active is second.controller
+    assert sorted(cluster.active.context.live_brokers) == [1, 2, 3]
+    cluster.stop_broker(3)
+    cluster.settle()
+    assert cluster.led("orders") == (2, (2,))
+
+
 def test_a_controller_that_takes_over_a_quiet_cluster_changes_nothing() -> None:
     cluster = play(create, CrashPlan())
     before = cluster.snapshot()
