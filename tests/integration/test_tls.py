@@ -164,6 +164,17 @@ def test_half_a_handshake_is_closed_in_time(
         wait_until(lambda: server.quotas.total == 0, "nothing of it is counted")
 
 
+def test_a_health_check_that_sends_nothing_leaves_no_line(broker: Inside, caplog: pytest.LogCaptureFixture) -> None:
+    server = broker.node.socket_server
+    before = server.quotas.total
+    for sent in (b"", b"\x16\x03\x01"):
+        with socket.create_connection(("127.0.0.1", broker.port)) as check:
+            check.sendall(sent)
+            wait_until(lambda: server.quotas.total == before + 1, "it is there")
+        wait_until(lambda: server.quotas.total == before, "it is gone")
+        assert ("closed the connection during the TLS handshake" in caplog.text) == bool(sent)
+
+
 def send_for_ever(connected: socket.socket, data: bytes) -> None:
     for _ in range(10_000):
         connected.sendall(data)

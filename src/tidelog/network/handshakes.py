@@ -121,7 +121,7 @@ class Handshakes:
 class _Handshake:
     """One connection until it is encrypted."""
 
-    __slots__ = ("_address", "_mapping", "_owner", "_stream", "fd", "on_done", "on_failed", "timer")
+    __slots__ = ("_address", "_has_sent", "_mapping", "_owner", "_stream", "fd", "on_done", "on_failed", "timer")
 
     on_done: OnDone
     on_failed: OnFailed
@@ -133,6 +133,7 @@ class _Handshake:
         self._stream = stream
         self._mapping = mapping
         self._address = address
+        self._has_sent = False
 
     def on_readable(self) -> None:
         try:
@@ -142,10 +143,12 @@ class _Handshake:
         except OSError:
             received = 0
         if not received:
-            self.fail("it closed the connection during the TLS handshake")
+            # Health checks of load balancers connect, send nothing and leave.
+            self.fail("it closed the connection during the TLS handshake" if self._has_sent else None)
         elif self._stream.incoming.pending > _HELD_BYTES_MAX:
             self.fail(f"it sent more than {_HELD_BYTES_MAX} bytes during the TLS handshake")
         else:
+            self._has_sent = True
             self._owner.is_due(self)
 
     def on_writable(self) -> None:
