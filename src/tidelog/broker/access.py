@@ -24,7 +24,14 @@ from tidelog.metadata.acls import (
 from tidelog.metadata.changes import ChangeListener
 from tidelog.metadata.errors import StoreError
 from tidelog.network.log_rate_limit import LogRateLimit
-from tidelog.security.acls import CLUSTER_NAME, OPERATIONS, Entry, Operation, Resource, ResourceType
+from tidelog.security.acls import (
+    CLUSTER_NAME,
+    OPERATIONS,
+    AccessControlEntry,
+    AclOperation,
+    AclResourceType,
+    ResourcePattern,
+)
 from tidelog.security.authorizer import AclAuthorizer
 
 if TYPE_CHECKING:
@@ -57,8 +64,8 @@ class Access:
     def allows(
         self,
         session: Session,
-        operation: Operation,
-        resource_type: ResourceType,
+        operation: AclOperation,
+        resource_type: AclResourceType,
         name: str = CLUSTER_NAME,
         *,
         is_logged: bool = True,
@@ -69,13 +76,13 @@ class Access:
             _log(session, operation, resource_type, name, is_allowed=is_allowed)
         return is_allowed
 
-    def allows_on_any(self, session: Session, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_on_any(self, session: Session, operation: AclOperation, resource_type: AclResourceType) -> bool:
         """Whether there is any resource of a type that the operation is allowed on."""
         is_allowed = self.authorizer.is_allowed_on_any(session.principal, session.address, operation, resource_type)
         _log(session, operation, resource_type, "any", is_allowed=is_allowed)
         return is_allowed
 
-    def operations(self, session: Session, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+    def operations(self, session: Session, resource_type: AclResourceType, name: str = CLUSTER_NAME) -> int:
         """The operations allowed on a resource, as a bit set (KIP-430)."""
         return sum(
             1 << operation
@@ -93,7 +100,9 @@ class Access:
         for resource, entries in all_entries(store):
             self.authorizer.replace(resource, entries)
 
-    async def change(self, resource: Resource, change: Callable[[Entries], Iterable[Entry]]) -> None:
+    async def change(
+        self, resource: ResourcePattern, change: Callable[[Entries], Iterable[AccessControlEntry]]
+    ) -> None:
         """Change the entries of a resource in the tree and here."""
         entries = await self._metadata.run(change_entries, resource, change)
         self.authorizer.replace(resource, entries)
@@ -122,7 +131,9 @@ def _new_authorizer(config: BrokerConfig) -> AclAuthorizer:
     return AclAuthorizer(super_users, allows_unlisted=config.allow_everyone_if_no_acl_found)
 
 
-def _log(session: Session, operation: Operation, resource_type: ResourceType, name: str, *, is_allowed: bool) -> None:
+def _log(
+    session: Session, operation: AclOperation, resource_type: AclResourceType, name: str, *, is_allowed: bool
+) -> None:
     audit_logger.log(
         logging.DEBUG if is_allowed else logging.INFO,
         "principal %s is %s: operation %s from host %s on %s:%s",

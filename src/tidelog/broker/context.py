@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from tidelog.security.acls import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
+from tidelog.security.acls import CLUSTER_NAME, OPERATIONS, AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from tidelog.network.session import Session
 
 
-_DENIED: Final[Mapping[ResourceType, ErrorCode]] = {
-    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+_DENIED: Final[Mapping[AclResourceType, ErrorCode]] = {
+    AclResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    AclResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    AclResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    AclResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    AclResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    AclResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 
 _EVERYTHING: Final = {kind: sum(1 << each for each in operations) for kind, operations in OPERATIONS.items()}
@@ -77,8 +77,8 @@ class Context:
 
     def is_allowed(
         self,
-        operation: Operation,
-        resource_type: ResourceType,
+        operation: AclOperation,
+        resource_type: AclResourceType,
         name: str = CLUSTER_NAME,
         *,
         is_logged: bool = True,
@@ -87,12 +87,12 @@ class Context:
         access = self.node.access
         return access is None or access.allows(self.session, operation, resource_type, name, is_logged=is_logged)
 
-    def check_allowed(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> None:
+    def check_allowed(self, operation: AclOperation, resource_type: AclResourceType, name: str = CLUSTER_NAME) -> None:
         """Raise the error of a resource that the client may not use."""
         if not self.is_allowed(operation, resource_type, name):
             raise ApiError(_DENIED[resource_type])
 
-    def divide_topics(self, operation: Operation, topics: list[NamedT]) -> tuple[list[NamedT], list[NamedT]]:
+    def divide_topics(self, operation: AclOperation, topics: list[NamedT]) -> tuple[list[NamedT], list[NamedT]]:
         """The topics of a request that the client may use, and the others."""
         if self.node.access is None:
             return topics, []
@@ -102,15 +102,15 @@ class Context:
             [topic for topic in topics if topic.name in denied],
         )
 
-    def denied_topics(self, operation: Operation, names: Iterable[str]) -> frozenset[str]:
+    def denied_topics(self, operation: AclOperation, names: Iterable[str]) -> frozenset[str]:
         """Those of the topics that the client may not use."""
         if self.node.access is None:
             return frozenset()
         return frozenset(
-            name for name in dict.fromkeys(names) if not self.is_allowed(operation, ResourceType.TOPIC, name)
+            name for name in dict.fromkeys(names) if not self.is_allowed(operation, AclResourceType.TOPIC, name)
         )
 
-    def operations_allowed(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+    def operations_allowed(self, resource_type: AclResourceType, name: str = CLUSTER_NAME) -> int:
         """What the client may do to a resource, as a bit set (KIP-430)."""
         access = self.node.access
         return _EVERYTHING[resource_type] if access is None else access.operations(self.session, resource_type, name)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.own_messages import OwnApiKey
 
-_CLUSTER: Final = ResourceType.CLUSTER
-_GROUP: Final = ResourceType.GROUP
-_TOPIC: Final = ResourceType.TOPIC
-_TRANSACTIONAL_ID: Final = ResourceType.TRANSACTIONAL_ID
+_CLUSTER: Final = AclResourceType.CLUSTER
+_GROUP: Final = AclResourceType.GROUP
+_TOPIC: Final = AclResourceType.TOPIC
+_TRANSACTIONAL_ID: Final = AclResourceType.TRANSACTIONAL_ID
 
 NOTHING: Final = frozenset(
     {
@@ -30,84 +30,84 @@ NOTHING: Final = frozenset(
     }
 )
 
-ON_CLUSTER: Final[Mapping[int, Operation]] = {
-    ApiKey.LEADER_AND_ISR: Operation.CLUSTER_ACTION,
-    ApiKey.STOP_REPLICA: Operation.CLUSTER_ACTION,
-    ApiKey.UPDATE_METADATA: Operation.CLUSTER_ACTION,
-    ApiKey.CONTROLLED_SHUTDOWN: Operation.CLUSTER_ACTION,
-    ApiKey.ALTER_PARTITION: Operation.CLUSTER_ACTION,
-    ApiKey.ALLOCATE_PRODUCER_IDS: Operation.CLUSTER_ACTION,
-    ApiKey.DESCRIBE_ACLS: Operation.DESCRIBE,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Operation.ALTER,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Operation.DESCRIBE,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Operation.DESCRIBE,
-    ApiKey.DESCRIBE_LOG_DIRS: Operation.DESCRIBE,
+ON_CLUSTER: Final[Mapping[int, AclOperation]] = {
+    ApiKey.LEADER_AND_ISR: AclOperation.CLUSTER_ACTION,
+    ApiKey.STOP_REPLICA: AclOperation.CLUSTER_ACTION,
+    ApiKey.UPDATE_METADATA: AclOperation.CLUSTER_ACTION,
+    ApiKey.CONTROLLED_SHUTDOWN: AclOperation.CLUSTER_ACTION,
+    ApiKey.ALTER_PARTITION: AclOperation.CLUSTER_ACTION,
+    ApiKey.ALLOCATE_PRODUCER_IDS: AclOperation.CLUSTER_ACTION,
+    ApiKey.DESCRIBE_ACLS: AclOperation.DESCRIBE,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: AclOperation.ALTER,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: AclOperation.DESCRIBE,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: AclOperation.DESCRIBE,
+    ApiKey.DESCRIBE_LOG_DIRS: AclOperation.DESCRIBE,
 }
 
-ON_RESOURCES: Final[Mapping[int, tuple[tuple[Operation, ResourceType], ...]]] = {
-    ApiKey.PRODUCE: ((Operation.WRITE, _TOPIC), (Operation.WRITE, _TRANSACTIONAL_ID)),
-    ApiKey.FETCH: ((Operation.READ, _TOPIC), (Operation.CLUSTER_ACTION, _CLUSTER)),
-    ApiKey.LIST_OFFSETS: ((Operation.DESCRIBE, _TOPIC),),
-    ApiKey.METADATA: ((Operation.DESCRIBE, _TOPIC), (Operation.CREATE, _TOPIC), (Operation.CREATE, _CLUSTER)),
-    ApiKey.OFFSET_COMMIT: ((Operation.READ, _GROUP), (Operation.READ, _TOPIC)),
-    ApiKey.OFFSET_FETCH: ((Operation.DESCRIBE, _GROUP), (Operation.DESCRIBE, _TOPIC)),
-    ApiKey.FIND_COORDINATOR: ((Operation.DESCRIBE, _GROUP), (Operation.DESCRIBE, _TRANSACTIONAL_ID)),
-    ApiKey.JOIN_GROUP: ((Operation.READ, _GROUP),),
-    ApiKey.HEARTBEAT: ((Operation.READ, _GROUP),),
-    ApiKey.LEAVE_GROUP: ((Operation.READ, _GROUP),),
-    ApiKey.SYNC_GROUP: ((Operation.READ, _GROUP),),
-    ApiKey.DESCRIBE_GROUPS: ((Operation.DESCRIBE, _GROUP),),
-    ApiKey.LIST_GROUPS: ((Operation.DESCRIBE, _CLUSTER), (Operation.DESCRIBE, _GROUP)),
-    ApiKey.DELETE_GROUPS: ((Operation.DELETE, _GROUP),),
-    ApiKey.OFFSET_DELETE: ((Operation.DELETE, _GROUP), (Operation.READ, _TOPIC)),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: ((Operation.READ, _GROUP),),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: ((Operation.DESCRIBE, _GROUP),),
+ON_RESOURCES: Final[Mapping[int, tuple[tuple[AclOperation, AclResourceType], ...]]] = {
+    ApiKey.PRODUCE: ((AclOperation.WRITE, _TOPIC), (AclOperation.WRITE, _TRANSACTIONAL_ID)),
+    ApiKey.FETCH: ((AclOperation.READ, _TOPIC), (AclOperation.CLUSTER_ACTION, _CLUSTER)),
+    ApiKey.LIST_OFFSETS: ((AclOperation.DESCRIBE, _TOPIC),),
+    ApiKey.METADATA: ((AclOperation.DESCRIBE, _TOPIC), (AclOperation.CREATE, _TOPIC), (AclOperation.CREATE, _CLUSTER)),
+    ApiKey.OFFSET_COMMIT: ((AclOperation.READ, _GROUP), (AclOperation.READ, _TOPIC)),
+    ApiKey.OFFSET_FETCH: ((AclOperation.DESCRIBE, _GROUP), (AclOperation.DESCRIBE, _TOPIC)),
+    ApiKey.FIND_COORDINATOR: ((AclOperation.DESCRIBE, _GROUP), (AclOperation.DESCRIBE, _TRANSACTIONAL_ID)),
+    ApiKey.JOIN_GROUP: ((AclOperation.READ, _GROUP),),
+    ApiKey.HEARTBEAT: ((AclOperation.READ, _GROUP),),
+    ApiKey.LEAVE_GROUP: ((AclOperation.READ, _GROUP),),
+    ApiKey.SYNC_GROUP: ((AclOperation.READ, _GROUP),),
+    ApiKey.DESCRIBE_GROUPS: ((AclOperation.DESCRIBE, _GROUP),),
+    ApiKey.LIST_GROUPS: ((AclOperation.DESCRIBE, _CLUSTER), (AclOperation.DESCRIBE, _GROUP)),
+    ApiKey.DELETE_GROUPS: ((AclOperation.DELETE, _GROUP),),
+    ApiKey.OFFSET_DELETE: ((AclOperation.DELETE, _GROUP), (AclOperation.READ, _TOPIC)),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ((AclOperation.READ, _GROUP),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ((AclOperation.DESCRIBE, _GROUP),),
     ApiKey.CREATE_TOPICS: (
-        (Operation.CREATE, _CLUSTER),
-        (Operation.CREATE, _TOPIC),
-        (Operation.DESCRIBE_CONFIGS, _TOPIC),
+        (AclOperation.CREATE, _CLUSTER),
+        (AclOperation.CREATE, _TOPIC),
+        (AclOperation.DESCRIBE_CONFIGS, _TOPIC),
     ),
-    ApiKey.DELETE_TOPICS: ((Operation.DELETE, _TOPIC), (Operation.DESCRIBE, _TOPIC)),
-    ApiKey.CREATE_PARTITIONS: ((Operation.ALTER, _TOPIC),),
-    ApiKey.DELETE_RECORDS: ((Operation.DELETE, _TOPIC),),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ((Operation.DESCRIBE, _TOPIC),),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: ((Operation.DESCRIBE, _TOPIC), (Operation.CLUSTER_ACTION, _CLUSTER)),
-    ApiKey.DESCRIBE_PRODUCERS: ((Operation.READ, _TOPIC),),
+    ApiKey.DELETE_TOPICS: ((AclOperation.DELETE, _TOPIC), (AclOperation.DESCRIBE, _TOPIC)),
+    ApiKey.CREATE_PARTITIONS: ((AclOperation.ALTER, _TOPIC),),
+    ApiKey.DELETE_RECORDS: ((AclOperation.DELETE, _TOPIC),),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ((AclOperation.DESCRIBE, _TOPIC),),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ((AclOperation.DESCRIBE, _TOPIC), (AclOperation.CLUSTER_ACTION, _CLUSTER)),
+    ApiKey.DESCRIBE_PRODUCERS: ((AclOperation.READ, _TOPIC),),
     ApiKey.INIT_PRODUCER_ID: (
-        (Operation.WRITE, _TRANSACTIONAL_ID),
-        (Operation.IDEMPOTENT_WRITE, _CLUSTER),
-        (Operation.WRITE, _TOPIC),
+        (AclOperation.WRITE, _TRANSACTIONAL_ID),
+        (AclOperation.IDEMPOTENT_WRITE, _CLUSTER),
+        (AclOperation.WRITE, _TOPIC),
     ),
     ApiKey.ADD_PARTITIONS_TO_TXN: (
-        (Operation.WRITE, _TRANSACTIONAL_ID),
-        (Operation.WRITE, _TOPIC),
-        (Operation.CLUSTER_ACTION, _CLUSTER),
+        (AclOperation.WRITE, _TRANSACTIONAL_ID),
+        (AclOperation.WRITE, _TOPIC),
+        (AclOperation.CLUSTER_ACTION, _CLUSTER),
     ),
-    ApiKey.ADD_OFFSETS_TO_TXN: ((Operation.WRITE, _TRANSACTIONAL_ID), (Operation.READ, _GROUP)),
-    ApiKey.END_TXN: ((Operation.WRITE, _TRANSACTIONAL_ID),),
+    ApiKey.ADD_OFFSETS_TO_TXN: ((AclOperation.WRITE, _TRANSACTIONAL_ID), (AclOperation.READ, _GROUP)),
+    ApiKey.END_TXN: ((AclOperation.WRITE, _TRANSACTIONAL_ID),),
     ApiKey.TXN_OFFSET_COMMIT: (
-        (Operation.WRITE, _TRANSACTIONAL_ID),
-        (Operation.READ, _GROUP),
-        (Operation.READ, _TOPIC),
+        (AclOperation.WRITE, _TRANSACTIONAL_ID),
+        (AclOperation.READ, _GROUP),
+        (AclOperation.READ, _TOPIC),
     ),
-    ApiKey.WRITE_TXN_MARKERS: ((Operation.ALTER, _CLUSTER), (Operation.CLUSTER_ACTION, _CLUSTER)),
-    ApiKey.DESCRIBE_TRANSACTIONS: ((Operation.DESCRIBE, _TRANSACTIONAL_ID), (Operation.DESCRIBE, _TOPIC)),
-    ApiKey.LIST_TRANSACTIONS: ((Operation.DESCRIBE, _TRANSACTIONAL_ID),),
-    ApiKey.DESCRIBE_CONFIGS: ((Operation.DESCRIBE_CONFIGS, _TOPIC), (Operation.DESCRIBE_CONFIGS, _CLUSTER)),
-    ApiKey.ALTER_CONFIGS: ((Operation.ALTER_CONFIGS, _TOPIC), (Operation.ALTER_CONFIGS, _CLUSTER)),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: ((Operation.ALTER_CONFIGS, _TOPIC), (Operation.ALTER_CONFIGS, _CLUSTER)),
-    ApiKey.DESCRIBE_CLUSTER: ((Operation.DESCRIBE, _CLUSTER),),
-    ApiKey.CREATE_ACLS: ((Operation.ALTER, _CLUSTER),),
-    ApiKey.DELETE_ACLS: ((Operation.ALTER, _CLUSTER),),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: ((Operation.ALTER, _CLUSTER),),
-    ApiKey.ELECT_LEADERS: ((Operation.ALTER, _CLUSTER),),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: ((Operation.DESCRIBE_CONFIGS, _CLUSTER),),
-    ApiKey.ALTER_CLIENT_QUOTAS: ((Operation.ALTER_CONFIGS, _CLUSTER),),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ((Operation.ALTER, _CLUSTER),),
-    ApiKey.CREATE_DELEGATION_TOKEN: ((Operation.CREATE_TOKENS, ResourceType.USER),),
+    ApiKey.WRITE_TXN_MARKERS: ((AclOperation.ALTER, _CLUSTER), (AclOperation.CLUSTER_ACTION, _CLUSTER)),
+    ApiKey.DESCRIBE_TRANSACTIONS: ((AclOperation.DESCRIBE, _TRANSACTIONAL_ID), (AclOperation.DESCRIBE, _TOPIC)),
+    ApiKey.LIST_TRANSACTIONS: ((AclOperation.DESCRIBE, _TRANSACTIONAL_ID),),
+    ApiKey.DESCRIBE_CONFIGS: ((AclOperation.DESCRIBE_CONFIGS, _TOPIC), (AclOperation.DESCRIBE_CONFIGS, _CLUSTER)),
+    ApiKey.ALTER_CONFIGS: ((AclOperation.ALTER_CONFIGS, _TOPIC), (AclOperation.ALTER_CONFIGS, _CLUSTER)),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ((AclOperation.ALTER_CONFIGS, _TOPIC), (AclOperation.ALTER_CONFIGS, _CLUSTER)),
+    ApiKey.DESCRIBE_CLUSTER: ((AclOperation.DESCRIBE, _CLUSTER),),
+    ApiKey.CREATE_ACLS: ((AclOperation.ALTER, _CLUSTER),),
+    ApiKey.DELETE_ACLS: ((AclOperation.ALTER, _CLUSTER),),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ((AclOperation.ALTER, _CLUSTER),),
+    ApiKey.ELECT_LEADERS: ((AclOperation.ALTER, _CLUSTER),),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: ((AclOperation.DESCRIBE_CONFIGS, _CLUSTER),),
+    ApiKey.ALTER_CLIENT_QUOTAS: ((AclOperation.ALTER_CONFIGS, _CLUSTER),),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ((AclOperation.ALTER, _CLUSTER),),
+    ApiKey.CREATE_DELEGATION_TOKEN: ((AclOperation.CREATE_TOKENS, AclResourceType.USER),),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: (
-        (Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN),
-        (Operation.DESCRIBE_TOKENS, ResourceType.USER),
+        (AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN),
+        (AclOperation.DESCRIBE_TOKENS, AclResourceType.USER),
     ),
-    OwnApiKey.COMPACT_TOPICS: ((Operation.ALTER, _TOPIC),),
+    OwnApiKey.COMPACT_TOPICS: ((AclOperation.ALTER, _TOPIC),),
 }

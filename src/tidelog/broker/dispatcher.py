@@ -28,7 +28,7 @@ from tidelog.broker.metadata_errors import storage_error
 from tidelog.broker.routes import REQUEST_BYTES_MAX, Route
 from tidelog.metadata.errors import StoreUnavailableError
 from tidelog.network.log_rate_limit import LogRateLimit
-from tidelog.security.acls import ResourceType
+from tidelog.security.acls import AclResourceType
 from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ApiError, ErrorCode, WireError
@@ -152,7 +152,7 @@ class Dispatcher:
         assert route.handle is not None, "a loaded route can handle"
         try:
             if (operation := ON_CLUSTER.get(route.api_key)) is not None:
-                context.check_allowed(operation, ResourceType.CLUSTER)
+                context.check_allowed(operation, AclResourceType.CLUSTER)
             return route.handle(request, context)
         except Exception as cause:
             return self._error_response(route, cause)

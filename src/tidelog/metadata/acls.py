@@ -13,9 +13,16 @@ from tidelog.metadata.changes import Announcements
 from tidelog.metadata.errors import BadVersionError, MalformedNodeError, NodeExistsError, NoNodeError
 from tidelog.metadata.store import Store
 from tidelog.metadata.walk import ensure_paths
-from tidelog.security.acls import Entry, Operation, PatternType, Permission, Resource, ResourceType
+from tidelog.security.acls import (
+    AccessControlEntry,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
+    PatternType,
+    ResourcePattern,
+)
 
-Entries: TypeAlias = tuple[Entry, ...]
+Entries: TypeAlias = tuple[AccessControlEntry, ...]
 
 _VERSION: Final = 1
 
@@ -24,12 +31,12 @@ def _camel_case(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
 
 
-_TYPES: Final[Mapping[str, ResourceType]] = {
-    _camel_case(each.name): each for each in ResourceType if each is not ResourceType.ANY
+_TYPES: Final[Mapping[str, AclResourceType]] = {
+    _camel_case(each.name): each for each in AclResourceType if each is not AclResourceType.ANY
 }
 _TYPE_NAMES: Final = {each: name for name, each in _TYPES.items()}
-_OPERATIONS: Final[Mapping[str, Operation]] = {_camel_case(each.name): each for each in Operation}
-_PERMISSIONS: Final[Mapping[str, Permission]] = {_camel_case(each.name): each for each in Permission}
+_OPERATIONS: Final[Mapping[str, AclOperation]] = {_camel_case(each.name): each for each in AclOperation}
+_PERMISSIONS: Final[Mapping[str, AclPermissionType]] = {_camel_case(each.name): each for each in AclPermissionType}
 _ROOTS: Final[Mapping[PatternType, str]] = {
     PatternType.LITERAL: paths.ACLS,
     PatternType.PREFIXED: f"{paths.EXTENDED_ACLS}/prefixed",
@@ -48,14 +55,14 @@ def prepare_acl_nodes(store: Store) -> None:
     )
 
 
-def resource_path(resource: Resource) -> str:
+def resource_path(resource: ResourcePattern) -> str:
     return f"{_ROOTS[resource.pattern]}/{_TYPE_NAMES[resource.type]}/{resource.name}"
 
 
-def all_entries(store: Store) -> Iterator[tuple[Resource, Entries]]:
+def all_entries(store: Store) -> Iterator[tuple[ResourcePattern, Entries]]:
     """Every resource with its entries. A node that cannot be read raises: nothing may be open by accident."""
     resources = [
-        Resource(resource_type, name, pattern)
+        ResourcePattern(resource_type, name, pattern)
         for pattern, root in _ROOTS.items()
         for type_name, resource_type in _TYPES.items()
         for name in store.children(f"{root}/{type_name}")
@@ -65,12 +72,14 @@ def all_entries(store: Store) -> Iterator[tuple[Resource, Entries]]:
             yield resource, decode_entries(resource_path(resource), node[0])
 
 
-def read_entries(store: Store, resource: Resource) -> Entries:
+def read_entries(store: Store, resource: ResourcePattern) -> Entries:
     """The entries of a resource; none for one that has no node."""
     return _read(store, resource)[0]
 
 
-def change_entries(store: Store, resource: Resource, change: Callable[[Entries], Iterable[Entry]]) -> Entries:
+def change_entries(
+    store: Store, resource: ResourcePattern, change: Callable[[Entries], Iterable[AccessControlEntry]]
+) -> Entries:
     """Replace the entries of a resource by what `change` makes of them, and announce it. Returns what they are now.
 
     `change` is called again if another broker was faster.
@@ -94,7 +103,7 @@ def change_entries(store: Store, resource: Resource, change: Callable[[Entries],
         return after
 
 
-def _read(store: Store, resource: Resource) -> tuple[Entries, int | None]:
+def _read(store: Store, resource: ResourcePattern) -> tuple[Entries, int | None]:
     path = resource_path(resource)
     try:
         data, stat = store.get(path)
@@ -103,7 +112,7 @@ def _read(store: Store, resource: Resource) -> tuple[Entries, int | None]:
     return decode_entries(path, data), stat.version
 
 
-def encode_entries(entries: Iterable[Entry]) -> bytes:
+def encode_entries(entries: Iterable[AccessControlEntry]) -> bytes:
     return encode_json(
         {
             "version": _VERSION,
@@ -127,14 +136,14 @@ def decode_entries(path: str, data: bytes) -> Entries:
     return tuple(_decode_entry(path, each) for each in document.required("acls", list))
 
 
-def _decode_entry(path: str, fields: object) -> Entry:
+def _decode_entry(path: str, fields: object) -> AccessControlEntry:
     if not isinstance(fields, dict):
         raise MalformedNodeError(path, f"malformed node: an ACL is a JSON object, not {fields!r}")
     document = Document.of(path, fields)
     operation, permission = document.required("operation", str), document.required("permissionType", str)
     if operation not in _OPERATIONS or permission not in _PERMISSIONS:
         raise document.malformed(f"an ACL is to {permission!r} the operation {operation!r}")
-    return Entry(
+    return AccessControlEntry(
         document.required("principal", str),
         document.required("host", str),
         _OPERATIONS[operation],
@@ -145,7 +154,7 @@ def _decode_entry(path: str, fields: object) -> Entry:
 # --- announcements ---
 
 
-def _announce(store: Store, resource: Resource) -> None:
+def _announce(store: Store, resource: ResourcePattern) -> None:
     if resource.pattern is PatternType.LITERAL:
         data = f"{_TYPE_NAMES[resource.type]}:{resource.name}".encode()
         store.create(f"{paths.ACL_CHANGES}/{paths.ACL_CHANGE_PREFIX}", data, sequential=True)
@@ -161,19 +170,19 @@ def _announce(store: Store, resource: Resource) -> None:
     store.create(f"{paths.EXTENDED_ACL_CHANGES}/{paths.ACL_CHANGE_PREFIX}", data, sequential=True)
 
 
-def _decode_literal_change(path: str, data: bytes) -> Resource:
+def _decode_literal_change(path: str, data: bytes) -> ResourcePattern:
     type_name, colon, name = data.decode(errors="replace").partition(":")
     if not colon or type_name not in _TYPES:
         raise MalformedNodeError(path, f"malformed node: {data[:80]!r} names no resource")
-    return Resource(_TYPES[type_name], name)
+    return ResourcePattern(_TYPES[type_name], name)
 
 
-def _decode_extended_change(path: str, data: bytes) -> Resource:
+def _decode_extended_change(path: str, data: bytes) -> ResourcePattern:
     document = Document(path, data)
     type_name, pattern = document.required("resourceType", str), document.required("patternType", str)
-    if type_name not in ResourceType.__members__ or pattern not in PatternType.__members__:
+    if type_name not in AclResourceType.__members__ or pattern not in PatternType.__members__:
         raise document.malformed(f"{type_name!r} and {pattern!r} name no resource")
-    return Resource(ResourceType[type_name], document.required("name", str), PatternType[pattern])
+    return ResourcePattern(AclResourceType[type_name], document.required("name", str), PatternType[pattern])
 
 
 LITERAL_CHANGES: Final = Announcements(paths.ACL_CHANGES, paths.ACL_CHANGE_PREFIX, _decode_literal_change)

@@ -13,7 +13,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 
 
-class ResourceType(IntEnum):
+class AclResourceType(IntEnum):
     """By its number on the wire."""
 
     ANY = 1
@@ -33,7 +33,7 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     ANY = 1
     ALL = 2
     READ = 3
@@ -50,78 +50,78 @@ class Operation(IntEnum):
     DESCRIBE_TOKENS = 14
 
 
-class Permission(IntEnum):
+class AclPermissionType(IntEnum):
     ANY = 1
     DENY = 2
     ALLOW = 3
 
 
-OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
-    ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+OPERATIONS: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] = {
+    AclResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
-    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
-    ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
+    AclResourceType.GROUP: (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE),
+    AclResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
     ),
-    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
-    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
-    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+    AclResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE),
+    AclResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
+    AclResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
 """What can be done to a resource of each type."""
 
 
-class Resource(NamedTuple):
+class ResourcePattern(NamedTuple):
     """A pattern that names resources: one, all (`*`), or those whose names begin with a prefix."""
 
-    type: ResourceType
+    type: AclResourceType
     name: str
     pattern: PatternType = PatternType.LITERAL
 
 
-class Entry(NamedTuple):
+class AccessControlEntry(NamedTuple):
     """Whether a principal may do something from a host."""
 
     principal: str
     host: str
-    operation: Operation
-    permission: Permission
+    operation: AclOperation
+    permission: AclPermissionType
 
     def applies(self, principal: str, host: str) -> bool:
         return self.principal in (principal, WILDCARD_PRINCIPAL) and self.host in (host, WILDCARD)
 
 
-class Binding(NamedTuple):
-    resource: Resource
-    entry: Entry
+class AclBinding(NamedTuple):
+    resource: ResourcePattern
+    entry: AccessControlEntry
 
 
-class BindingFilter(NamedTuple):
+class AclBindingFilter(NamedTuple):
     """Finds bindings. None and ANY match everything."""
 
-    type: ResourceType = ResourceType.ANY
+    type: AclResourceType = AclResourceType.ANY
     name: str | None = None
     pattern: PatternType = PatternType.ANY
     principal: str | None = None
     host: str | None = None
-    operation: Operation = Operation.ANY
-    permission: Permission = Permission.ANY
+    operation: AclOperation = AclOperation.ANY
+    permission: AclPermissionType = AclPermissionType.ANY
 
-    def matches_resource(self, resource: Resource) -> bool:
-        if self.type not in (ResourceType.ANY, resource.type):
+    def matches_resource(self, resource: ResourcePattern) -> bool:
+        if self.type not in (AclResourceType.ANY, resource.type):
             return False
         if self.pattern not in (PatternType.ANY, PatternType.MATCH, resource.pattern):
             return False
@@ -133,23 +133,23 @@ class BindingFilter(NamedTuple):
             return resource.name in (self.name, WILDCARD)
         return self.name.startswith(resource.name)
 
-    def matches_entry(self, entry: Entry) -> bool:
+    def matches_entry(self, entry: AccessControlEntry) -> bool:
         return (
             self.principal in (None, entry.principal)
             and self.host in (None, entry.host)
-            and self.operation in (Operation.ANY, entry.operation)
-            and self.permission in (Permission.ANY, entry.permission)
+            and self.operation in (AclOperation.ANY, entry.operation)
+            and self.permission in (AclPermissionType.ANY, entry.permission)
         )
 
 
-def problem_of(binding: Binding) -> str | None:
+def problem_of(binding: AclBinding) -> str | None:
     """What is wrong with a binding that is to be created, if anything."""
     resource, entry = binding
-    if resource.type is ResourceType.ANY or resource.pattern in (PatternType.ANY, PatternType.MATCH):
+    if resource.type is AclResourceType.ANY or resource.pattern in (PatternType.ANY, PatternType.MATCH):
         return f"{resource.type.name}:{resource.pattern.name} is for filters; an ACL names a resource and its pattern"
-    if entry.operation is Operation.ANY or entry.permission is Permission.ANY:
+    if entry.operation is AclOperation.ANY or entry.permission is AclPermissionType.ANY:
         return "an ACL allows or denies an operation; ANY is for filters"
-    if resource.type is ResourceType.CLUSTER and resource.name != CLUSTER_NAME:
+    if resource.type is AclResourceType.CLUSTER and resource.name != CLUSTER_NAME:
         return f"the cluster's name in ACLs is {CLUSTER_NAME}, not {resource.name!r}"
     if not resource.name:
         return "the resource's name is empty"
@@ -158,6 +158,6 @@ def problem_of(binding: Binding) -> str | None:
     principal_type, colon, name = entry.principal.partition(":")
     if not (principal_type and colon and name):
         return f"the principal {entry.principal!r} is not of the form type:name, such as User:alice"
-    if entry.operation is not Operation.ALL and entry.operation not in OPERATIONS[resource.type]:
+    if entry.operation is not AclOperation.ALL and entry.operation not in OPERATIONS[resource.type]:
         return f"{entry.operation.name} is not an operation on a resource of type {resource.type.name}"
     return None

@@ -15,26 +15,35 @@ from typing import Final
 
 from tidelog.security.acls import (
     WILDCARD,
-    Binding,
-    BindingFilter,
-    Entry,
-    Operation,
+    AccessControlEntry,
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
     PatternType,
-    Permission,
-    Resource,
-    ResourceType,
+    ResourcePattern,
 )
 
-_IMPLYING: Final[Mapping[Operation, frozenset[Operation]]] = {
-    Operation.DESCRIBE: frozenset(
-        (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER, Operation.ALL)
+_IMPLYING: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
+    AclOperation.DESCRIBE: frozenset(
+        (
+            AclOperation.DESCRIBE,
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+            AclOperation.ALL,
+        )
     ),
-    Operation.DESCRIBE_CONFIGS: frozenset((Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL)),
+    AclOperation.DESCRIBE_CONFIGS: frozenset(
+        (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.ALL)
+    ),
 }
 _DECISIONS_MAX: Final = 20_000
 """Decisions remembered. A client that asks about ever more names makes the authorizer start over."""
 
-Decision = tuple[str, str, Operation, ResourceType, str]
+Decision = tuple[str, str, AclOperation, AclResourceType, str]
 
 
 class AclAuthorizer:
@@ -44,12 +53,12 @@ class AclAuthorizer:
         """`super_users` are principals; `allows_unlisted` opens resources that no entry names."""
         self._super_users = frozenset(super_users)
         self._allows_unlisted = allows_unlisted
-        self._entries: dict[Resource, tuple[Entry, ...]] = {}
-        self._prefix_lengths: dict[ResourceType, list[int]] = {}
+        self._entries: dict[ResourcePattern, tuple[AccessControlEntry, ...]] = {}
+        self._prefix_lengths: dict[AclResourceType, list[int]] = {}
         self._decisions: dict[Decision, bool] = {}
-        self._decisions_by_type: dict[tuple[str, str, Operation, ResourceType], bool] = {}
+        self._decisions_by_type: dict[tuple[str, str, AclOperation, AclResourceType], bool] = {}
 
-    def replace(self, resource: Resource, entries: Iterable[Entry]) -> None:
+    def replace(self, resource: ResourcePattern, entries: Iterable[AccessControlEntry]) -> None:
         """These are the entries of a resource from now on; none remove it."""
         entries = tuple(entries)
         if entries:
@@ -67,18 +76,18 @@ class AclAuthorizer:
         self._decisions.clear()
         self._decisions_by_type.clear()
 
-    def resources(self) -> list[Resource]:
+    def resources(self) -> list[ResourcePattern]:
         return list(self._entries)
 
-    def find(self, wanted: BindingFilter) -> Iterator[Binding]:
+    def find(self, wanted: AclBindingFilter) -> Iterator[AclBinding]:
         """The bindings that a filter matches, in a stable order."""
         for resource in sorted(filter(wanted.matches_resource, self._entries)):
             for entry in self._entries[resource]:
                 if wanted.matches_entry(entry):
-                    yield Binding(resource, entry)
+                    yield AclBinding(resource, entry)
 
     def is_allowed(
-        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
     ) -> bool:
         key = (principal, host, operation, resource_type, name)
         decision = self._decisions.get(key)
@@ -88,7 +97,9 @@ class AclAuthorizer:
             decision = self._decisions[key] = self._decide(*key)
         return decision
 
-    def is_allowed_on_any(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+    def is_allowed_on_any(
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
+    ) -> bool:
         """Whether there is, or could be, a resource of a type on which the principal may do something."""
         key = (principal, host, operation, resource_type)
         decision = self._decisions_by_type.get(key)
@@ -98,58 +109,62 @@ class AclAuthorizer:
             decision = self._decisions_by_type[key] = self._decide_on_any(*key)
         return decision
 
-    def _decide(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def _decide(
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> bool:
         if principal in self._super_users:
             return True
         lists = self._entries_for(resource_type, name)
         if not lists:
             return self._allows_unlisted
         applying = [entry for entry in chain.from_iterable(lists) if entry.applies(principal, host)]
-        denied = (operation, Operation.ALL)
-        if any(entry.permission is Permission.DENY and entry.operation in denied for entry in applying):
+        denied = (operation, AclOperation.ALL)
+        if any(entry.permission is AclPermissionType.DENY and entry.operation in denied for entry in applying):
             return False
         allowed = _IMPLYING.get(operation, denied)
-        return any(entry.permission is Permission.ALLOW and entry.operation in allowed for entry in applying)
+        return any(entry.permission is AclPermissionType.ALLOW and entry.operation in allowed for entry in applying)
 
-    def _entries_for(self, resource_type: ResourceType, name: str) -> list[tuple[Entry, ...]]:
+    def _entries_for(self, resource_type: AclResourceType, name: str) -> list[tuple[AccessControlEntry, ...]]:
         """Of every pattern that applies to a resource."""
         candidates = [
-            Resource(resource_type, name),
-            Resource(resource_type, WILDCARD),
+            ResourcePattern(resource_type, name),
+            ResourcePattern(resource_type, WILDCARD),
             *(
-                Resource(resource_type, name[:length], PatternType.PREFIXED)
+                ResourcePattern(resource_type, name[:length], PatternType.PREFIXED)
                 for length in self._prefix_lengths.get(resource_type, ())
                 if length <= len(name)
             ),
         ]
         return [entries for each in candidates if (entries := self._entries.get(each))]
 
-    def _decide_on_any(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+    def _decide_on_any(
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
+    ) -> bool:
         if principal in self._super_users:
             return True
-        denied = set(self._patterns(principal, host, operation, resource_type, Permission.DENY))
+        denied = set(self._patterns(principal, host, operation, resource_type, AclPermissionType.DENY))
         if (WILDCARD, PatternType.LITERAL) in denied:
             return False
         if self._allows_unlisted:
             return True
         return any(
             allowed == (WILDCARD, PatternType.LITERAL) or not _is_dominated(allowed, denied)
-            for allowed in self._patterns(principal, host, operation, resource_type, Permission.ALLOW)
+            for allowed in self._patterns(principal, host, operation, resource_type, AclPermissionType.ALLOW)
         )
 
     def _patterns(
         self,
         principal: str,
         host: str,
-        operation: Operation,
-        resource_type: ResourceType,
-        permission: Permission,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        permission: AclPermissionType,
     ) -> Iterator[tuple[str, PatternType]]:
         """The patterns of a type with an entry for a principal, host and operation."""
         for resource, entries in self._entries.items():
             if resource.type is resource_type and any(
                 entry.permission is permission
-                and entry.operation in (operation, Operation.ALL)
+                and entry.operation in (operation, AclOperation.ALL)
                 and entry.applies(principal, host)
                 for entry in entries
             ):

@@ -1,7 +1,6 @@
 """What a single broker without security answers to requests for other leaders, places, quotas, passwords and ACLs.
 
-The codes are Kafka's, from the same tests with `TIDELOG_COMPAT_TARGET=kafka`; `ours_alone` marks what is refused here
-until it works.
+The codes are Kafka's, from the same tests with `TIDELOG_COMPAT_TARGET=kafka`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.compat.clients.admins import confluent_admin
-from tests.compat.clients.brokers import Broker, ours_alone
+from tests.compat.clients.brokers import Broker
 from tests.compat.clients.raw import RawConnection
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
@@ -184,13 +183,6 @@ def test_a_quota_that_makes_no_sense_is_refused(broker: Broker) -> None:
     for entity, key in (([("user", "u")], "nonsense"), ([("nonsense", "n")], "producer_byte_rate"), ([], "x")):
         assert quota_change(broker, entity, key) is ErrorCode.INVALID_REQUEST
     assert quota_change(broker, [("user", "u")], "producer_byte_rate", remove=True) is ErrorCode.NONE
-
-
-@ours_alone
-def test_a_quota_is_refused_as_long_as_it_would_not_be_enforced(broker: Broker) -> None:
-    unsupported = ErrorCode.UNSUPPORTED_VERSION
-    assert quota_change(broker, [("user", "u"), ("client-id", None)], "producer_byte_rate") is unsupported
-    assert quota_change(broker, [("ip", "127.0.0.1")], "connection_creation_rate") is unsupported
 
 
 # --- passwords ---

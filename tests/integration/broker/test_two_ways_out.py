@@ -71,7 +71,7 @@ class RecordingSlot:
     def __init__(self) -> None:
         self.reply: list[Chunk] = []
         self.end_waiting: Callable[[], object] | None = None
-        self.connection = SimpleNamespace(close=pytest.fail, address="nowhere", is_closed=False)
+        self.connection = SimpleNamespace(close=pytest.fail, address="nowhere", is_closed=False, throttle_ms=0)
 
     def fill(self, reply: list[Chunk]) -> None:
         self.reply = reply

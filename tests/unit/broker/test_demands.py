@@ -3,7 +3,7 @@
 from tidelog.broker.demands import NOTHING, ON_CLUSTER, ON_RESOURCES
 from tidelog.broker.handlers import cluster_handlers, handlers
 from tidelog.broker.own_apis import own_handlers
-from tidelog.security.acls import OPERATIONS, Operation, ResourceType
+from tidelog.security.acls import OPERATIONS, AclOperation, AclResourceType
 
 ROUTES = {**handlers(), **cluster_handlers(), **own_handlers()}
 
@@ -19,11 +19,11 @@ def test_no_api_is_listed_twice() -> None:
 
 def test_what_is_demanded_can_be_allowed() -> None:
     for operation in ON_CLUSTER.values():
-        assert operation in OPERATIONS[ResourceType.CLUSTER]
+        assert operation in OPERATIONS[AclResourceType.CLUSTER]
     for demands in ON_RESOURCES.values():
         for operation, resource_type in demands:
             assert operation in OPERATIONS[resource_type]
-    assert Operation.ALL not in ON_CLUSTER.values()
+    assert AclOperation.ALL not in ON_CLUSTER.values()
 
 
 def test_a_refusal_of_a_whole_request_has_room_in_the_response() -> None:

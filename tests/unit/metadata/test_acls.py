@@ -16,13 +16,20 @@ from tidelog.metadata.acls import (
 )
 from tidelog.metadata.changes import ChangeListener
 from tidelog.metadata.errors import MalformedNodeError
-from tidelog.security.acls import Entry, Operation, PatternType, Permission, Resource, ResourceType
+from tidelog.security.acls import (
+    AccessControlEntry,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
+    PatternType,
+    ResourcePattern,
+)
 from tidelog.testing.memory_store import MemoryStore, MemoryTree
 
-READ = Entry("User:alice", "*", Operation.READ, Permission.ALLOW)
-WRITE = Entry("User:bob", "10.0.0.1", Operation.IDEMPOTENT_WRITE, Permission.DENY)
-ORDERS = Resource(ResourceType.TOPIC, "orders")
-PREFIXED = Resource(ResourceType.TRANSACTIONAL_ID, "tx-", PatternType.PREFIXED)
+READ = AccessControlEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)
+WRITE = AccessControlEntry("User:bob", "10.0.0.1", AclOperation.IDEMPOTENT_WRITE, AclPermissionType.DENY)
+ORDERS = ResourcePattern(AclResourceType.TOPIC, "orders")
+PREFIXED = ResourcePattern(AclResourceType.TRANSACTIONAL_ID, "tx-", PatternType.PREFIXED)
 
 
 @pytest.fixture
@@ -72,7 +79,7 @@ def test_a_resource_without_entries_has_no_node(store: MemoryStore) -> None:
 def test_a_change_sees_what_another_broker_wrote_meanwhile(store: MemoryStore) -> None:
     calls = 0
 
-    def add(before: tuple[Entry, ...]) -> list[Entry]:
+    def add(before: tuple[AccessControlEntry, ...]) -> list[AccessControlEntry]:
         nonlocal calls
         calls += 1
         if calls == 1:

@@ -3,119 +3,119 @@
 import pytest
 
 from tidelog.security.acls import (
-    Binding,
-    BindingFilter,
-    Entry,
-    Operation,
+    AccessControlEntry,
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
     PatternType,
-    Permission,
-    Resource,
-    ResourceType,
+    ResourcePattern,
     problem_of,
 )
 from tidelog.security.authorizer import AclAuthorizer
 
 ALICE, BOB = "User:alice", "User:bob"
 HOST = "10.0.0.1"
-TOPIC = ResourceType.TOPIC
-ORDERS = Resource(TOPIC, "orders")
-EVERY_TOPIC = Resource(TOPIC, "*")
+TOPIC = AclResourceType.TOPIC
+ORDERS = ResourcePattern(TOPIC, "orders")
+EVERY_TOPIC = ResourcePattern(TOPIC, "*")
 
 
-def allow(principal: str, operation: Operation, host: str = "*") -> Entry:
-    return Entry(principal, host, operation, Permission.ALLOW)
+def allow(principal: str, operation: AclOperation, host: str = "*") -> AccessControlEntry:
+    return AccessControlEntry(principal, host, operation, AclPermissionType.ALLOW)
 
 
-def deny(principal: str, operation: Operation, host: str = "*") -> Entry:
-    return Entry(principal, host, operation, Permission.DENY)
+def deny(principal: str, operation: AclOperation, host: str = "*") -> AccessControlEntry:
+    return AccessControlEntry(principal, host, operation, AclPermissionType.DENY)
 
 
-def authorizer(entries: dict[Resource, list[Entry]], **settings: bool) -> AclAuthorizer:
+def authorizer(entries: dict[ResourcePattern, list[AccessControlEntry]], **settings: bool) -> AclAuthorizer:
     made = AclAuthorizer(["User:admin"], allows_unlisted=settings.get("allows_unlisted", False))
     for resource, listed in entries.items():
         made.replace(resource, listed)
     return made
 
 
-def may(made: AclAuthorizer, principal: str, operation: Operation, name: str = "orders", host: str = HOST) -> bool:
+def may(made: AclAuthorizer, principal: str, operation: AclOperation, name: str = "orders", host: str = HOST) -> bool:
     return made.is_allowed(principal, host, operation, TOPIC, name)
 
 
 def test_what_no_entry_allows_is_denied() -> None:
-    made = authorizer({ORDERS: [allow(ALICE, Operation.READ)]})
-    assert may(made, ALICE, Operation.READ)
-    assert not may(made, ALICE, Operation.WRITE)
-    assert not may(made, BOB, Operation.READ)
-    assert not may(made, ALICE, Operation.READ, "payments")
+    made = authorizer({ORDERS: [allow(ALICE, AclOperation.READ)]})
+    assert may(made, ALICE, AclOperation.READ)
+    assert not may(made, ALICE, AclOperation.WRITE)
+    assert not may(made, BOB, AclOperation.READ)
+    assert not may(made, ALICE, AclOperation.READ, "payments")
 
 
 def test_a_super_user_may_do_everything_even_what_is_denied() -> None:
-    made = authorizer({ORDERS: [deny("User:*", Operation.ALL)]})
-    assert may(made, "User:admin", Operation.WRITE)
+    made = authorizer({ORDERS: [deny("User:*", AclOperation.ALL)]})
+    assert may(made, "User:admin", AclOperation.WRITE)
 
 
 def test_an_entry_that_denies_goes_before_every_entry_that_allows() -> None:
-    made = authorizer({EVERY_TOPIC: [deny(ALICE, Operation.WRITE)], ORDERS: [allow(ALICE, Operation.ALL)]})
-    assert may(made, ALICE, Operation.READ)
-    assert not may(made, ALICE, Operation.WRITE)
+    made = authorizer({EVERY_TOPIC: [deny(ALICE, AclOperation.WRITE)], ORDERS: [allow(ALICE, AclOperation.ALL)]})
+    assert may(made, ALICE, AclOperation.READ)
+    assert not may(made, ALICE, AclOperation.WRITE)
 
 
-@pytest.mark.parametrize("implying", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
-def test_an_operation_on_a_topic_implies_its_description(implying: Operation) -> None:
-    assert may(authorizer({ORDERS: [allow(ALICE, implying)]}), ALICE, Operation.DESCRIBE)
+@pytest.mark.parametrize("implying", [AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER])
+def test_an_operation_on_a_topic_implies_its_description(implying: AclOperation) -> None:
+    assert may(authorizer({ORDERS: [allow(ALICE, implying)]}), ALICE, AclOperation.DESCRIBE)
 
 
 def test_a_denied_operation_does_not_imply_a_denied_description() -> None:
-    made = authorizer({ORDERS: [deny(ALICE, Operation.READ), allow(ALICE, Operation.WRITE)]})
-    assert may(made, ALICE, Operation.DESCRIBE)
+    made = authorizer({ORDERS: [deny(ALICE, AclOperation.READ), allow(ALICE, AclOperation.WRITE)]})
+    assert may(made, ALICE, AclOperation.DESCRIBE)
 
 
 def test_altering_settings_implies_describing_them() -> None:
-    made = authorizer({ORDERS: [allow(ALICE, Operation.ALTER_CONFIGS)]})
-    assert may(made, ALICE, Operation.DESCRIBE_CONFIGS)
-    assert not may(made, ALICE, Operation.DESCRIBE)
+    made = authorizer({ORDERS: [allow(ALICE, AclOperation.ALTER_CONFIGS)]})
+    assert may(made, ALICE, AclOperation.DESCRIBE_CONFIGS)
+    assert not may(made, ALICE, AclOperation.DESCRIBE)
 
 
 def test_a_prefix_covers_the_names_that_begin_with_it() -> None:
-    made = authorizer({Resource(TOPIC, "ord", PatternType.PREFIXED): [allow(ALICE, Operation.READ)]})
-    assert may(made, ALICE, Operation.READ, "ord")
-    assert may(made, ALICE, Operation.READ, "orders")
-    assert not may(made, ALICE, Operation.READ, "or")
-    assert not made.is_allowed(ALICE, HOST, Operation.READ, ResourceType.GROUP, "orders")
+    made = authorizer({ResourcePattern(TOPIC, "ord", PatternType.PREFIXED): [allow(ALICE, AclOperation.READ)]})
+    assert may(made, ALICE, AclOperation.READ, "ord")
+    assert may(made, ALICE, AclOperation.READ, "orders")
+    assert not may(made, ALICE, AclOperation.READ, "or")
+    assert not made.is_allowed(ALICE, HOST, AclOperation.READ, AclResourceType.GROUP, "orders")
 
 
 def test_a_star_is_every_literal_name_but_no_prefix() -> None:
-    assert may(authorizer({EVERY_TOPIC: [allow(ALICE, Operation.READ)]}), ALICE, Operation.READ, "anything")
-    star = Resource(TOPIC, "*", PatternType.PREFIXED)
-    assert not may(authorizer({star: [allow(ALICE, Operation.READ)]}), ALICE, Operation.READ, "anything")
+    assert may(authorizer({EVERY_TOPIC: [allow(ALICE, AclOperation.READ)]}), ALICE, AclOperation.READ, "anything")
+    star = ResourcePattern(TOPIC, "*", PatternType.PREFIXED)
+    assert not may(authorizer({star: [allow(ALICE, AclOperation.READ)]}), ALICE, AclOperation.READ, "anything")
 
 
 def test_an_entry_may_be_for_one_host() -> None:
-    made = authorizer({ORDERS: [allow("User:*", Operation.READ, HOST)]})
-    assert may(made, BOB, Operation.READ)
-    assert not may(made, BOB, Operation.READ, host="10.0.0.2")
+    made = authorizer({ORDERS: [allow("User:*", AclOperation.READ, HOST)]})
+    assert may(made, BOB, AclOperation.READ)
+    assert not may(made, BOB, AclOperation.READ, host="10.0.0.2")
 
 
 def test_resources_without_entries_are_open_only_where_that_is_set() -> None:
-    made = authorizer({ORDERS: [allow(ALICE, Operation.READ)]}, allows_unlisted=True)
-    assert may(made, BOB, Operation.WRITE, "payments")
-    assert not may(made, BOB, Operation.WRITE, "orders")
+    made = authorizer({ORDERS: [allow(ALICE, AclOperation.READ)]}, allows_unlisted=True)
+    assert may(made, BOB, AclOperation.WRITE, "payments")
+    assert not may(made, BOB, AclOperation.WRITE, "orders")
 
 
 def test_a_change_takes_effect_on_what_was_decided_before() -> None:
-    made = authorizer({ORDERS: [allow(ALICE, Operation.READ)]})
-    assert may(made, ALICE, Operation.READ)
-    made.replace(ORDERS, [deny(ALICE, Operation.READ)])
-    assert not may(made, ALICE, Operation.READ)
+    made = authorizer({ORDERS: [allow(ALICE, AclOperation.READ)]})
+    assert may(made, ALICE, AclOperation.READ)
+    made.replace(ORDERS, [deny(ALICE, AclOperation.READ)])
+    assert not may(made, ALICE, AclOperation.READ)
     made.replace(ORDERS, [])
-    assert not may(made, ALICE, Operation.READ)
+    assert not may(made, ALICE, AclOperation.READ)
     assert made.resources() == []
 
 
 def test_ever_new_names_do_not_fill_the_memory() -> None:
     made = authorizer({})
     for number in range(50_000):
-        may(made, ALICE, Operation.READ, f"topic-{number}")
+        may(made, ALICE, AclOperation.READ, f"topic-{number}")
     assert len(made._decisions) <= 20_000
 
 
@@ -123,56 +123,58 @@ def test_ever_new_names_do_not_fill_the_memory() -> None:
     ("entries", "is_allowed"),
     [
         ({}, False),
-        ({ORDERS: [allow(ALICE, Operation.WRITE)]}, True),
-        ({ORDERS: [allow(ALICE, Operation.READ)]}, False),
-        ({ORDERS: [allow(ALICE, Operation.ALL)], EVERY_TOPIC: [deny(ALICE, Operation.WRITE)]}, False),
-        ({ORDERS: [allow(ALICE, Operation.WRITE), deny(ALICE, Operation.WRITE)]}, False),
+        ({ORDERS: [allow(ALICE, AclOperation.WRITE)]}, True),
+        ({ORDERS: [allow(ALICE, AclOperation.READ)]}, False),
+        ({ORDERS: [allow(ALICE, AclOperation.ALL)], EVERY_TOPIC: [deny(ALICE, AclOperation.WRITE)]}, False),
+        ({ORDERS: [allow(ALICE, AclOperation.WRITE), deny(ALICE, AclOperation.WRITE)]}, False),
         (
             {
-                ORDERS: [allow(ALICE, Operation.WRITE)],
-                Resource(TOPIC, "ord", PatternType.PREFIXED): [deny("User:*", Operation.ALL)],
+                ORDERS: [allow(ALICE, AclOperation.WRITE)],
+                ResourcePattern(TOPIC, "ord", PatternType.PREFIXED): [deny("User:*", AclOperation.ALL)],
             },
             False,
         ),
         (
             {
-                Resource(TOPIC, "or", PatternType.PREFIXED): [allow(ALICE, Operation.WRITE)],
-                Resource(TOPIC, "ord", PatternType.PREFIXED): [deny(ALICE, Operation.WRITE)],
+                ResourcePattern(TOPIC, "or", PatternType.PREFIXED): [allow(ALICE, AclOperation.WRITE)],
+                ResourcePattern(TOPIC, "ord", PatternType.PREFIXED): [deny(ALICE, AclOperation.WRITE)],
             },
             True,
         ),
     ],
 )
 def test_an_idempotent_producer_needs_a_topic_it_may_write_to(
-    entries: dict[Resource, list[Entry]], is_allowed: bool
+    entries: dict[ResourcePattern, list[AccessControlEntry]], is_allowed: bool
 ) -> None:
     made = authorizer(entries)
-    assert made.is_allowed_on_any(ALICE, HOST, Operation.WRITE, TOPIC) is is_allowed
+    assert made.is_allowed_on_any(ALICE, HOST, AclOperation.WRITE, TOPIC) is is_allowed
 
 
 def test_a_filter_finds_what_applies_to_a_name() -> None:
-    prefix = Resource(TOPIC, "ord", PatternType.PREFIXED)
-    other = Resource(TOPIC, "payments")
-    made = authorizer({each: [allow(ALICE, Operation.READ)] for each in (ORDERS, EVERY_TOPIC, prefix, other)})
-    found = made.find(BindingFilter(TOPIC, "orders", PatternType.MATCH))
+    prefix = ResourcePattern(TOPIC, "ord", PatternType.PREFIXED)
+    other = ResourcePattern(TOPIC, "payments")
+    made = authorizer({each: [allow(ALICE, AclOperation.READ)] for each in (ORDERS, EVERY_TOPIC, prefix, other)})
+    found = made.find(AclBindingFilter(TOPIC, "orders", PatternType.MATCH))
     assert {binding.resource for binding in found} == {ORDERS, EVERY_TOPIC, prefix}
-    assert [each.resource for each in made.find(BindingFilter(TOPIC, "orders", PatternType.LITERAL))] == [ORDERS]
-    assert list(made.find(BindingFilter(principal=BOB))) == []
+    assert [each.resource for each in made.find(AclBindingFilter(TOPIC, "orders", PatternType.LITERAL))] == [ORDERS]
+    assert list(made.find(AclBindingFilter(principal=BOB))) == []
 
 
 @pytest.mark.parametrize(
     ("resource", "entry", "problem"),
     [
-        (Resource(TOPIC, ""), allow(ALICE, Operation.READ), "empty"),
-        (Resource(TOPIC, "a/b"), allow(ALICE, Operation.READ), "slash"),
-        (Resource(ResourceType.CLUSTER, "mine"), allow(ALICE, Operation.ALTER), "kafka-cluster"),
-        (ORDERS, allow("alice", Operation.READ), "User:alice"),
-        (ORDERS, allow(ALICE, Operation.CLUSTER_ACTION), "CLUSTER_ACTION"),
-        (ORDERS, allow(ALICE, Operation.ANY), "ANY"),
-        (Resource(ResourceType.ANY, "orders"), allow(ALICE, Operation.READ), "ANY"),
-        (ORDERS, allow(ALICE, Operation.ALL), None),
+        (ResourcePattern(TOPIC, ""), allow(ALICE, AclOperation.READ), "empty"),
+        (ResourcePattern(TOPIC, "a/b"), allow(ALICE, AclOperation.READ), "slash"),
+        (ResourcePattern(AclResourceType.CLUSTER, "mine"), allow(ALICE, AclOperation.ALTER), "kafka-cluster"),
+        (ORDERS, allow("alice", AclOperation.READ), "User:alice"),
+        (ORDERS, allow(ALICE, AclOperation.CLUSTER_ACTION), "CLUSTER_ACTION"),
+        (ORDERS, allow(ALICE, AclOperation.ANY), "ANY"),
+        (ResourcePattern(AclResourceType.ANY, "orders"), allow(ALICE, AclOperation.READ), "ANY"),
+        (ORDERS, allow(ALICE, AclOperation.ALL), None),
     ],
 )
-def test_a_binding_that_makes_no_sense_is_named(resource: Resource, entry: Entry, problem: str | None) -> None:
-    found = problem_of(Binding(resource, entry))
+def test_a_binding_that_makes_no_sense_is_named(
+    resource: ResourcePattern, entry: AccessControlEntry, problem: str | None
+) -> None:
+    found = problem_of(AclBinding(resource, entry))
     assert found is None if problem is None else problem in (found or "")

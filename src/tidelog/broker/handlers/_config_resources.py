@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.metadata import paths
 from tidelog.metadata.configs import ConfigEntity
-from tidelog.security.acls import Operation
-from tidelog.security.acls import ResourceType as SecuredType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -24,12 +23,12 @@ class ResourceType(IntEnum):
     CLIENT_METRICS = 16
 
 
-def check_config_access(operation: Operation, resource_type: int, name: str, context: Context) -> None:
+def check_config_access(operation: AclOperation, resource_type: int, name: str, context: Context) -> None:
     """Raise the error of a client that may not see, or not alter, the settings of a resource."""
     if resource_type == ResourceType.TOPIC:
-        context.check_allowed(operation, SecuredType.TOPIC, name)
+        context.check_allowed(operation, AclResourceType.TOPIC, name)
     elif resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS):
-        context.check_allowed(operation, SecuredType.CLUSTER)
+        context.check_allowed(operation, AclResourceType.CLUSTER)
 
 
 def topic_entity(name: str) -> ConfigEntity:

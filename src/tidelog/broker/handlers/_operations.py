@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import Context
@@ -16,6 +16,6 @@ def cluster_operations(is_asked: bool, context: Context) -> int:
     """Of the cluster; none for a client that may not describe it."""
     if not is_asked:
         return NOT_ASKED
-    if not context.is_allowed(Operation.DESCRIBE, ResourceType.CLUSTER):
+    if not context.is_allowed(AclOperation.DESCRIBE, AclResourceType.CLUSTER):
         return 0
-    return context.operations_allowed(ResourceType.CLUSTER)
+    return context.operations_allowed(AclResourceType.CLUSTER)

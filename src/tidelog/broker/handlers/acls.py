@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.metadata_errors import metadata_errors_translated
 from tidelog.security.acls import (
-    Binding,
-    BindingFilter,
-    Entry,
-    Operation,
+    AccessControlEntry,
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
     PatternType,
-    Permission,
-    Resource,
-    ResourceType,
+    ResourcePattern,
     problem_of,
 )
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -48,7 +48,7 @@ Member = TypeVar("Member", bound=IntEnum)
 async def handle_describe(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
     """The entries that match, by resource."""
     access = _access(context)
-    resources: dict[Resource, DescribeAclsResource] = {}
+    resources: dict[ResourcePattern, DescribeAclsResource] = {}
     for resource, entry in access.authorizer.find(_filter(request)):
         described = resources.get(resource)
         if described is None:
@@ -75,12 +75,12 @@ async def handle_create(request: CreateAclsRequest, context: Context) -> CreateA
     results = [AclCreationResult(error_message=None) for _ in request.creations]
     try:
         access = _access(context)
-        context.check_allowed(Operation.ALTER, ResourceType.CLUSTER)
+        context.check_allowed(AclOperation.ALTER, AclResourceType.CLUSTER)
         _check_count(len(request.creations))
     except ApiError as error:
         _refuse(results, error)
         return CreateAclsResponse(results=results)
-    wanted: dict[Resource, list[tuple[Entry, AclCreationResult]]] = {}
+    wanted: dict[ResourcePattern, list[tuple[AccessControlEntry, AclCreationResult]]] = {}
     for creation, result in zip(request.creations, results, strict=True):
         try:
             resource, entry = _binding(creation)
@@ -97,18 +97,18 @@ async def handle_create(request: CreateAclsRequest, context: Context) -> CreateA
     return CreateAclsResponse(results=results)
 
 
-def _binding(creation: AclCreation) -> Binding:
-    binding = Binding(
-        Resource(
-            _member(ResourceType, creation.resource_type),
+def _binding(creation: AclCreation) -> AclBinding:
+    binding = AclBinding(
+        ResourcePattern(
+            _member(AclResourceType, creation.resource_type),
             creation.resource_name,
             _member(PatternType, creation.resource_pattern_type),
         ),
-        Entry(
+        AccessControlEntry(
             creation.principal,
             creation.host,
-            _member(Operation, creation.operation),
-            _member(Permission, creation.permission_type),
+            _member(AclOperation, creation.operation),
+            _member(AclPermissionType, creation.permission_type),
         ),
     )
     problem = problem_of(binding)
@@ -117,7 +117,7 @@ def _binding(creation: AclCreation) -> Binding:
     return binding
 
 
-def _adding(additions: list[Entry]) -> Callable[[Entries], Iterable[Entry]]:
+def _adding(additions: list[AccessControlEntry]) -> Callable[[Entries], Iterable[AccessControlEntry]]:
     return lambda before: [*before, *additions]
 
 
@@ -129,7 +129,7 @@ async def handle_delete(request: DeleteAclsRequest, context: Context) -> DeleteA
     results = [DeleteAclsFilterResult(error_message=None) for _ in request.filters]
     try:
         access = _access(context)
-        context.check_allowed(Operation.ALTER, ResourceType.CLUSTER)
+        context.check_allowed(AclOperation.ALTER, AclResourceType.CLUSTER)
         _check_count(len(request.filters))
     except ApiError as error:
         _refuse(results, error)
@@ -142,11 +142,11 @@ async def handle_delete(request: DeleteAclsRequest, context: Context) -> DeleteA
     return DeleteAclsResponse(filter_results=results)
 
 
-async def _delete(access: Access, wanted: BindingFilter, result: DeleteAclsFilterResult, context: Context) -> None:
+async def _delete(access: Access, wanted: AclBindingFilter, result: DeleteAclsFilterResult, context: Context) -> None:
     resources = [resource for resource in sorted(access.authorizer.resources()) if wanted.matches_resource(resource)]
     for resource in resources:
         await context.node.slices.pause()
-        removed: list[Entry] = []
+        removed: list[AccessControlEntry] = []
         try:
             await _change(access, resource, _removing(wanted, removed))
             code, message = ErrorCode.NONE, None
@@ -155,15 +155,19 @@ async def _delete(access: Access, wanted: BindingFilter, result: DeleteAclsFilte
         result.matching_acls += [_deleted(resource, entry, code, message) for entry in removed]
 
 
-def _removing(wanted: BindingFilter, removed: list[Entry]) -> Callable[[Entries], Iterable[Entry]]:
-    def remove(before: Entries) -> Iterable[Entry]:
+def _removing(
+    wanted: AclBindingFilter, removed: list[AccessControlEntry]
+) -> Callable[[Entries], Iterable[AccessControlEntry]]:
+    def remove(before: Entries) -> Iterable[AccessControlEntry]:
         removed[:] = [entry for entry in before if wanted.matches_entry(entry)]
         return [entry for entry in before if entry not in removed]
 
     return remove
 
 
-def _deleted(resource: Resource, entry: Entry, code: ErrorCode, message: str | None) -> DeleteAclsMatchingAcl:
+def _deleted(
+    resource: ResourcePattern, entry: AccessControlEntry, code: ErrorCode, message: str | None
+) -> DeleteAclsMatchingAcl:
     return DeleteAclsMatchingAcl(
         error_code=code,
         error_message=message,
@@ -191,20 +195,22 @@ def _check_count(count: int) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"a request may change {CHANGES_MAX} ACLs, not {count}")
 
 
-async def _change(access: Access, resource: Resource, change: Callable[[Entries], Iterable[Entry]]) -> None:
+async def _change(
+    access: Access, resource: ResourcePattern, change: Callable[[Entries], Iterable[AccessControlEntry]]
+) -> None:
     with metadata_errors_translated():
         await access.change(resource, change)
 
 
-def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> BindingFilter:
-    return BindingFilter(
-        _member(ResourceType, asked.resource_type_filter),
+def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclBindingFilter:
+    return AclBindingFilter(
+        _member(AclResourceType, asked.resource_type_filter),
         asked.resource_name_filter,
         _member(PatternType, asked.pattern_type_filter),
         asked.principal_filter,
         asked.host_filter,
-        _member(Operation, asked.operation),
-        _member(Permission, asked.permission_type),
+        _member(AclOperation, asked.operation),
+        _member(AclPermissionType, asked.permission_type),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.group_coordinator import OFFSETS_TOPIC
 from tidelog.broker.handlers._transactions import code_of, error_for_version
 from tidelog.coordination import ProducerEpoch
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ _FENCED_SINCE: Final = 2
 
 def handle(request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsToTxnResponse:
     """The group is not checked here, but by TxnOffsetCommit."""
-    context.check_allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-    context.check_allowed(Operation.READ, ResourceType.GROUP, request.group_id)
+    context.check_allowed(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    context.check_allowed(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     node = context.node
     name = request.transactional_id
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)

@@ -13,7 +13,7 @@ from tidelog.broker.coordinators import Reply
 from tidelog.broker.handlers._parts import are_few
 from tidelog.broker.handlers._transactions import code_of, error_for_version, partitions_by_topic, partitions_of
 from tidelog.coordination import ProducerEpoch
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -40,7 +40,7 @@ def handle(
 ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     """Ask the coordinator of each transactional id."""
     if context.api_version >= _SEVERAL_FROM:
-        context.check_allowed(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        context.check_allowed(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER)
         return _handle_several(request, context)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -111,9 +111,9 @@ def _denied(transactional_id: str, partitions: list[PartitionKey], context: Cont
     """Partitions that the client may not add. Newer versions come from brokers, which asked the client's leave."""
     if context.api_version >= _SEVERAL_FROM:
         return {}
-    if not context.is_allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+    if not context.is_allowed(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
         return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    denied = context.denied_topics(Operation.WRITE, (name for name, _ in partitions))
+    denied = context.denied_topics(AclOperation.WRITE, (name for name, _ in partitions))
     return {key: ErrorCode.TOPIC_AUTHORIZATION_FAILED for key in partitions if key[0] in denied}
 
 

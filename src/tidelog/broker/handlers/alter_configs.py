@@ -33,7 +33,7 @@ from tidelog.metadata.configs import (
     replace_overrides,
 )
 from tidelog.metadata.errors import StoreError
-from tidelog.security.acls import Operation
+from tidelog.security.acls import AclOperation
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages import alter_configs as replacing
 from tidelog.wire.messages import incremental_alter_configs as incremental
@@ -67,7 +67,7 @@ async def handle(request: replacing.AlterConfigsRequest, context: Context) -> re
         )
         try:
             _check(resource, counts)
-            check_config_access(Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context)
+            check_config_access(AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context)
             _check_names(resource, [each.name for each in resource.configs if each.value is None])
             await _replace(context.node, resource, request.validate_only)
         except ApiError as error:
@@ -90,7 +90,7 @@ async def handle_incremental(
         )
         try:
             _check(resource, counts)
-            check_config_access(Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context)
+            check_config_access(AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context)
             deleted = AlterOperation.DELETE
             _check_names(
                 resource,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.alter_replica_log_dirs import (
@@ -48,7 +48,7 @@ async def handle(request: AlterReplicaLogDirsRequest, context: Context) -> Alter
 def _code_of(path: str, topic: str, index: int, context: Context) -> ErrorCode:
     node = context.node
     try:
-        context.check_allowed(Operation.ALTER, ResourceType.CLUSTER)
+        context.check_allowed(AclOperation.ALTER, AclResourceType.CLUSTER)
         node.log_dir_moves.move(topic, index, path)
     except ApiError as error:
         logger.info("%s-%d does not move to %s: %s", topic, index, path, error)

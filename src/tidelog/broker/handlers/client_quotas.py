@@ -11,7 +11,7 @@ from tidelog.broker.metadata_errors import metadata_errors_translated
 from tidelog.metadata import paths
 from tidelog.metadata.client_quotas import QuotaNode, alter_quotas, read_quota_nodes
 from tidelog.quotas import number_in
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages import describe_client_quotas as described
 from tidelog.wire.messages.alter_client_quotas import (
@@ -46,7 +46,7 @@ _CLIENT_QUOTAS: Final = frozenset(
 async def handle_describe(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
     """The entities that match and have quotas."""
     try:
-        context.check_allowed(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+        context.check_allowed(AclOperation.DESCRIBE_CONFIGS, AclResourceType.CLUSTER)
         _check_filter(request.components)
     except ApiError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
@@ -105,7 +105,7 @@ async def handle_alter(request: AlterClientQuotasRequest, context: Context) -> A
     for entry in request.entries:
         answer = EntryDataResponse(error_message=None, entity=entry.entity)
         try:
-            context.check_allowed(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
+            context.check_allowed(AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER)
             _check_entry(entry)
             await _alter(entry, request.validate_only, context)
         except ApiError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.own_messages import (
     CompactedPartition,
@@ -34,7 +34,7 @@ async def handle(request: CompactTopicsRequest, context: Context) -> CompactTopi
 def _compact(context: Context, topic: str, index: int, *, only_status: bool) -> CompactedPartition:
     node = context.node
     try:
-        context.check_allowed(Operation.ALTER, ResourceType.TOPIC, topic)
+        context.check_allowed(AclOperation.ALTER, AclResourceType.TOPIC, topic)
         if not only_status:
             _request(node, topic, index)
         return _status(node, topic, index)

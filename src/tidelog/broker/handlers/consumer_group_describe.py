@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.handlers._answers import Answers
 from tidelog.broker.handlers._groups import check_consumer_protocol
 from tidelog.broker.handlers._operations import NOT_ASKED
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -31,12 +31,12 @@ async def handle(request: ConsumerGroupDescribeRequest, context: Context) -> Con
 
 def _describe(group_id: str, wants_operations: bool, context: Context) -> DescribedGroup:
     try:
-        context.check_allowed(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        context.check_allowed(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
         check_consumer_protocol(context)
         described = context.node.groups.shard_of(group_id).describe_consumer_group(group_id)
     except ApiError as error:
         return DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
     described.authorized_operations = (
-        context.operations_allowed(ResourceType.GROUP, group_id) if wants_operations else NOT_ASKED
+        context.operations_allowed(AclResourceType.GROUP, group_id) if wants_operations else NOT_ASKED
     )
     return described

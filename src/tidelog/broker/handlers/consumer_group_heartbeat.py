@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._groups import check_consumer_protocol
 from tidelog.groups.consumer.checks import Asker
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -22,7 +22,7 @@ _OWN_IDS_FROM: Final = 1
 def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> ConsumerGroupHeartbeatResponse:
     """Ask the group's coordinator."""
     check_consumer_protocol(context)
-    context.check_allowed(Operation.READ, ResourceType.GROUP, request.group_id)
+    context.check_allowed(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     gives_own_id = context.api_version >= _OWN_IDS_FROM
     asker = Asker(context.client_id or "", f"/{context.session.address}", gives_own_id)
     return context.node.groups.call(

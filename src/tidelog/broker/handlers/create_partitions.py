@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._late_topics import refuse_late
 from tidelog.broker.handlers._partition_limit import COUNTED_AT_ONCE, partition_limit_error
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -68,7 +68,7 @@ async def _grow(
     await context.node.slices.pause()
     result = CreatePartitionsTopicResult(name=topic.name, error_message=None)
     try:
-        context.check_allowed(Operation.ALTER, ResourceType.TOPIC, topic.name)
+        context.check_allowed(AclOperation.ALTER, AclResourceType.TOPIC, topic.name)
         if too_many is not None:
             raise too_many
         if count > 1:

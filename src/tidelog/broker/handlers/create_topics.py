@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._late_topics import refuse_late
 from tidelog.broker.handlers._partition_limit import COUNTED_AT_ONCE, partition_limit_error
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
@@ -63,8 +63,8 @@ async def _create(
     await context.node.slices.pause()
     result = CreatableTopicResult(name=topic.name, error_message=None, num_partitions=-1, replication_factor=-1)
     try:
-        if not context.is_allowed(Operation.CREATE, ResourceType.CLUSTER, is_logged=False):
-            context.check_allowed(Operation.CREATE, ResourceType.TOPIC, topic.name)
+        if not context.is_allowed(AclOperation.CREATE, AclResourceType.CLUSTER, is_logged=False):
+            context.check_allowed(AclOperation.CREATE, AclResourceType.TOPIC, topic.name)
         if too_many is not None:
             raise too_many
         if count > 1:
@@ -110,7 +110,7 @@ def _describe(result: CreatableTopicResult, made: TopicImage, overrides: dict[st
     result.replication_factor = len(made.partitions[0].replicas)
     if context.api_version < 5:
         return
-    if not context.is_allowed(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, made.name, is_logged=False):
+    if not context.is_allowed(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, made.name, is_logged=False):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         result.num_partitions = result.replication_factor = -1
         result.configs = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.metadata_errors import metadata_errors_translated
 from tidelog.network.session import ANONYMOUS, USER
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from tidelog.wire.messages.describe_delegation_token import (
@@ -39,7 +39,7 @@ async def handle_create(request: CreateDelegationTokenRequest, context: Context)
     try:
         _check_allowed(context)
         if owner != requester:
-            context.check_allowed(Operation.CREATE_TOKENS, ResourceType.USER, owner)
+            context.check_allowed(AclOperation.CREATE_TOKENS, AclResourceType.USER, owner)
         if any(each.principal_type != _USER_TYPE for each in request.renewers):
             raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE, "renewers are users")
         if len(request.renewers) > _RENEWERS_MAX:
@@ -116,8 +116,8 @@ def _may_see(token: DelegationToken, context: Context) -> bool:
     if context.node.access is None:
         return False
     return context.is_allowed(
-        Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, is_logged=False
-    ) or context.is_allowed(Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner, is_logged=False)
+        AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN, token.token_id, is_logged=False
+    ) or context.is_allowed(AclOperation.DESCRIBE_TOKENS, AclResourceType.USER, token.owner, is_logged=False)
 
 
 def _described(token: DelegationToken, secret: bytes) -> DescribedDelegationToken:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.coordinators import Reply, gather
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -32,7 +32,7 @@ async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroups
 
 
 def _delete(group_id: str, context: Context) -> DeletableGroupResult:
-    if not context.is_allowed(Operation.DELETE, ResourceType.GROUP, group_id):
+    if not context.is_allowed(AclOperation.DELETE, AclResourceType.GROUP, group_id):
         return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
     def shape(outcome: ErrorCode | ApiError) -> DeletableGroupResult:

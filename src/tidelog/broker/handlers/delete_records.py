@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.broker.coordinators import Reply, gather
 from tidelog.broker.handlers._parts import PARTITIONS_AT_ONCE, are_few
 from tidelog.replication.delete_records import DeleteResult
-from tidelog.security.acls import Operation
+from tidelog.security.acls import AclOperation
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -58,7 +58,7 @@ async def _delete_many(request: DeleteRecordsRequest, context: Context) -> Delet
 def _delete(
     offsets: Sequence[tuple[tuple[str, int], int]], timeout_ms: int, context: Context
 ) -> list[DeleteResult] | Reply:
-    denied = context.denied_topics(Operation.DELETE, (topic for (topic, _), _ in offsets))
+    denied = context.denied_topics(AclOperation.DELETE, (topic for (topic, _), _ in offsets))
     refused = [
         DeleteResult(topic, index, -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         for (topic, index), _ in offsets

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers._late_topics import refuse_late
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -63,9 +63,9 @@ async def _delete(asked: DeleteTopicState, quota: MutationQuota, context: Contex
             if name is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
             # A client that may not see the topic does not learn its name.
-            context.check_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
+            context.check_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
         result.name = name
-        context.check_allowed(Operation.DELETE, ResourceType.TOPIC, name)
+        context.check_allowed(AclOperation.DELETE, AclResourceType.TOPIC, name)
         quota.take(node.image.partition_count(name))
         result.topic_id = await node.topic_changes.delete(name)
     except ApiError as error:

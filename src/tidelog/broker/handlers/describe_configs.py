@@ -16,7 +16,7 @@ from tidelog.broker.handlers._loggers import logger_levels
 from tidelog.config.errors import ConfigError
 from tidelog.config.layers import ConfigEntry, ConfigSource
 from tidelog.metadata.topic_names import check_topic_name
-from tidelog.security.acls import Operation
+from tidelog.security.acls import AclOperation
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -60,7 +60,7 @@ def _describe(
         error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     try:
-        check_config_access(Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name, context)
+        check_config_access(AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name, context)
         describe = _DESCRIBERS.get(resource.resource_type)
         if describe is None:
             raise invalid(f"Unsupported resource type: {resource.resource_type}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers._answers import Answers
 from tidelog.metadata.topic_names import check_topic_name
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -38,7 +38,7 @@ async def handle(request: DescribeProducersRequest, context: Context) -> Describ
 def _describe(topic: str, index: int, context: Context) -> PartitionResponse:
     response = PartitionResponse(partition_index=index)
     try:
-        context.check_allowed(Operation.READ, ResourceType.TOPIC, topic)
+        context.check_allowed(AclOperation.READ, AclResourceType.TOPIC, topic)
         check_topic_name(topic)
         partition = context.node.replica_manager.partition(topic, index)
         partition.check_readable(-1)

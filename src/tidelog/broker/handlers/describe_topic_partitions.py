@@ -6,7 +6,7 @@ from heapq import merge
 from typing import TYPE_CHECKING, Final
 
 from tidelog.metadata.topics import check_topic_name
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -29,10 +29,12 @@ async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> D
     names = await _names(request, context)
     denied: frozenset[str] = frozenset()
     if request.topics:
-        denied = context.denied_topics(Operation.DESCRIBE, names)
+        denied = context.denied_topics(AclOperation.DESCRIBE, names)
     else:
         names = [
-            name for name in names if context.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name, is_logged=False)
+            name
+            for name in names
+            if context.is_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, is_logged=False)
         ]
     first_index = 0
     if request.cursor is not None:
@@ -64,7 +66,7 @@ async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> D
                 topic_id=topic.topic_id,
                 is_internal=topic.is_internal,
                 partitions=[_partition(partition) for partition in page],
-                topic_authorized_operations=context.operations_allowed(ResourceType.TOPIC, name),
+                topic_authorized_operations=context.operations_allowed(AclResourceType.TOPIC, name),
             )
         )
         left -= len(page)

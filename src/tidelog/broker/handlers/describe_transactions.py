@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers._answers import Answers
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -30,7 +30,7 @@ async def handle(request: DescribeTransactionsRequest, context: Context) -> Desc
 
 def _describe(transactional_id: str, context: Context) -> TransactionState:
     try:
-        context.check_allowed(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        context.check_allowed(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
         found = context.node.transactions.shard_of(transactional_id).get(transactional_id)
     except ApiError as error:
         return TransactionState(transactional_id=transactional_id, error_code=error.code)
@@ -48,6 +48,6 @@ def _describe(transactional_id: str, context: Context) -> TransactionState:
         topics=[
             TopicData(topic=topic, partitions=indexes)
             for topic, indexes in by_topic(found.partitions).items()
-            if context.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic, is_logged=False)
+            if context.is_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic, is_logged=False)
         ],
     )

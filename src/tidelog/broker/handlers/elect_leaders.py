@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidelog.controller.events import ElectionType
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -29,7 +29,7 @@ _NO_CANDIDATE: Final = {0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, 1: ErrorCod
 
 async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
     """Answer each partition once. A request for all partitions is answered with those that need an election."""
-    if not context.is_allowed(Operation.ALTER, ResourceType.CLUSTER):
+    if not context.is_allowed(AclOperation.ALTER, AclResourceType.CLUSTER):
         return await _denied(request, context)
     no_candidate = _NO_CANDIDATE.get(request.election_type)
     if context.node.member is not None and no_candidate is not None:

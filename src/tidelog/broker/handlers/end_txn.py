@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._transactions import code_of, error_for_version
 from tidelog.coordination import ProducerEpoch
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _FENCED_SINCE: Final = 2
 def handle(request: EndTxnRequest, context: Context) -> EndTxnResponse:
     """Until all markers are written, the next transaction gets CONCURRENT_TRANSACTIONS."""
     name = request.transactional_id
-    context.check_allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    context.check_allowed(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, name)
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
     return context.node.transactions.call(
         "end",

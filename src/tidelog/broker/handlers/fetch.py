@@ -16,7 +16,7 @@ from tidelog.records.errors import CorruptRecordError, UnsupportedCompressionErr
 from tidelog.replication.fetch import FetchParameters, Wanted
 from tidelog.replication.replica_selection import ClientMetadata
 from tidelog.replication.wide_fetch import PARTITIONS_AT_ONCE
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.fetch import TOPIC_IDS_FROM, FetchSpans, PartitionReply, decode_request, encode_response
 
@@ -81,13 +81,13 @@ def handle_bytes(
 def _only_allowed(access: Access, session: Session, context: FetchContext, replica_id: int) -> FetchContext:
     """The same request, in which partitions that the client may not read are refused. A follower reads all or none."""
     if replica_id >= 0:
-        if access.allows(session, Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        if access.allows(session, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER):
             return context
         return context._replace(wanted=[_denied(entry) for entry in context.wanted])
     return context._replace(
         wanted=[
             entry
-            if entry.topic is None or access.allows(session, Operation.READ, ResourceType.TOPIC, entry.topic)
+            if entry.topic is None or access.allows(session, AclOperation.READ, AclResourceType.TOPIC, entry.topic)
             else _denied(entry)
             for entry in context.wanted
         ]

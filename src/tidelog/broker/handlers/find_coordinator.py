@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._answers import Answers
 from tidelog.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -75,10 +75,10 @@ def _find(key_type: int, key: str, context: Context) -> Coordinator:
     node = context.node
     try:
         if key_type == _GROUP:
-            context.check_allowed(Operation.DESCRIBE, ResourceType.GROUP, key)
+            context.check_allowed(AclOperation.DESCRIBE, AclResourceType.GROUP, key)
             broker_id = node.groups.find(key)
         elif key_type == _TRANSACTION:
-            context.check_allowed(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
+            context.check_allowed(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, key)
             broker_id = node.transactions.find(key)
         elif key_type == _SHARE and context.api_version >= _SHARE_FROM:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker does not coordinate share groups")

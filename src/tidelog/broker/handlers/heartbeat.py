@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers._groups import check_group_id
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
     """Ask the group's coordinator."""
-    context.check_allowed(Operation.READ, ResourceType.GROUP, request.group_id)
+    context.check_allowed(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     check_group_id(request.group_id)
     return context.node.groups.call(
         request.group_id, lambda shard, _respond, now_ms: shard.heartbeat(request, now_ms), _shape

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._transactions import error_for_version
 from tidelog.broker.metadata_errors import metadata_errors_translated
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -38,13 +38,13 @@ async def handle(request: InitProducerIdRequest, context: Context) -> InitProduc
 def _denial(request: InitProducerIdRequest, context: Context) -> ErrorCode | None:
     """An idempotent producer must be allowed to write to the cluster, or to any topic at all."""
     if request.transactional_id is not None:
-        is_allowed = context.is_allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        is_allowed = context.is_allowed(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
         return None if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     access = context.node.access
     if (
         access is None
-        or context.is_allowed(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, is_logged=False)
-        or access.allows_on_any(context.session, Operation.WRITE, ResourceType.TOPIC)
+        or context.is_allowed(AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, is_logged=False)
+        or access.allows_on_any(context.session, AclOperation.WRITE, AclResourceType.TOPIC)
     ):
         return None
     return ErrorCode.CLUSTER_AUTHORIZATION_FAILED

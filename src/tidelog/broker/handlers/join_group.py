@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.groups import Joiner
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -35,7 +35,7 @@ def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
             response.protocol_name = ""
         return response
 
-    if not context.is_allowed(Operation.READ, ResourceType.GROUP, request.group_id):
+    if not context.is_allowed(AclOperation.READ, AclResourceType.GROUP, request.group_id):
         return shape(ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     if not request.group_id:
         return shape(ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty"))

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.handlers._groups import check_group_id
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
@@ -22,7 +22,7 @@ def handle(
     request: LeaveGroupRequest, context: Context
 ) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
     """Ask the group's coordinator."""
-    context.check_allowed(Operation.READ, ResourceType.GROUP, request.group_id)
+    context.check_allowed(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     check_group_id(request.group_id)
     is_single = context.api_version < _SEVERAL_FROM
     if is_single:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -23,11 +23,11 @@ async def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResp
     types = {kind.lower() for kind in request.types_filter}
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.has_loads else ErrorCode.NONE
     response = ListGroupsResponse(error_code=error)
-    sees_all = context.is_allowed(Operation.DESCRIBE, ResourceType.CLUSTER, is_logged=False)
+    sees_all = context.is_allowed(AclOperation.DESCRIBE, AclResourceType.CLUSTER, is_logged=False)
     # Groups come and go between two steps, so the list of those that are here now is made first.
     for group in [group for shard in coordinator.shards() for group in shard.groups()]:
         if not sees_all and not context.is_allowed(
-            Operation.DESCRIBE, ResourceType.GROUP, group.group_id, is_logged=False
+            AclOperation.DESCRIBE, AclResourceType.GROUP, group.group_id, is_logged=False
         ):
             continue
         if (not states or group.state_name.lower() in states) and (not types or _kind(group) in types):

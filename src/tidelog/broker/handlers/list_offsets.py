@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.replication.partition import Partition
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.list_offsets import (
@@ -71,7 +71,7 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
-        context.check_allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        context.check_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
         if is_twice:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{topic}-{asked.partition_index} stands in the request twice")
         timestamp = asked.timestamp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
@@ -32,7 +32,7 @@ async def handle(request: ListTransactionsRequest, context: Context) -> ListTran
             (not states or found.state.value in states)
             and (not producer_ids or found.producer_id in producer_ids)
             and context.is_allowed(
-                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, found.transactional_id, is_logged=False
+                AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, found.transactional_id, is_logged=False
             )
             and (request.duration_filter < 0 or now_ms - found.start_ms > request.duration_filter)
         ):

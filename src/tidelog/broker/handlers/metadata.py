@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tidelog.broker.handlers._operations import NOT_ASKED, cluster_operations
 from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.metadata.topics import check_topic_name
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.metadata import (
     MetadataRequest,
@@ -73,9 +73,9 @@ async def _names_to_create(request: MetadataRequest, context: Context) -> list[s
 
 
 def _may_create_topic(name: str, context: Context) -> bool:
-    return context.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name) and (
-        context.is_allowed(Operation.CREATE, ResourceType.CLUSTER, is_logged=False)
-        or context.is_allowed(Operation.CREATE, ResourceType.TOPIC, name)
+    return context.is_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, name) and (
+        context.is_allowed(AclOperation.CREATE, AclResourceType.CLUSTER, is_logged=False)
+        or context.is_allowed(AclOperation.CREATE, AclResourceType.TOPIC, name)
     )
 
 
@@ -95,7 +95,7 @@ async def _describe_all(
         topics = [
             await _describe(topic, shape)
             for topic in list(node.image.topics())
-            if context.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, is_logged=False)
+            if context.is_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name, is_logged=False)
         ]
     else:
         may_create = _may_create(request, context)
@@ -124,7 +124,7 @@ class _Shape(NamedTuple):
     context: Context
 
     def operations(self, topic: str) -> int:
-        return self.context.operations_allowed(ResourceType.TOPIC, topic) if self.has_operations else NOT_ASKED
+        return self.context.operations_allowed(AclResourceType.TOPIC, topic) if self.has_operations else NOT_ASKED
 
     def code_of_lost_leader(self, leader_id: int) -> ErrorCode:
         """Why a partition's leader cannot be named."""
@@ -147,11 +147,11 @@ async def _find(
         found = image.topic_by_id(asked.topic_id)
         if found is None:
             return _failed(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        if not context.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, found.name):
+        if not context.is_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, found.name):
             # An id gives nothing away; a name does.
             return _failed(None, asked.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return await _describe(found, shape)
-    if not context.is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
+    if not context.is_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
         return _failed(name, NO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     found = image.topic(name)
     if found is None:

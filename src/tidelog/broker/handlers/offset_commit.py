@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.broker.handlers._groups import committed_in_parts
 from tidelog.broker.handlers._parts import are_few
 from tidelog.groups import CommitCodes, Committer
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -39,7 +39,7 @@ def handle(
     request: OffsetCommitRequest, context: Context
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     """Ask the group's coordinator; partitions that do not exist are refused one by one, whatever it says."""
-    if not context.is_allowed(Operation.READ, ResourceType.GROUP, request.group_id):
+    if not context.is_allowed(AclOperation.READ, AclResourceType.GROUP, request.group_id):
         return OffsetCommitResponse(topics=[_denied(each, _GROUP_DENIED) for each in request.topics])
     if are_few([topic.partitions for topic in request.topics]):
         return _commit(request, context)
@@ -54,7 +54,7 @@ def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespo
         request.group_instance_id,
         knows_epochs=context.api_version >= _EPOCHS_FROM,
     )
-    allowed, denied = context.divide_topics(Operation.READ, request.topics)
+    allowed, denied = context.divide_topics(AclOperation.READ, request.topics)
     topics: list[CommittedTopic] = [
         (
             topic.name,

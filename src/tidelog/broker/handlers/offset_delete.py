@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers._groups import check_group_id
 from tidelog.broker.handlers._parts import in_parts
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
     """Ask the group's coordinator about partitions of topics that exist; a partition named twice is deleted once."""
-    context.check_allowed(Operation.DELETE, ResourceType.GROUP, request.group_id)
+    context.check_allowed(AclOperation.DELETE, AclResourceType.GROUP, request.group_id)
     check_group_id(request.group_id)
     image = context.node.image
     response = OffsetDeleteResponse()
     answered: set[tuple[str, int]] = set()
-    denied = context.denied_topics(Operation.READ, (topic.name for topic in request.topics))
+    denied = context.denied_topics(AclOperation.READ, (topic.name for topic in request.topics))
     # A missing group is an error of the whole response, so the coordinator is asked even if no topic exists.
     topics = [(topic.name, topic.partitions) for topic in request.topics] or [("", [])]
     for part in in_parts(topics):

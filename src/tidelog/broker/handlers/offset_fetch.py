@@ -11,7 +11,7 @@ from tidelog.broker.handlers._answers import Answers
 from tidelog.broker.handlers._parts import are_few, in_parts
 from tidelog.coordination import Decision
 from tidelog.groups import Committer, PartitionOffset, read_stored
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -196,7 +196,7 @@ async def _offsets(
 
     Topics that the client may not describe are refused, or left out if it did not name them.
     """
-    if not context.is_allowed(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+    if not context.is_allowed(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id):
         return ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     found: dict[str, list[PartitionOffset]] = {}
     ask = context.node.groups.ask
@@ -210,12 +210,12 @@ async def _offsets(
         for each in stored:
             read = read_stored(each)
             if read is not None and context.is_allowed(
-                Operation.DESCRIBE, ResourceType.TOPIC, read[0], is_logged=False
+                AclOperation.DESCRIBE, AclResourceType.TOPIC, read[0], is_logged=False
             ):
                 found.setdefault(read[0], []).append(read[1])
             await context.pause()
         return found
-    denied = context.denied_topics(Operation.DESCRIBE, (topic.name for topic in topics))
+    denied = context.denied_topics(AclOperation.DESCRIBE, (topic.name for topic in topics))
     for part in in_parts((topic.name, topic.partition_indexes) for topic in topics):
         allowed = [(name, indexes) for name, indexes in part if name not in denied]
         for name, indexes in part:

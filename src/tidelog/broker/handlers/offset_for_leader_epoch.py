@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
     """Answer every partition for itself."""
     response = OffsetForLeaderEpochResponse()
-    is_broker = context.is_allowed(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, is_logged=False)
+    is_broker = context.is_allowed(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, is_logged=False)
     for topic in request.topics:
         result = OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(result)
@@ -36,7 +36,7 @@ def _answer(topic: str, asked: OffsetForLeaderPartition, is_broker: bool, contex
     response = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
     try:
         if not is_broker:
-            context.check_allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+            context.check_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
         partition = context.node.replica_manager.partition(topic, asked.partition)
         partition.check_readable(asked.current_leader_epoch)
         response.leader_epoch, response.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)

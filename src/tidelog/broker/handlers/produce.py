@@ -21,7 +21,7 @@ from tidelog.broker.slices import SLICE_SECONDS
 from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.records.validation import PreparedRecords, TooMuchWorkError
 from tidelog.replication.produce import Errors, PendingProduce, StagedBatch
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.produce import PartitionReply, ProduceSpans, decode_request, encode_response, encode_single
@@ -64,7 +64,7 @@ def handle_bytes(
     if (
         access is not None
         and has_transactional_batches(spans, data)
-        and not access.allows(slot.connection.session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, spans[0])
+        and not access.allows(slot.connection.session, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, spans[0])
     ):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         _refuse_all(node, slot, spans, version, correlation_id, code)
@@ -152,7 +152,7 @@ def _append_all(
         guard = asked = None
         try:
             if access is not None and not access.allows(
-                slot.connection.session, Operation.WRITE, ResourceType.TOPIC, topic.decode()
+                slot.connection.session, AclOperation.WRITE, AclResourceType.TOPIC, topic.decode()
             ):
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if verified:

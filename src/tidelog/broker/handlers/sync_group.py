@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers._groups import check_group_id
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -17,7 +17,7 @@ _PROTOCOL_MANDATORY_FROM: Final = 5
 
 def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
     """Ask the group's coordinator."""
-    context.check_allowed(Operation.READ, ResourceType.GROUP, request.group_id)
+    context.check_allowed(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     check_group_id(request.group_id)
     if context.api_version >= _PROTOCOL_MANDATORY_FROM and None in (request.protocol_type, request.protocol_name):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "protocol type and name are mandatory")

@@ -15,7 +15,7 @@ from tidelog.broker.handlers._parts import are_few
 from tidelog.broker.transaction_verification import NOT_VERIFIED, Verification, verify
 from tidelog.coordination import ProducerEpoch
 from tidelog.groups import CommitCodes, Committer
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -41,8 +41,8 @@ def handle(
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     """Verify the transaction, then call the group's coordinator."""
     try:
-        context.check_allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-        context.check_allowed(Operation.READ, ResourceType.GROUP, request.group_id)
+        context.check_allowed(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        context.check_allowed(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     except ApiError as error:
         return _shaper(request.topics, [], context)(error)
     if are_few([topic.partitions for topic in request.topics]):
@@ -54,7 +54,7 @@ def _verify_and_commit(request: TxnOffsetCommitRequest, context: Context) -> Txn
     node = context.node
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
     partition = (OFFSETS_TOPIC, node.groups.partition_of(request.group_id))
-    allowed, denied = context.divide_topics(Operation.READ, request.topics)
+    allowed, denied = context.divide_topics(AclOperation.READ, request.topics)
     reply = Reply(_shaper(allowed, denied, context))
 
     def commit(verification: Verification) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.metadata_errors import storage_error
 from tidelog.metadata.errors import StoreError, StoreUnavailableError
 from tidelog.metadata.users import alter_user
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, make_credential
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.alter_user_scram_credentials import (
@@ -80,7 +80,7 @@ async def handle_alter(
     """Change each user for itself: of what is wrong with several changes the first, unless one stands there twice."""
     node = context.node
     response = AlterUserScramCredentialsResponse()
-    is_allowed = context.is_allowed(Operation.ALTER, ResourceType.CLUSTER)
+    is_allowed = context.is_allowed(AclOperation.ALTER, AclResourceType.CLUSTER)
     users: dict[str, _User] = {}
     changes: Iterable[_Change] = chain(request.deletions, request.upsertions)
     for change in changes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.coordinators import Reply, gather
 from tidelog.broker.transaction_markers import write_marker
 from tidelog.coordination import ProducerEpoch
-from tidelog.security.acls import Operation, ResourceType
+from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 async def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse:
     """Write them all; answered when each is committed or refused."""
-    if not context.is_allowed(Operation.ALTER, ResourceType.CLUSTER, is_logged=False) and not context.is_allowed(
-        Operation.CLUSTER_ACTION, ResourceType.CLUSTER
+    if not context.is_allowed(AclOperation.ALTER, AclResourceType.CLUSTER, is_logged=False) and not context.is_allowed(
+        AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER
     ):
         return WriteTxnMarkersResponse(markers=[_denied(marker) for marker in request.markers])
     written: list[Reply] = []

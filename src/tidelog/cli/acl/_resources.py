@@ -7,7 +7,7 @@ import typer
 
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json, print_line, print_table
-from tidelog.security.acls import CLUSTER_NAME, Binding, Operation, PatternType, Resource, ResourceType
+from tidelog.security.acls import CLUSTER_NAME, AclBinding, AclOperation, AclResourceType, PatternType, ResourcePattern
 
 OfTopics = Annotated[
     list[str] | None, typer.Option("--topic", help="A topic, or * for all; may be repeated.", show_default=False)
@@ -22,7 +22,7 @@ OfTransactionalIds = Annotated[
 OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 IsPrefix = Annotated[bool, typer.Option("--prefixed", help="Names are prefixes: orders- covers orders-eu.")]
 
-_TYPES: Final[Mapping[ResourceType, str]] = {each: each.name.lower().replace("_", "-") for each in ResourceType}
+_TYPES: Final[Mapping[AclResourceType, str]] = {each: each.name.lower().replace("_", "-") for each in AclResourceType}
 
 
 def named_resources(
@@ -31,27 +31,27 @@ def named_resources(
     transactional_ids: Iterable[str] | None,
     cluster: bool,
     prefixed: bool,
-) -> list[Resource]:
+) -> list[ResourcePattern]:
     """The resources that the options name."""
     pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
     named = (
-        (ResourceType.TOPIC, topics),
-        (ResourceType.GROUP, groups),
-        (ResourceType.TRANSACTIONAL_ID, transactional_ids),
+        (AclResourceType.TOPIC, topics),
+        (AclResourceType.GROUP, groups),
+        (AclResourceType.TRANSACTIONAL_ID, transactional_ids),
     )
-    found = [Resource(kind, name, pattern) for kind, names in named for name in names or ()]
+    found = [ResourcePattern(kind, name, pattern) for kind, names in named for name in names or ()]
     if cluster:
-        found.append(Resource(ResourceType.CLUSTER, CLUSTER_NAME))
+        found.append(ResourcePattern(AclResourceType.CLUSTER, CLUSTER_NAME))
     return found
 
 
-def operation_named(text: str) -> Operation:
+def operation_named(text: str) -> AclOperation:
     """`read`, `describe-configs`, `all`, …"""
     name = text.upper().replace("-", "_")
-    if name not in Operation.__members__ or Operation[name] is Operation.ANY:
-        known = ", ".join(each.name.lower().replace("_", "-") for each in Operation if each is not Operation.ANY)
+    if name not in AclOperation.__members__ or AclOperation[name] is AclOperation.ANY:
+        known = ", ".join(each.name.lower().replace("_", "-") for each in AclOperation if each is not AclOperation.ANY)
         raise CommandError(f"--operation {text!r} is none of {known}")
-    return Operation[name]
+    return AclOperation[name]
 
 
 def principal_named(text: str) -> str:
@@ -59,7 +59,7 @@ def principal_named(text: str) -> str:
     return text if ":" in text else f"User:{text}"
 
 
-def print_bindings(bindings: Iterable[Binding], *, as_json: bool, nothing: str) -> None:
+def print_bindings(bindings: Iterable[AclBinding], *, as_json: bool, nothing: str) -> None:
     """One line for each entry."""
     rows = [_row(each) for each in sorted(bindings)]
     if as_json:
@@ -70,7 +70,7 @@ def print_bindings(bindings: Iterable[Binding], *, as_json: bool, nothing: str) 
         print_line(nothing)
 
 
-def _row(binding: Binding) -> dict[str, Any]:
+def _row(binding: AclBinding) -> dict[str, Any]:
     resource, entry = binding
     return {
         "resource": _TYPES[resource.type],

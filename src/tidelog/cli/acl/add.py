@@ -18,7 +18,7 @@ from tidelog.cli.acl._resources import (
     print_bindings,
 )
 from tidelog.cli.errors import CommandError
-from tidelog.security.acls import WILDCARD, Binding, Entry, Permission, problem_of
+from tidelog.security.acls import WILDCARD, AccessControlEntry, AclBinding, AclPermissionType, problem_of
 
 EXAMPLE: Final = "tidelog acl add --principal User:alice --operation read --topic orders --group billing"
 
@@ -48,9 +48,11 @@ def add(
     resources = named_resources(topics, groups, transactional_ids, cluster, prefixed)
     if not resources:
         raise CommandError("name what the entry is about: --topic, --group, --transactional-id or --cluster")
-    permission = Permission.DENY if deny else Permission.ALLOW
+    permission = AclPermissionType.DENY if deny else AclPermissionType.ALLOW
     bindings = [
-        Binding(resource, Entry(principal_named(principal), host, operation_named(operation), permission))
+        AclBinding(
+            resource, AccessControlEntry(principal_named(principal), host, operation_named(operation), permission)
+        )
         for resource in resources
         for principal in principals
         for operation in operations

@@ -15,7 +15,7 @@ from tidelog.cli.acl._resources import (
     principal_named,
     print_bindings,
 )
-from tidelog.security.acls import BindingFilter, PatternType
+from tidelog.security.acls import AclBindingFilter, PatternType
 
 EXAMPLE: Final = "tidelog acl list --topic orders"
 
@@ -35,9 +35,11 @@ def list_acls(
     """List access control entries: all, or those that apply to the resources named, prefixes and * included."""
     whose = None if principal is None else principal_named(principal)
     resources = named_resources(topics, groups, transactional_ids, cluster, False)
-    filters = [BindingFilter(each.type, each.name, PatternType.MATCH, whose) for each in resources]
+    filters = [AclBindingFilter(each.type, each.name, PatternType.MATCH, whose) for each in resources]
     with connect_admin(bootstrap_server, command_config) as admin:
         found = {
-            binding for wanted in filters or [BindingFilter(principal=whose)] for binding in admin.describe_acls(wanted)
+            binding
+            for wanted in filters or [AclBindingFilter(principal=whose)]
+            for binding in admin.describe_acls(wanted)
         }
     print_bindings(found, as_json=output is Format.JSON, nothing="No access control entry matches.")

@@ -18,7 +18,7 @@ from tidelog.cli.acl._resources import (
     print_bindings,
 )
 from tidelog.cli.errors import CommandError
-from tidelog.security.acls import BindingFilter, Operation, PatternType
+from tidelog.security.acls import AclBindingFilter, AclOperation, PatternType
 
 EXAMPLE: Final = "tidelog acl remove --principal User:alice --topic orders"
 
@@ -46,9 +46,9 @@ def remove(
     if bool(resources) == everything:
         raise CommandError("name resources (--topic, --group, --transactional-id, --cluster), or give --all")
     whose = None if principal is None else principal_named(principal)
-    what = Operation.ANY if operation is None else operation_named(operation)
-    filters = [BindingFilter(each.type, each.name, each.pattern, whose, host, what) for each in resources] or [
-        BindingFilter(pattern=PatternType.ANY, principal=whose, host=host, operation=what)
+    what = AclOperation.ANY if operation is None else operation_named(operation)
+    filters = [AclBindingFilter(each.type, each.name, each.pattern, whose, host, what) for each in resources] or [
+        AclBindingFilter(pattern=PatternType.ANY, principal=whose, host=host, operation=what)
     ]
     with connect_admin(bootstrap_server, command_config) as admin:
         removed = {binding for found in admin.delete_acls(filters).values() for binding in found}

@@ -7,14 +7,14 @@ from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.admin.types import ClientQuotaEntity
 from tidelog.client.errors import ApiError
 from tidelog.security.acls import (
-    Binding,
-    BindingFilter,
-    Entry,
-    Operation,
+    AccessControlEntry,
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
     PatternType,
-    Permission,
-    Resource,
-    ResourceType,
+    ResourcePattern,
 )
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
@@ -34,10 +34,10 @@ from tidelog.wire.messages.create_acls import AclCreation
 from tidelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl
 
 
-async def create_acls(driver: Driver, bindings: Iterable[Binding]) -> None:
+async def create_acls(driver: Driver, bindings: Iterable[AclBinding]) -> None:
     """Add access control entries; those that exist stay."""
 
-    async def ask(node_id: int, items: list[Binding]) -> Answers[Binding, None]:
+    async def ask(node_id: int, items: list[AclBinding]) -> Answers[AclBinding, None]:
         request = CreateAclsRequest(creations=[_creation(each) for each in items])
         reply = await driver.client.send(node_id, request, CreateAclsResponse)
         return {
@@ -48,17 +48,21 @@ async def create_acls(driver: Driver, bindings: Iterable[Binding]) -> None:
     await driver.run(list(bindings), driver.to_any, ask)
 
 
-async def describe_acls(driver: Driver, wanted: BindingFilter) -> list[Binding]:
+async def describe_acls(driver: Driver, wanted: AclBindingFilter) -> list[AclBinding]:
     """The entries that a filter matches."""
 
-    async def ask(node_id: int, items: list[BindingFilter]) -> Answers[BindingFilter, list[Binding]]:
+    async def ask(node_id: int, items: list[AclBindingFilter]) -> Answers[AclBindingFilter, list[AclBinding]]:
         (wanted,) = items
         request = DescribeAclsRequest(**_filter_fields(wanted))
         reply = await driver.client.send(node_id, request, DescribeAclsResponse)
         found = [
-            Binding(
-                Resource(ResourceType(each.resource_type), each.resource_name, PatternType(each.pattern_type)),
-                Entry(acl.principal, acl.host, Operation(acl.operation), Permission(acl.permission_type)),
+            AclBinding(
+                ResourcePattern(
+                    AclResourceType(each.resource_type), each.resource_name, PatternType(each.pattern_type)
+                ),
+                AccessControlEntry(
+                    acl.principal, acl.host, AclOperation(acl.operation), AclPermissionType(acl.permission_type)
+                ),
             )
             for each in reply.resources
             for acl in each.acls
@@ -68,13 +72,13 @@ async def describe_acls(driver: Driver, wanted: BindingFilter) -> list[Binding]:
     return (await driver.run([wanted], driver.to_any, ask))[wanted]
 
 
-async def delete_acls(driver: Driver, filters: Iterable[BindingFilter]) -> dict[BindingFilter, list[Binding]]:
+async def delete_acls(driver: Driver, filters: Iterable[AclBindingFilter]) -> dict[AclBindingFilter, list[AclBinding]]:
     """Remove the entries that filters match; returns them."""
 
-    async def ask(node_id: int, items: list[BindingFilter]) -> Answers[BindingFilter, list[Binding]]:
+    async def ask(node_id: int, items: list[AclBindingFilter]) -> Answers[AclBindingFilter, list[AclBinding]]:
         request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_filter_fields(each)) for each in items])
         reply = await driver.client.send(node_id, request, DeleteAclsResponse)
-        answers: Answers[BindingFilter, list[Binding]] = {}
+        answers: Answers[AclBindingFilter, list[AclBinding]] = {}
         for wanted, result in zip(items, reply.filter_results, strict=True):
             failed = next((each for each in result.matching_acls if each.error_code), result)
             deleted = [_deleted(each) for each in result.matching_acls if not each.error_code]
@@ -84,7 +88,7 @@ async def delete_acls(driver: Driver, filters: Iterable[BindingFilter]) -> dict[
     return await driver.run(list(filters), driver.to_any, ask)
 
 
-def _creation(binding: Binding) -> AclCreation:
+def _creation(binding: AclBinding) -> AclCreation:
     resource, entry = binding
     return AclCreation(
         resource_type=resource.type,
@@ -97,7 +101,7 @@ def _creation(binding: Binding) -> AclCreation:
     )
 
 
-def _filter_fields(wanted: BindingFilter) -> dict[str, Any]:
+def _filter_fields(wanted: AclBindingFilter) -> dict[str, Any]:
     return {
         "resource_type_filter": wanted.type,
         "resource_name_filter": wanted.name,
@@ -109,14 +113,16 @@ def _filter_fields(wanted: BindingFilter) -> dict[str, Any]:
     }
 
 
-def _deleted(acl: DeleteAclsMatchingAcl) -> Binding:
-    return Binding(
-        Resource(ResourceType(acl.resource_type), acl.resource_name, PatternType(acl.pattern_type)),
-        Entry(acl.principal, acl.host, Operation(acl.operation), Permission(acl.permission_type)),
+def _deleted(acl: DeleteAclsMatchingAcl) -> AclBinding:
+    return AclBinding(
+        ResourcePattern(AclResourceType(acl.resource_type), acl.resource_name, PatternType(acl.pattern_type)),
+        AccessControlEntry(
+            acl.principal, acl.host, AclOperation(acl.operation), AclPermissionType(acl.permission_type)
+        ),
     )
 
 
-def _words(binding: Binding) -> str:
+def _words(binding: AclBinding) -> str:
     return f"the ACL of {binding.entry.principal} on {binding.resource.type.name.lower()} {binding.resource.name}"
 
 

@@ -66,7 +66,7 @@ from tidelog.client.types import (
     milliseconds,
 )
 from tidelog.config.declaration import MINUTE_MS, setting
-from tidelog.security.acls import Binding, BindingFilter
+from tidelog.security.acls import AclBinding, AclBindingFilter
 
 if TYPE_CHECKING:
     from tidelog.client.options import AdminOptions
@@ -221,15 +221,15 @@ class AsyncAdmin:
 
     # Access.
 
-    async def create_acls(self, bindings: Iterable[Binding]) -> None:
+    async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
         """Add access control entries; those that exist stay."""
         await access.create_acls(self._running, bindings)
 
-    async def describe_acls(self, wanted: BindingFilter | None = None) -> list[Binding]:
+    async def describe_acls(self, wanted: AclBindingFilter | None = None) -> list[AclBinding]:
         """The access control entries that a filter matches, or all of them."""
-        return await access.describe_acls(self._running, wanted or BindingFilter())
+        return await access.describe_acls(self._running, wanted or AclBindingFilter())
 
-    async def delete_acls(self, filters: Iterable[BindingFilter]) -> dict[BindingFilter, list[Binding]]:
+    async def delete_acls(self, filters: Iterable[AclBindingFilter]) -> dict[AclBindingFilter, list[AclBinding]]:
         """Remove the access control entries that filters match; returns what was removed."""
         return await access.delete_acls(self._running, filters)
 

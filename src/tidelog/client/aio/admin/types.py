@@ -6,6 +6,30 @@ from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
 from tidelog.client.types import BrokerNode, TopicPartition
+from tidelog.security.acls import (
+    AccessControlEntry as AccessControlEntry,
+)
+from tidelog.security.acls import (
+    AclBinding as AclBinding,
+)
+from tidelog.security.acls import (
+    AclBindingFilter as AclBindingFilter,
+)
+from tidelog.security.acls import (
+    AclOperation as AclOperation,
+)
+from tidelog.security.acls import (
+    AclPermissionType as AclPermissionType,
+)
+from tidelog.security.acls import (
+    AclResourceType as AclResourceType,
+)
+from tidelog.security.acls import (
+    PatternType as PatternType,
+)
+from tidelog.security.acls import (
+    ResourcePattern as ResourcePattern,
+)
 
 # Stand-ins for a time in `list_offsets`.
 LATEST: Final = -1
