@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from base64 import b64encode
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from tests.integration.inside import Inside
 from tests.integration.raw_client import RawClient
+from tidelog.cli.app import main
 from tidelog.client import Admin, AuthenticationFailed
 from tidelog.security.login import Login
 from tidelog.wire import messages as m
@@ -154,3 +156,33 @@ def test_tokens_outlast_a_restart_and_expired_ones_are_removed(tmp_path: Path) -
                 assert time.monotonic() < deadline, "the expired token is still there"
             (left,) = alice.call(m.DescribeDelegationTokenRequest(owners=None)).tokens
             assert left.token_id == kept.token_id
+
+
+def test_the_command_line_makes_lists_renews_and_ends_tokens(
+    broker: Inside, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    properties = tmp_path / "alice.properties"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} required username="alice" password="{USERS["alice"]}";\n'
+    )
+
+    def token(*words: str, code: int = 0) -> str:
+        capfd.readouterr()
+        server = f"127.0.0.1:{port_of(broker)}"
+        assert main(["token", *words, "--bootstrap-server", server, "--command-config", str(properties)]) == code
+        found = capfd.readouterr()
+        assert USERS["alice"] not in found.out + found.err
+        return found.err if code else found.out
+
+    made = json.loads(token("create", "--renewer", "bob", "--format", "json"))
+    assert (made["owner"], made["renewers"]) == ("User:alice", ["bob"])
+    listed = token("list")
+    assert made["token_id"] in listed
+    assert made["hmac"] not in listed
+    assert "UTC" in token("renew", "--hmac", made["hmac"], "--period-ms", "1000")
+    token("expire", "--hmac", made["hmac"])
+    assert made["token_id"] not in token("list")
+    assert "No such delegation token" in token("renew", "--hmac", made["hmac"], code=1)
+    assert "base64" in token("renew", "--hmac", "§", code=1)

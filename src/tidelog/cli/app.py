@@ -31,6 +31,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "config": "tidelog.cli.config",
     "acl": "tidelog.cli.acl",
     "quota": "tidelog.cli.quota",
+    "token": "tidelog.cli.token",
     "user": "tidelog.cli.user",
     "security": "tidelog.cli.security",
     "log": "tidelog.cli.log",

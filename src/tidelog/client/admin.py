@@ -76,6 +76,10 @@ class Admin:
     incremental_alter_configs = _blocking(AsyncAdmin.incremental_alter_configs)
     replace_configs = _blocking(AsyncAdmin.replace_configs)
 
+    create_delegation_token = _blocking(AsyncAdmin.create_delegation_token)
+    describe_delegation_tokens = _blocking(AsyncAdmin.describe_delegation_tokens)
+    renew_delegation_token = _blocking(AsyncAdmin.renew_delegation_token)
+    expire_delegation_token = _blocking(AsyncAdmin.expire_delegation_token)
     create_acls = _blocking(AsyncAdmin.create_acls)
     describe_acls = _blocking(AsyncAdmin.describe_acls)
     delete_acls = _blocking(AsyncAdmin.delete_acls)

@@ -20,6 +20,7 @@ from tidelog.client.aio.admin import (
     group_descriptions,
     groups,
     partitions,
+    tokens,
     topics,
     transactions,
 )
@@ -34,6 +35,7 @@ from tidelog.client.aio.admin.types import (
     ConfigEntry,
     ConfigResource,
     CreatedTopic,
+    DelegationToken,
     ElectionType,
     GroupDescription,
     GroupListing,
@@ -252,6 +254,24 @@ class AsyncAdmin:
     ) -> None:
         """Set quotas, or remove those whose value is None."""
         await access.alter_client_quotas(self._running, changes, validate_only=validate_only)
+
+    async def create_delegation_token(
+        self, *, renewers: Iterable[str] = (), owner: str | None = None, max_lifetime_ms: int = -1
+    ) -> DelegationToken:
+        """A secret with which other clients log in as this one, or as the owner named."""
+        return await tokens.create(self._running, list(renewers), owner, max_lifetime_ms)
+
+    async def describe_delegation_tokens(self, owners: Sequence[str] | None = None) -> list[DelegationToken]:
+        """The tokens of these owners, or all that this client may see."""
+        return await tokens.describe(self._running, owners)
+
+    async def renew_delegation_token(self, hmac: str, *, period_ms: int = -1) -> int:
+        """Let a token expire later; returns when. -1 is the broker's own period."""
+        return await tokens.renew(self._running, hmac, period_ms)
+
+    async def expire_delegation_token(self, hmac: str, *, period_ms: int = -1) -> int:
+        """Let a token expire in a while, or at once with -1; returns when."""
+        return await tokens.expire(self._running, hmac, period_ms)
 
     # Partitions.
 

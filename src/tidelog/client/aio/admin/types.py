@@ -77,6 +77,25 @@ class ClientQuotaEntity(NamedTuple):
         return ", ".join(f"{kind} {name or 'default'}" for kind, name in self.parts.items())
 
 
+# Delegation tokens.
+
+
+class DelegationToken(NamedTuple):
+    """A token with its secret. Principals have Kafka's form, `User:name`; times are epoch milliseconds."""
+
+    token_id: str
+    hmac: str
+    """In base64: the password of a SCRAM login whose user name is the token's id."""
+    owner: str
+    renewers: tuple[str, ...]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int
+
+    def __repr__(self) -> str:
+        return f"DelegationToken({self.token_id!r}, owner={self.owner!r})"
+
+
 # Topics.
 
 

@@ -1,0 +1,24 @@
+"""`tidelog token renew`."""
+
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli._clients import connect_admin
+from tidelog.cli._options import BootstrapServer, CommandConfig
+from tidelog.cli.output import print_line
+from tidelog.cli.token._print import time_text
+
+EXAMPLE: Final = 'tidelog token renew --hmac "$HMAC" --command-config alice.properties'
+
+
+def renew(
+    hmac: Annotated[str, typer.Option("--hmac", help="The secret of the token, in base64.")],
+    period_ms: Annotated[int, typer.Option("--period-ms", help="From now; -1 is the broker's own period.")] = -1,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Let a token expire later, at its longest life at most."""
+    with connect_admin(bootstrap_server, command_config) as admin:
+        expires_ms = admin.renew_delegation_token(hmac, period_ms=period_ms)
+    print_line(f"the token expires {time_text(expires_ms)}")
