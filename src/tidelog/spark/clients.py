@@ -9,7 +9,7 @@ import atexit
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -80,10 +80,17 @@ CLUSTERS: Final[Kept[Cluster]] = Kept()
 
 
 def connect(
-    servers: str, *, client_id: str, request_timeout_ms: int, api_timeout_ms: int, first_contact_ms: int
+    servers: str,
+    *,
+    client_id: str,
+    request_timeout_ms: int,
+    api_timeout_ms: int,
+    first_contact_ms: int,
+    security: Iterable[tuple[str, str]] = (),
 ) -> Cluster:
     """A cluster, reached. Raises BootstrapFailed if no broker answers within `first_contact_ms`."""
     return Cluster(
+        dict(security),
         bootstrap_servers=servers,
         client_id=client_id,
         request_timeout_ms=request_timeout_ms,

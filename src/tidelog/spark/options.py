@@ -119,16 +119,12 @@ def parse_duration_ms(option: str, text: str) -> int:
     return int(int(found[1]) * _UNITS_MS[found[2]])
 
 
-def refuse_security(kafka_settings: Iterable[tuple[str, str]]) -> None:
-    """Reject settings of encryption and authentication, which must not be ignored silently."""
-    for name, value in kafka_settings:
-        if name == "security.protocol" and value.upper() != "PLAINTEXT":
-            raise OptionError(
-                f"option 'kafka.security.protocol' is {value!r}: this connector speaks PLAINTEXT only; "
-                "connect to a PLAINTEXT listener, or through a tunnel that encrypts"
-            )
-        if name.startswith(_SECURE_PREFIXES):
-            raise OptionError(
-                f"option 'kafka.{name}' is not supported: this connector has neither TLS nor SASL; "
-                "connect to a PLAINTEXT listener, or through a tunnel that encrypts"
-            )
+def security_settings(kafka_settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of encryption and authentication. One that the client does not have is rejected, never ignored."""
+    from tidelog.client.aio.security_settings import SecuritySettings
+
+    known = SecuritySettings.settings
+    for name in kafka_settings:
+        if name.startswith(_SECURE_PREFIXES) and name not in known:
+            raise OptionError(f"option 'kafka.{name}' is not supported; supported are {', '.join(sorted(known))}")
+    return {name: value for name, value in kafka_settings.items() if name in known}

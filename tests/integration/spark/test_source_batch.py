@@ -141,7 +141,7 @@ def test_a_limit_ends_tasks_early_and_the_next_query_is_not_confused(spark, serv
     [
         ({"subscribe": "no-such-topic"}, "the cluster has no topic 'no-such-topic'"),
         ({"subscribe": "t", "startingOffsets": "latest"}, "'startingOffsets' is latest"),
-        ({"subscribe": "t", "kafka__security__protocol": "SSL"}, "PLAINTEXT only"),
+        ({"subscribe": "t", "kafka__security__protocol": "SSH"}, "security.protocol"),
     ],
 )
 def test_mistakes_are_explained(spark, servers, options, said):

@@ -22,7 +22,8 @@ PRODUCERS: Final[Kept[Producer]] = Kept()
 def cluster_of(settings: SinkSettings) -> Cluster:
     """The cluster, kept for the next batch."""
     kafka = settings.producer_settings()
-    name = (settings.bootstrap_servers, kafka.client_id, kafka.request_timeout_ms, kafka.max_block_ms)
+    timeouts = kafka.request_timeout_ms, kafka.max_block_ms
+    name = (settings.bootstrap_servers, kafka.client_id, timeouts, settings.security)
     return CLUSTERS.get(name, lambda: new_cluster(settings))
 
 
@@ -35,6 +36,7 @@ def new_cluster(settings: SinkSettings) -> Cluster:
         request_timeout_ms=kafka.request_timeout_ms,
         api_timeout_ms=kafka.max_block_ms,
         first_contact_ms=kafka.max_block_ms,
+        security=settings.security,
     )
 
 

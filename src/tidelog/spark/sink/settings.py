@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
@@ -10,7 +10,7 @@ from typing import Final, Literal, cast
 
 from tidelog.client.aio.producer.settings import ProducerSettings, load_producer_settings
 from tidelog.client.errors import ClientConfigError
-from tidelog.spark.options import OptionError, Options, refuse_security
+from tidelog.spark.options import OptionError, Options, security_settings
 from tidelog.spark.sink.checkpoint import has_offset_log, plan_of, query_id_of
 
 LOG: Final = logging.getLogger("tidelog.spark.sink")
@@ -58,8 +58,8 @@ class SinkSettings:
     state_topic: str
     sink_name: str
     """Distinguishes several writes of one query in `foreachBatch`; empty for the sink of a stream."""
-    kafka: tuple[tuple[str, str], ...]
-    """Settings of the producer, under Kafka's names."""
+    kafka: tuple[tuple[str, str], ...] = field(repr=False)
+    """Settings of the producer, under Kafka's names. Those of TLS and SASL hold secrets."""
     checkpoint: str | None = None
     """The checkpoint of the query, if known."""
     plan: str | None = None
@@ -83,6 +83,11 @@ class SinkSettings:
     def can_read_plans(self) -> bool:
         """Whether batches can be compared by their offsets in the checkpoint. Call it on the driver."""
         return self.plan is not None or has_offset_log(self.checkpoint)
+
+    @property
+    def security(self) -> tuple[tuple[str, str], ...]:
+        """Settings of TLS and SASL."""
+        return tuple(security_settings(dict(self.kafka)).items())
 
     @property
     def bootstrap_servers(self) -> str:
@@ -144,7 +149,7 @@ def _settings(options: Options, delivery: Delivery, transactional_id: str | None
 
 def _known(given: dict[str, str]) -> dict[str, str]:
     """The known producer settings. Unknown ones are logged as in Kafka's clients: jobs share them with sources."""
-    refuse_security(given.items())
+    security_settings(given)
     known = {name: value for name, value in given.items() if name in ProducerSettings.settings}
     for name in given.keys() - known.keys():
         _warn(name)

@@ -1,13 +1,13 @@
 """The `kafka.*` options: settings of a Kafka consumer, as far as they mean something here.
 
-As in Kafka's clients, unknown settings are logged and ignored. Settings that are unsafe to ignore are rejected:
-encryption and authentication, which this client does not have, and settings that the official connector rejects.
+As in Kafka's clients, unknown settings are logged and ignored. Settings that are unsafe to ignore are rejected: unknown
+ones of encryption and authentication, and settings that the official connector rejects.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tidelog.spark.options import OptionError, Options, refuse_security
+from tidelog.spark.options import OptionError, Options, security_settings
 
 _REFUSED: Final = {
     "auto.offset.reset": "use 'startingOffsets'; Spark keeps the offsets itself",
@@ -34,13 +34,15 @@ class ClientSettings:
     request_timeout_ms: int = 30_000
     api_timeout_ms: int = 60_000
     check_crcs: bool = True
+    security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Settings of TLS and SASL, under Kafka's names; they hold secrets."""
 
 
 def read_client_settings(options: Options, group_prefix: str) -> tuple[ClientSettings, tuple[str, ...]]:
     """The settings, and warnings about settings without effect. Raises OptionError."""
     servers = options.bootstrap_servers()
     given = options.kafka_settings(_REFUSED)
-    refuse_security(given.items())
+    security = security_settings(given)
     values, notes = _typed(given)
     if values.get("group_id"):
         notes.append(
@@ -61,6 +63,7 @@ def read_client_settings(options: Options, group_prefix: str) -> tuple[ClientSet
         values.get("request_timeout_ms", defaults.request_timeout_ms),
         values.get("default_api_timeout_ms", defaults.api_timeout_ms),
         values.get("check_crcs", defaults.check_crcs),
+        tuple(sorted(security.items())),
     )
     return settings, tuple(notes)
 

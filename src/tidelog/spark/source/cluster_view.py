@@ -91,6 +91,7 @@ class ClusterView:
                 request_timeout_ms=client.request_timeout_ms,
                 api_timeout_ms=client.api_timeout_ms,
                 first_contact_ms=min(client.api_timeout_ms, _FIRST_CONTACT_MS),
+                security=client.security,
             )
         return self._cluster
 

@@ -72,6 +72,7 @@ def _connected(settings: TaskSettings) -> Cluster:
         request_timeout_ms=settings.client.request_timeout_ms,
         api_timeout_ms=settings.client.api_timeout_ms,
         first_contact_ms=settings.poll_timeout_ms,
+        security=settings.client.security,
     )
 
 

@@ -133,16 +133,31 @@ def test_what_the_official_connector_refuses_is_refused(name):
         load_stream_settings({**BASE, f"kafka.{name}": "x"})
 
 
-@pytest.mark.parametrize("name", ["ssl.truststore.location", "sasl.mechanism", "sasl.jaas.config"])
+@pytest.mark.parametrize("name", ["ssl.engine.factory.class", "sasl.login.class"])
 def test_security_that_would_silently_be_missing_is_refused(name):
-    with pytest.raises(OptionError, match="neither TLS nor SASL"):
+    with pytest.raises(OptionError, match=f"'kafka.{name}' is not supported"):
         load_stream_settings({**BASE, f"kafka.{name}": "x"})
 
 
-def test_encrypted_listeners_are_refused_and_plain_ones_are_not():
-    with pytest.raises(OptionError, match="'SASL_SSL': this connector speaks PLAINTEXT only"):
-        _stream(kafka__security__protocol="SASL_SSL")
-    _stream(kafka__security__protocol="PLAINTEXT")
+def test_settings_of_tls_and_sasl_reach_the_clients_and_are_not_shown():
+    client = _stream(
+        kafka__security__protocol="SASL_SSL",
+        kafka__sasl__mechanism="PLAIN",
+        kafka__sasl__jaas__config="the secret",
+        kafka__ssl__truststore__location="/ca.pem",
+    ).task.client
+    assert dict(client.security) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": "the secret",
+        "ssl.truststore.location": "/ca.pem",
+    }
+    assert "secret" not in repr(client)
+
+
+def test_a_protocol_that_does_not_exist_is_refused():
+    with pytest.raises(OptionError, match=r"security\.protocol"):
+        _stream(kafka__security__protocol="SSH")
 
 
 def test_unknown_client_settings_are_mentioned_only():
