@@ -181,7 +181,7 @@ def test_the_command_line_makes_lists_renews_and_ends_tokens(
     listed = token("list")
     assert made["token_id"] in listed
     assert made["hmac"] not in listed
-    assert "UTC" in token("renew", "--hmac", made["hmac"], "--period-ms", "1000")
+    assert "UTC" in token("renew", "--hmac", made["hmac"], "--period-s", "1")
     token("expire", "--hmac", made["hmac"])
     assert made["token_id"] not in token("list")
     assert "No such delegation token" in token("renew", "--hmac", made["hmac"], code=1)

@@ -20,16 +20,17 @@ def create(
     owner: Annotated[
         str | None, typer.Option("--owner", help="Another owner than yourself.", show_default=False)
     ] = None,
-    max_lifetime_ms: Annotated[
-        int, typer.Option("--max-lifetime-ms", help="Longest life; -1 is the broker's own.")
-    ] = -1,
+    max_lifetime_s: Annotated[
+        float | None,
+        typer.Option("--max-lifetime-s", help="Longest life, in seconds.", show_default="the broker's own"),
+    ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Create a token and print it with its secret, which is not shown again but by `tidelog token list`."""
     with connect_admin(bootstrap_server, command_config) as admin:
-        token = admin.create_delegation_token(renewers=renewers or (), owner=owner, max_lifetime_ms=max_lifetime_ms)
+        token = admin.create_delegation_token(renewers=renewers or (), owner=owner, max_lifetime_s=max_lifetime_s)
     if output is Format.JSON:
         print_json(as_json(token))
         return

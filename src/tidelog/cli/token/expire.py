@@ -14,11 +14,13 @@ EXAMPLE: Final = 'tidelog token expire --hmac "$HMAC" --command-config alice.pro
 
 def expire(
     hmac: Annotated[str, typer.Option("--hmac", help="The secret of the token, in base64.")],
-    period_ms: Annotated[int, typer.Option("--period-ms", help="From now; -1 is at once.")] = -1,
+    period_s: Annotated[
+        float | None, typer.Option("--period-s", help="Seconds from now.", show_default="at once")
+    ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
     """End a token at once, or after a while."""
     with connect_admin(bootstrap_server, command_config) as admin:
-        expires_ms = admin.expire_delegation_token(hmac, period_ms=period_ms)
+        expires_ms = admin.expire_delegation_token(hmac, period_s=period_s)
     print_line(f"the token expires {time_text(expires_ms)}")

@@ -256,22 +256,22 @@ class AsyncAdmin:
         await access.alter_client_quotas(self._running, changes, validate_only=validate_only)
 
     async def create_delegation_token(
-        self, *, renewers: Iterable[str] = (), owner: str | None = None, max_lifetime_ms: int = -1
+        self, *, renewers: Iterable[str] = (), owner: str | None = None, max_lifetime_s: float | None = None
     ) -> DelegationToken:
         """A secret with which other clients log in as this one, or as the owner named."""
-        return await tokens.create(self._running, list(renewers), owner, max_lifetime_ms)
+        return await tokens.create(self._running, list(renewers), owner, _period_ms(max_lifetime_s))
 
     async def describe_delegation_tokens(self, owners: Sequence[str] | None = None) -> list[DelegationToken]:
         """The tokens of these owners, or all that this client may see."""
         return await tokens.describe(self._running, owners)
 
-    async def renew_delegation_token(self, hmac: str, *, period_ms: int = -1) -> int:
-        """Let a token expire later; returns when. -1 is the broker's own period."""
-        return await tokens.renew(self._running, hmac, period_ms)
+    async def renew_delegation_token(self, hmac: str, *, period_s: float | None = None) -> int:
+        """Let a token expire so long from now, by default after the broker's own period; returns when, in epoch ms."""
+        return await tokens.renew(self._running, hmac, _period_ms(period_s))
 
-    async def expire_delegation_token(self, hmac: str, *, period_ms: int = -1) -> int:
-        """Let a token expire in a while, or at once with -1; returns when."""
-        return await tokens.expire(self._running, hmac, period_ms)
+    async def expire_delegation_token(self, hmac: str, *, period_s: float | None = None) -> int:
+        """Let a token expire so long from now, by default at once; returns when, in epoch ms."""
+        return await tokens.expire(self._running, hmac, _period_ms(period_s))
 
     # Partitions.
 
@@ -385,3 +385,8 @@ class AsyncAdmin:
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
         """Abort the open transactions of transactional ids and fence their producers; returns new ids and epochs."""
         return await transactions.fence_producers(self._running, as_names(transactional_ids))
+
+
+def _period_ms(seconds: float | None) -> int:
+    """As brokers read it: -1 for none."""
+    return -1 if seconds is None else milliseconds(seconds)
