@@ -80,6 +80,7 @@ def test_acls_that_make_no_sense_are_refused_with_the_reason(prepared: tuple[Bro
         create(admin, ResourceType.TOPIC, "orders", "alice", AclOperation.READ)
 
 
+@pytest.mark.long
 def test_acls_outlast_a_restart_and_are_shared_by_the_brokers_of_a_cluster() -> None:
     settings = {name: value for name, value in SETTINGS.items() if name != "broker.id"}
     with Cluster(brokers=2, config={**settings, "min.insync.replicas": 1}) as cluster:

@@ -73,7 +73,7 @@ async def _names_to_create(request: MetadataRequest, context: Context) -> list[s
 
 
 def _may_create_topic(name: str, context: Context) -> bool:
-    return context.is_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, name) and (
+    return context.is_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, is_logged=False) and (
         context.is_allowed(AclOperation.CREATE, AclResourceType.CLUSTER, is_logged=False)
         or context.is_allowed(AclOperation.CREATE, AclResourceType.TOPIC, name)
     )
