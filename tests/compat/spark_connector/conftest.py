@@ -28,7 +28,7 @@ SETTINGS = {
 }
 
 USUAL = {
-    "test_rows_of_all_codecs",
+    "test_everything_is_read_by_default",
     "test_keys_decide_the_partition_as_they_do_in_kafka",
 }
 """What each writes and the other reads, for the usual run; the others are marked as long."""

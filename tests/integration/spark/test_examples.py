@@ -67,10 +67,11 @@ def _parsed(value: bytes) -> Any:
         return value
 
 
+@pytest.mark.long
 def test_orders_are_enriched_and_one_of_nothing_is_a_dead_letter(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    """In one run of few orders. The long form restarts it, and has orders that are tried again."""
+    """In one run of few orders. The other form restarts it, and has orders that are tried again."""
     for name in ("few.orders", "few.customers", "few.enriched"):
         broker.create_topic(name, 1)
     pipeline = replace(
