@@ -9,6 +9,7 @@ Decisions are remembered until an entry changes, so a repeated question costs on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
@@ -54,25 +55,23 @@ class AclAuthorizer:
         self._super_users = frozenset(super_users)
         self._allows_unlisted = allows_unlisted
         self._entries: dict[ResourcePattern, tuple[AccessControlEntry, ...]] = {}
-        self._prefix_lengths: dict[AclResourceType, list[int]] = {}
+        self._prefix_lengths: dict[AclResourceType, Counter[int]] = {}
+        """How many prefixes of each length there are, so that a change costs the same however many there are."""
         self._decisions: dict[Decision, bool] = {}
         self._decisions_by_type: dict[tuple[str, str, AclOperation, AclResourceType], bool] = {}
 
     def replace(self, resource: ResourcePattern, entries: Iterable[AccessControlEntry]) -> None:
         """These are the entries of a resource from now on; none remove it."""
         entries = tuple(entries)
+        if resource.pattern is PatternType.PREFIXED and bool(entries) != (resource in self._entries):
+            lengths = self._prefix_lengths.setdefault(resource.type, Counter())
+            lengths[len(resource.name)] += 1 if entries else -1
+            if not lengths[len(resource.name)]:
+                del lengths[len(resource.name)]
         if entries:
             self._entries[resource] = entries
         else:
             self._entries.pop(resource, None)
-        if resource.pattern is PatternType.PREFIXED:
-            self._prefix_lengths[resource.type] = sorted(
-                {
-                    len(each.name)
-                    for each in self._entries
-                    if each.pattern is PatternType.PREFIXED and each.type is resource.type
-                }
-            )
         self._decisions.clear()
         self._decisions_by_type.clear()
 

@@ -84,6 +84,17 @@ def test_a_prefix_covers_the_names_that_begin_with_it() -> None:
     assert not made.is_allowed(ALICE, HOST, AclOperation.READ, AclResourceType.GROUP, "orders")
 
 
+def test_a_prefix_counts_as_long_as_one_of_its_length_is_there() -> None:
+    first, second = (ResourcePattern(TOPIC, name, PatternType.PREFIXED) for name in ("ord", "pay"))
+    made = authorizer({first: [allow(ALICE, AclOperation.READ)], second: [allow(ALICE, AclOperation.READ)]})
+    made.replace(first, [allow(ALICE, AclOperation.WRITE)])
+    made.replace(first, [])
+    assert not may(made, ALICE, AclOperation.READ, "orders")
+    assert may(made, ALICE, AclOperation.READ, "payments")
+    made.replace(second, [])
+    assert not may(made, ALICE, AclOperation.READ, "payments")
+
+
 def test_a_star_is_every_literal_name_but_no_prefix() -> None:
     assert may(authorizer({EVERY_TOPIC: [allow(ALICE, AclOperation.READ)]}), ALICE, AclOperation.READ, "anything")
     star = ResourcePattern(TOPIC, "*", PatternType.PREFIXED)

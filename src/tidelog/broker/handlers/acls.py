@@ -135,6 +135,7 @@ async def handle_delete(request: DeleteAclsRequest, context: Context) -> DeleteA
         _refuse(results, error)
         return DeleteAclsResponse(filter_results=results)
     for asked, result in zip(request.filters, results, strict=True):
+        await context.node.slices.pause()
         try:
             await _delete(access, _filter(asked), result, context)
         except ApiError as error:
