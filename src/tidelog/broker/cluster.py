@@ -87,7 +87,6 @@ class ClusterMember:
 
     def __init__(self, node: Node) -> None:
         config = node.config
-        connector_for = node.listener_security.connector_for
         self._node = node
         self._lock = asyncio.Lock()
         self._registrar = BrokerRegistrar(
@@ -95,20 +94,8 @@ class ClusterMember:
         )
         self.broker_epoch = _NO_BROKER_EPOCH
         """The epoch of this broker's registration."""
-        self.channels = BrokerChannels(
-            self._endpoint_of,
-            connector_for,
-            client_id=f"broker-{node.broker_id}",
-            request_timeout_ms=config.request_timeout_ms,
-            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-        )
-        self._to_controller = BrokerChannels(
-            self._endpoint_of_controller,
-            connector_for,
-            client_id=f"broker-{node.broker_id}",
-            request_timeout_ms=config.request_timeout_ms,
-            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-        )
+        self.channels = self._new_channels(self._endpoint_of, "broker", config.request_timeout_ms)
+        self._to_controller = self._new_channels(self._endpoint_of_controller, "broker", config.request_timeout_ms)
         self.controller_client = ControllerClient(
             node.broker_id, lambda: node.image.controller_id, self._to_controller, node.surroundings.random
         )
@@ -142,12 +129,8 @@ class ClusterMember:
         )
         self._live_leaders: dict[int, Endpoint] = {}
         self._notices: set[asyncio.Task[None]] = set()
-        self._control_connections = BrokerChannels(
-            self._endpoint_for_controller,
-            connector_for,
-            client_id=f"controller-{node.broker_id}",
-            request_timeout_ms=config.controller_socket_timeout_ms,
-            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+        self._control_connections = self._new_channels(
+            self._endpoint_for_controller, "controller", config.controller_socket_timeout_ms
         )
         self._control_channels = ControlChannels(
             node.broker_id,
@@ -168,6 +151,19 @@ class ClusterMember:
         )
         self.metadata_waiters = MetadataWaiters()
         self.topics = ClusterTopics(node, self.controller, self.controller_client, self.metadata_waiters)
+
+    def _new_channels(
+        self, endpoint_of: Callable[[int], Endpoint | None], role: str, request_timeout_ms: int
+    ) -> BrokerChannels:
+        """Connections to other brokers, in one of this broker's roles."""
+        node = self._node
+        return BrokerChannels(
+            endpoint_of,
+            node.listener_security.connector_for,
+            client_id=f"{role}-{node.broker_id}",
+            request_timeout_ms=request_timeout_ms,
+            setup_timeout_ms=node.config.socket_connection_setup_timeout_ms,
+        )
 
     def start(self) -> None:
         """Begin what is done from time to time, and take a block of producer ids from the controller."""
