@@ -84,14 +84,18 @@ def test_quotas_are_set_listed_and_removed(servers: str, run: Run) -> None:
 
     assert "No quota" in quota("list")
     quota("set", "--user", "alice", "--producer-byte-rate", "1048576", "--request-percentage", "50")
-    quota("set", "--user-default", "--client-id", "app", "--consumer-byte-rate", "10")
+    made = json.loads(
+        quota("set", "--user-default", "--client-id", "app", "--consumer-byte-rate", "10", "--format", "json")
+    )
+    assert made == {"entity": {"user": None, "client-id": "app"}, "quotas": {"consumer_byte_rate": 10.0}}
     listed = json.loads(quota("list", "--format", "json"))
     assert {json.dumps(each["entity"]): each["quotas"] for each in listed} == {
         '{"user": "alice"}': {"producer_byte_rate": 1048576.0, "request_percentage": 50.0},
         '{"user": null, "client-id": "app"}': {"consumer_byte_rate": 10.0},
     }
     assert "user default, client-id app" in quota("list")
-    quota("remove", "producer_byte_rate", "--user", "alice")
+    removed = json.loads(quota("remove", "producer_byte_rate", "--user", "alice", "--format", "json"))
+    assert removed == {"entity": {"user": "alice"}, "removed": ["producer_byte_rate"]}
     quota("remove", "--user-default", "--client-id", "app")
     assert json.loads(quota("list", "--format", "json")) == [
         {"entity": {"user": "alice"}, "quotas": {"request_percentage": 50.0}}

@@ -182,7 +182,7 @@ def test_the_command_line_makes_lists_renews_and_ends_tokens(
     assert made["token_id"] in listed
     assert made["hmac"] not in listed
     assert "UTC" in token("renew", "--hmac", made["hmac"], "--period-s", "1")
-    token("expire", "--hmac", made["hmac"])
+    assert json.loads(token("expire", "--hmac", made["hmac"], "--format", "json"))["expires_ms"] > made["issued_ms"]
     assert made["token_id"] not in token("list")
     assert "No such delegation token" in token("renew", "--hmac", made["hmac"], code=1)
     assert "base64" in token("renew", "--hmac", "§", code=1)

@@ -5,9 +5,9 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._clients import connect_admin
-from tidelog.cli._options import BootstrapServer, CommandConfig
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli.errors import CommandError
-from tidelog.cli.output import print_line
+from tidelog.cli.output import print_json, print_line
 from tidelog.cli.quota._entities import OfAddress, OfClientId, OfEveryClientId, OfEveryUser, OfUser, chosen_entity
 
 EXAMPLE: Final = "tidelog quota set --user alice --producer-byte-rate 1048576"
@@ -39,6 +39,7 @@ def set_quotas(
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
+    output: OutputFormat = Format.TEXT,
 ) -> None:
     """Set quotas of a user, a client id, a client id of a user, or an address; others stay as they are."""
     entity = chosen_entity(user, user_default, client_id, client_id_default, ip)
@@ -54,5 +55,8 @@ def set_quotas(
         raise CommandError(f"give a limit: {', '.join('--' + name.replace('_', '-') for name in given)}")
     with connect_admin(bootstrap_server, command_config) as admin:
         admin.alter_client_quotas({entity: limits})
+    if output is Format.JSON:
+        print_json({"entity": entity.parts, "quotas": limits})
+        return
     for name, value in limits.items():
         print_line(f"{entity}: {name} is {value:g}")

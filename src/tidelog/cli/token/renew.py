@@ -5,8 +5,8 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._clients import connect_admin
-from tidelog.cli._options import BootstrapServer, CommandConfig
-from tidelog.cli.output import print_line
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
+from tidelog.cli.output import print_json, print_line
 from tidelog.cli.token._print import time_text
 
 EXAMPLE: Final = 'tidelog token renew --hmac "$HMAC" --command-config alice.properties'
@@ -19,8 +19,12 @@ def renew(
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
+    output: OutputFormat = Format.TEXT,
 ) -> None:
     """Let a token expire later, at its longest life at most."""
     with connect_admin(bootstrap_server, command_config) as admin:
         expires_ms = admin.renew_delegation_token(hmac, period_s=period_s)
+    if output is Format.JSON:
+        print_json({"expires_ms": expires_ms})
+        return
     print_line(f"the token expires {time_text(expires_ms)}")
