@@ -7,11 +7,11 @@ DEBUG.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from tidelog.broker.announced_changes import AnnouncedChanges
 from tidelog.metadata.acls import (
     EXTENDED_CHANGES,
     LITERAL_CHANGES,
@@ -21,8 +21,6 @@ from tidelog.metadata.acls import (
     prepare_acl_nodes,
     read_entries,
 )
-from tidelog.metadata.changes import ChangeListener
-from tidelog.metadata.errors import StoreError
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.security.acls import (
     CLUSTER_NAME,
@@ -37,7 +35,7 @@ from tidelog.security.authorizer import AclAuthorizer
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.config import BrokerConfig
-    from tidelog.metadata.store import Store, WatchEvent
+    from tidelog.metadata.store import Store
     from tidelog.network.session import Session
 
 logger = logging.getLogger(__name__)
@@ -51,13 +49,10 @@ class Access:
     def __init__(self, node: Node) -> None:
         self._metadata = node.metadata
         self.authorizer = _new_authorizer(node.config)
-        on_announcement = node.metadata.on_loop(self._on_announcement)
-        self._listeners = [
-            ChangeListener(announcements, on_announcement, node.clock.wall_ms)
+        self._changes = [
+            AnnouncedChanges("ACLs", announcements, node.metadata, node.clock.wall_ms, self._follow)
             for announcements in (LITERAL_CHANGES, EXTENDED_CHANGES)
         ]
-        self._lock = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     # --- decisions ---
 
@@ -95,8 +90,8 @@ class Access:
     def start(self, store: Store) -> None:
         """Read all ACLs, and follow their changes from now on."""
         prepare_acl_nodes(store)
-        for listener in self._listeners:
-            listener.take(store)
+        for changes in self._changes:
+            changes.start(store)
         for resource, entries in all_entries(store):
             self.authorizer.replace(resource, entries)
 
@@ -109,21 +104,11 @@ class Access:
 
     def look(self) -> None:
         """Follow what has changed, soon, and watch for more."""
-        task = asyncio.get_running_loop().create_task(self._follow())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        for changes in self._changes:
+            changes.look()
 
-    def _on_announcement(self, _event: WatchEvent) -> None:
-        self.look()
-
-    async def _follow(self) -> None:
-        async with self._lock:
-            for listener in self._listeners:
-                try:
-                    for resource in await self._metadata.run(listener.take):
-                        self.authorizer.replace(resource, await self._metadata.run(read_entries, resource))
-                except StoreError as error:
-                    logger.warning("changed ACLs cannot be read: %s", error)
+    async def _follow(self, resource: ResourcePattern) -> None:
+        self.authorizer.replace(resource, await self._metadata.run(read_entries, resource))
 
 
 def _new_authorizer(config: BrokerConfig) -> AclAuthorizer:

@@ -12,10 +12,9 @@ import logging
 import os
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from tidelog.metadata.changes import ChangeListener
+from tidelog.broker.announced_changes import AnnouncedChanges
 from tidelog.metadata.errors import StoreError
 from tidelog.metadata.tokens import (
     TOKEN_CHANGES,
@@ -32,7 +31,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
-    from tidelog.metadata.store import Store, WatchEvent
+    from tidelog.metadata.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +49,10 @@ class TokenManager:
         self._ids: dict[bytes, str] = {}
         """Ids by the secrets that clients name tokens with."""
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
-        self._listener = ChangeListener(TOKEN_CHANGES, node.metadata.on_loop(self._on_announcement), node.clock.wall_ms)
-        self._lock = asyncio.Lock()
+        self._changes = AnnouncedChanges(
+            "delegation tokens", TOKEN_CHANGES, node.metadata, node.clock.wall_ms, self._follow
+        )
+        self.look = self._changes.look
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- what the tree has ---
@@ -59,7 +60,7 @@ class TokenManager:
     def start(self, store: Store) -> None:
         """Read all tokens, and follow their changes from now on."""
         prepare_token_nodes(store)
-        self._listener.take(store)
+        self._changes.start(store)
         for token in read_tokens(store):
             self._replace(token.token_id, token)
 
@@ -68,25 +69,8 @@ class TokenManager:
         period_ms = self._node.config.delegation_token_expiry_check_interval_ms
         self._node.scheduler.schedule("delegation-token-expiry", self._expire_soon, period_ms, period_ms)
 
-    def look(self) -> None:
-        """Follow what has changed, soon, and watch for more."""
-        self._spawn(self._follow())
-
-    def _on_announcement(self, _event: WatchEvent) -> None:
-        self.look()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _follow(self) -> None:
-        async with self._lock:
-            try:
-                for token_id in await self._node.metadata.run(self._listener.take):
-                    self._replace(token_id, await self._node.metadata.run(read_token, token_id))
-            except StoreError as error:
-                logger.warning("changed delegation tokens cannot be read: %s", error)
+    async def _follow(self, token_id: str) -> None:
+        self._replace(token_id, await self._node.metadata.run(read_token, token_id))
 
     def _replace(self, token_id: str, token: DelegationToken | None) -> None:
         secret = token_hmac(self._secret_key, token_id)
@@ -100,7 +84,9 @@ class TokenManager:
             self._credentials.pop((mechanism, token_id), None)
 
     def _expire_soon(self) -> None:
-        self._spawn(self._remove_expired())
+        task = asyncio.get_running_loop().create_task(self._remove_expired())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _remove_expired(self) -> None:
         now_ms = self._node.clock.wall_ms()

@@ -6,11 +6,11 @@ the notice under `/config/changes` names an entity, its settings are read again,
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.announced_changes import AnnouncedChanges
 from tidelog.broker.settings import (
     limit_replication,
     load_dynamic_layers,
@@ -20,16 +20,13 @@ from tidelog.broker.settings import (
 )
 from tidelog.config import settings_without_effect, topic_config, topic_settings_without_effect
 from tidelog.controller.partition_states import UNCLEAN_ELECTION
-from tidelog.metadata.changes import ChangeListener
 from tidelog.metadata.configs import CONFIG_CHANGES, ConfigEntity, read_overrides
-from tidelog.metadata.errors import StoreError
 from tidelog.metadata.image import BrokerImage
 from tidelog.metadata.registration import register_broker
 from tidelog.metadata.users import user_name
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
-    from tidelog.metadata.store import Store, WatchEvent
 
 logger = logging.getLogger(__name__)
 
@@ -39,39 +36,10 @@ class DynamicConfig:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._listener = ChangeListener(CONFIG_CHANGES, node.metadata.on_loop(self._on_notice), node.clock.wall_ms)
-        self._lock = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self, store: Store) -> None:
-        """Listen from now on. What changed before was read when the node was put together."""
-        self._listener.take(store)
-
-    async def take(self) -> None:
-        """Follow every change that was made until now."""
-        async with self._lock:
-            for entity_path in await self._node.metadata.run(self._listener.take):
-                try:
-                    await self._follow(entity_path)
-                except Exception:
-                    # The next change must still be followed.
-                    logger.exception("the changed settings of %s could not be applied", entity_path)
-
-    def _on_notice(self, _event: WatchEvent) -> None:
-        self.look()
-
-    def look(self) -> None:
-        """Follow what has changed, soon, and watch for more."""
-        task = asyncio.get_running_loop().create_task(self._take_noticed())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _take_noticed(self) -> None:
-        try:
-            await self.take()
-        except StoreError as error:
-            # The broker stops, or its disk fails: nothing can be followed any more.
-            logger.warning("changed settings cannot be read: %s", error)
+        changes = AnnouncedChanges("settings", CONFIG_CHANGES, node.metadata, node.clock.wall_ms, self._follow)
+        self.start = changes.start
+        self.take = changes.take
+        self.look = changes.look
 
     async def _follow(self, entity_path: str) -> None:
         """The settings of `topics/T` or `brokers/N` changed."""
