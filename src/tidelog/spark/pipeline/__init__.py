@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         batch_step,
         fail_when,
         pack_json,
+        parse_debezium,
         parse_json,
         row_step,
     )
@@ -45,6 +46,7 @@ __all__ = [
     "mark_failed",
     "pack_json",
     "parquet",
+    "parse_debezium",
     "parse_json",
     "row_step",
     "spark_format",
@@ -68,6 +70,7 @@ _HOMES = {
     "mark_failed": "failing.guarded",
     "pack_json": "definition.steps",
     "parquet": "definition.endpoints",
+    "parse_debezium": "definition.steps",
     "parse_json": "definition.steps",
     "row_step": "definition.steps",
     "spark_format": "definition.endpoints",

@@ -16,14 +16,13 @@ from tidelog.spark.pipeline.definition.durations import DurationError, milliseco
 from tidelog.spark.pipeline.definition.endpoints import Delta, EachBatch, Files, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, topic_sinks
 from tidelog.spark.pipeline.definition.policy import RetryLadder
-from tidelog.spark.pipeline.definition.steps import BatchStep, FailWhen, PackJson, ParseJson, RowStep, name_of
+from tidelog.spark.pipeline.definition.steps import OWN_STEPS, BatchStep, PackJson, ParseJson, RowStep, name_of
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
 from tidelog.wire.errors import ApiError
 
 OUTPUT_MODES: Final = ("append", "update", "complete")
 _COLUMN: Final = re.compile(r"\s*(?:`([^`]+)`|([^\s:,`]+))[^,]*(?:,|$)")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_OWN_STEPS: Final = (RowStep, BatchStep, FailWhen, ParseJson, PackJson)
 _STARTS: Final = ("earliest", "latest")
 _START_OPTIONS: Final = frozenset(name.lower() for name in SOURCE_OPTIONS if name.startswith("starting"))
 LEFT_OUT: Final = frozenset({"value", "topic", "partition", "offset", "timestamp", "timestampType"})
@@ -120,7 +119,7 @@ def _steps(pipeline: Pipeline) -> Problems:
         setting = f"steps[{number}]"
         if not callable(step):
             yield Problem(setting, f"{step!r} is not a function from DataFrame to DataFrame")
-        elif not isinstance(step, _OWN_STEPS):
+        elif not isinstance(step, OWN_STEPS):
             wanted = tables_wanted(step)
             if wanted is None:
                 yield Problem(setting, f"{name_of(step)}() takes no rows: its first parameter must be the DataFrame")
@@ -265,7 +264,7 @@ def _value_column(pipeline: Pipeline) -> Problems:
     for step in pipeline.steps:
         if isinstance(step, PackJson):
             columns = {"key", "value"}
-        elif not isinstance(step, _OWN_STEPS):
+        elif not isinstance(step, OWN_STEPS):
             return
         elif isinstance(step, RowStep | BatchStep | ParseJson) and columns is not None:
             columns = columns | column_names(step.schema)

@@ -13,16 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.checks.definition import tables_wanted
 from tidelog.spark.pipeline.definition.pipeline import PipelineError, Step
-from tidelog.spark.pipeline.definition.steps import (
-    ERROR,
-    RECORD,
-    BatchStep,
-    FailWhen,
-    PackJson,
-    ParseJson,
-    RowStep,
-    name_of,
-)
+from tidelog.spark.pipeline.definition.steps import ERROR, OWN_STEPS, RECORD, is_fallible, name_of
 
 Materialize = Callable[[DataFrame], DataFrame]
 
@@ -82,12 +73,12 @@ def needs_setting_aside(steps: Sequence[Step]) -> bool:
     for step in steps:
         if seen and not _passes_failed(step):
             return True
-        seen = seen or isinstance(step, RowStep | BatchStep | FailWhen | ParseJson)
+        seen = seen or is_fallible(step)
     return False
 
 
 def _passes_failed(step: Step) -> bool:
-    return isinstance(step, RowStep | BatchStep | FailWhen | ParseJson | PackJson)
+    return isinstance(step, OWN_STEPS)
 
 
 def _call(step: Step, rows: DataFrame, tables: Mapping[str, DataFrame]) -> DataFrame:

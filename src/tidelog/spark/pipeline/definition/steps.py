@@ -136,6 +136,31 @@ class PackJson:
         return pack(rows, self.columns, self.key)
 
 
+@dataclass(frozen=True)
+class ParseDebezium:
+    """A change event in Debezium's envelope, as columns; other values fail."""
+
+    schema: str
+    key: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name in messages."""
+        return "parse_debezium"
+
+    def __call__(self, rows: "DataFrame") -> "DataFrame":
+        from tidelog.spark.pipeline.definition.debezium_steps import parse
+
+        return parse(rows, self)
+
+
+FALLIBLE_STEPS: Final = (RowStep, BatchStep, FailWhen, ParseJson, ParseDebezium)
+"""Steps that can set the column `_error`."""
+
+OWN_STEPS: Final = (*FALLIBLE_STEPS, PackJson)
+"""Steps of this package: they pass on rows that have failed."""
+
+
 def row_step(
     schema: str, *, columns: Sequence[str] | None = None
 ) -> Callable[[Callable[[dict[str, Any]], Any]], RowStep]:
@@ -175,13 +200,23 @@ def pack_json(*columns: str, key: str | None = None) -> PackJson:
     return PackJson(columns or None, key)
 
 
+def parse_debezium(schema: str, *, key: str | None = None) -> ParseDebezium:
+    """A step: a change event of a table with the columns `schema` becomes columns; other values have failed.
+
+    The columns are `operation` (`create`, `snapshot`, `update`, `delete`, `truncate`, `message` or `tombstone`),
+    `before` and `after` (the row), `source` (JSON text: where the event comes from) and `changed_at`. With `key`, the
+    columns of the record's key, there is `row_key` too. JSON is read with and without its schema.
+    """
+    return ParseDebezium(schema, key)
+
+
 def is_fallible(step: object) -> bool:
     """Whether a step can set the column `_error`. Functions of DataFrames may too, through `mark_failed`."""
-    return isinstance(step, RowStep | BatchStep | FailWhen | ParseJson)
+    return isinstance(step, FALLIBLE_STEPS)
 
 
 def name_of(step: object) -> str:
     """The name of a step in messages."""
-    if isinstance(step, RowStep | BatchStep | FailWhen | ParseJson | PackJson):
+    if isinstance(step, OWN_STEPS):
         return step.name
     return str(getattr(step, "__name__", step))
