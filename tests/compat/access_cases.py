@@ -6,7 +6,7 @@ everything. So a broker needs no authentication to be asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Final
@@ -43,6 +43,7 @@ SETTINGS: Final = {
     "broker.id": "0",
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
+    "delegation.token.secret.key": "of all brokers",
 }
 """What a broker that is asked runs with."""
 
@@ -69,8 +70,21 @@ GRANTS: Final[Mapping[str, tuple[Grant, ...]]] = {
 }
 
 
+BETWEEN_BROKERS: Final = frozenset(
+    {
+        "LeaderAndIsrRequest",
+        "StopReplicaRequest",
+        "UpdateMetadataRequest",
+        "ControlledShutdownRequest",
+        "AlterPartitionRequest",
+        "AllocateProducerIdsRequest",
+    }
+)
+"""Only the brokers of a cluster serve these; a broker that is alone closes the connection."""
+
+
 def requests(topic_id: bytes) -> Iterator[Any]:
-    """One request of each API that a client may send, in its newest version."""
+    """A request of each API, and of some several, in its newest version."""
     m = messages
     yield m.MetadataRequest(topics=None)
     yield m.MetadataRequest(topics=[m.metadata.MetadataRequestTopic(name=TOPIC)])
@@ -141,6 +155,8 @@ def requests(topic_id: bytes) -> Iterator[Any]:
     yield from _of_groups()
     yield from _of_transactions()
     yield from _of_the_cluster()
+    yield from _of_brokers(topic_id)
+    yield from _of_tokens_and_users()
 
 
 def _of_groups() -> Iterator[Any]:
@@ -303,6 +319,43 @@ def _of_the_cluster() -> Iterator[Any]:
     )
 
 
+def _of_brokers(topic_id: bytes) -> Iterator[Any]:
+    """What brokers say to each other; with rights, none of these would change anything."""
+    m = messages
+    yield m.LeaderAndIsrRequest(controller_id=0, controller_epoch=0, broker_epoch=0)
+    yield m.StopReplicaRequest(controller_id=0, controller_epoch=0, broker_epoch=0)
+    yield m.UpdateMetadataRequest(controller_id=0, controller_epoch=0, broker_epoch=0)
+    yield m.ControlledShutdownRequest(broker_id=77, broker_epoch=0)
+    yield m.AlterPartitionRequest(
+        broker_id=77, broker_epoch=0, topics=[m.alter_partition.TopicData(topic_id=topic_id, partitions=[])]
+    )
+    yield m.AllocateProducerIdsRequest(broker_id=77, broker_epoch=0)
+    yield m.DeleteTopicsRequest(topics=[m.delete_topics.DeleteTopicState(name="secret-nothing")], timeout_ms=1000)
+    yield m.AlterReplicaLogDirsRequest(
+        dirs=[
+            m.alter_replica_log_dirs.AlterReplicaLogDir(
+                path="/nowhere",
+                topics=[m.alter_replica_log_dirs.AlterReplicaLogDirTopic(name="secret-nothing", partitions=[0])],
+            )
+        ]
+    )
+
+
+def _of_tokens_and_users() -> Iterator[Any]:
+    m = messages
+    yield m.CreateDelegationTokenRequest(owner_principal_type=None, owner_principal_name=None, max_lifetime_ms=-1)
+    yield m.RenewDelegationTokenRequest(hmac=b"secret", renew_period_ms=-1)
+    yield m.ExpireDelegationTokenRequest(hmac=b"secret", expiry_time_period_ms=-1)
+    yield m.DescribeDelegationTokenRequest(owners=None)
+    yield m.AlterUserScramCredentialsRequest(
+        deletions=[m.alter_user_scram_credentials.ScramCredentialDeletion(name="secret-user", mechanism=1)]
+    )
+    yield m.ConsumerGroupDescribeRequest(group_ids=[GROUP])
+    yield m.ConsumerGroupHeartbeatRequest(
+        group_id=GROUP, member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=[TOPIC], topic_partitions=[]
+    )
+
+
 _VERSIONS: Final = {"AddPartitionsToTxnRequest": 3}
 """Newer versions are for brokers."""
 
@@ -332,11 +385,13 @@ _LEFT_OUT: Final = frozenset(
 """Fields in which two brokers may differ with everything else being the same."""
 
 
-def answers(port: int, topic_id: bytes) -> dict[str, Any]:
+def answers(port: int, topic_id: bytes, left_out: Collection[str] = ()) -> dict[str, Any]:
     """What a broker answers to each request, without what may differ; `closed` where it ends the connection."""
     found: dict[str, Any] = {}
     for number, request in enumerate(requests(topic_id)):
         name = type(request).__name__
+        if name in left_out:
+            continue
         with RawClient(port, timeout_s=10) as client:
             try:
                 found[f"{number} {name}"] = _plain(client.call(request, _VERSIONS.get(name)))

@@ -21,13 +21,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.compat.access_cases import GRANTS, SETTINGS, TOPIC, Administrator, answers, any_acl
+from tests.compat.access_cases import BETWEEN_BROKERS, GRANTS, SETTINGS, TOPIC, Administrator, answers, any_acl
 from tests.integration.raw_client import RawClient
 from tidelog.testing import Broker, Cluster
 from tidelog.wire.messages import MetadataRequest
 from tidelog.wire.messages.metadata import MetadataRequestTopic
 
-AUTHORIZATION_FAILED = {29, 30, 31, 53, 65}
+AUTHORIZATION_FAILED = {29, 30, 31, 53, 64, 65}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_without_rights_every_api_is_refused_or_its_answer_is_empty(
     administrator.grant(())
     served = {
         name: answer
-        for name, answer in answers(broker.port, topic_id).items()
+        for name, answer in answers(broker.port, topic_id, BETWEEN_BROKERS).items()
         if not codes_of(answer) & AUTHORIZATION_FAILED
     }
     # What lists everything lists nothing; a cluster shows its brokers to every client, and no operation on itself.

@@ -1,7 +1,9 @@
 """One secured broker for the module, with a user for every mechanism."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import (
@@ -31,18 +33,25 @@ class Secured:
         return self.inside.on_loop(lambda: {each.session.principal for each in connections.values()})
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    certificates = make_certificates(tmp_path_factory.mktemp("certificates"))
-    with Inside(tmp_path_factory.mktemp("broker"), broker_settings(certificates)) as inside:
+@contextmanager
+def secured_broker(home: Path, users: dict[str, str], **settings: str) -> Iterator[Secured]:
+    """A broker with a listener of every kind and SCRAM credentials of these users, by their passwords."""
+    home.mkdir(parents=True, exist_ok=True)
+    certificates = make_certificates(home)
+    with Inside(home / "broker", broker_settings(certificates, **settings)) as inside:
         found = Secured(certificates, inside)
         admin = AdminClient({"bootstrap.servers": found.address("PLAINTEXT")})
         upserts: list[UserScramCredentialAlteration] = [
-            UserScramCredentialUpsertion(
-                USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode(), b"salt-of-alice"
-            )
+            UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode(), b"salt of it")
+            for user, password in users.items()
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
         ]
         for future in admin.alter_user_scram_credentials(upserts).values():
             future.result(20)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with secured_broker(tmp_path_factory.mktemp("secured"), {USER: PASSWORD}) as found:
         yield found
