@@ -14,7 +14,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = ("tidelog.records._speedups", "tidelog.wire._speedups")
+MODULES = ("tidelog.network._speedups", "tidelog.records._speedups", "tidelog.wire._speedups")
 SOURCES = Path("src")
 
 

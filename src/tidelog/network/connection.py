@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.network.buffers import KEPT_BYTES_MAX, LARGE_BYTES, reserve
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.send_queue import Chunk, SendQueue
+from tidelog.network.sender import REPLY_BYTES_MAX
 from tidelog.network.session import Session
 from tidelog.network.transport import Transport
 
@@ -144,6 +145,7 @@ class Connection:
         "_filled",
         "_held_bytes",
         "_is_ending",
+        "_is_plain",
         "_must_stop",
         "_muted",
         "_out",
@@ -180,6 +182,7 @@ class Connection:
         self.is_scheduled = False
         self.last_active_ms = 0
         self._transport = transport
+        self._is_plain = transport.is_plain
         self._recv_into = transport.recv_into
         self._send = transport.send
         # The bytes that came and were not parsed yet: _buffer[_position:_filled].
@@ -501,6 +504,38 @@ class Connection:
         elif self._held_bytes:
             self._release_held()
         return True
+
+    def take_only_reply(self) -> bytes | None:
+        """The reply to send, if it is the only one and short and nothing else is to be done; its slot is gone then.
+
+        Called by the server at the end of a turn, in place of `flush`. None if `flush` has to be called.
+        """
+        slots = self.slots
+        if len(slots) != 1 or self._paused or self._is_ending or self._held_bytes or self._out.chunks:
+            return None
+        slot = slots[0]
+        reply = slot.reply
+        if reply.__class__ is not bytes or not 0 < len(reply) <= REPLY_BYTES_MAX or not self._is_plain:
+            return None
+        self.is_scheduled = False
+        slots.clear()
+        if slot.abandon is None:
+            channel = self.channel
+            channel.queued_requests -= 1
+            channel.queued_bytes -= slot.request_bytes
+        else:
+            slot.abandon = _nothing  # it refers to what waited, which refers to the slot
+        return reply
+
+    def on_incomplete_send(self, reply: bytes, sent: int, error: int) -> None:
+        """A reply that was taken has not left whole: the socket had no room, or the peer is gone."""
+        if self.is_closed:
+            return
+        if error:
+            self.close()
+            return
+        self._out.put_rest([reply], sent)
+        self._pause(OUTPUT_IS_STUCK)
 
     def mute(self) -> None:
         """The request that was handed over last has not taken effect: hand over no other before `unmute`."""

@@ -21,6 +21,7 @@ from tidelog.network.connection import Connection, Dispatch
 from tidelog.network.limits import CONTROL_REQUESTS_MAX, ConnectionQuotas, NetworkLimits, RequestChannel
 from tidelog.network.listener import Listen, Listener, listen_tcp
 from tidelog.network.log_rate_limit import LogRateLimit
+from tidelog.network.sender import BATCH_REPLIES_MIN, ReplySender, new_sender
 from tidelog.network.session import Session
 from tidelog.network.transport import Transport
 
@@ -108,6 +109,7 @@ class SocketServer:
         self._to_flush: list[Connection] = []
         self._to_look_at: list[Connection] = []
         self._to_hand_over: list[Connection] = []
+        self._sender = new_sender(loop)
         self._is_turn_scheduled = False
         self._is_turn_ending = False
         self._is_accepting = False
@@ -287,7 +289,9 @@ class SocketServer:
         self._loop.remove_writer(connection.fd)
 
     def forget(self, connection: Connection) -> None:
-        """Remove all state of a closed connection."""
+        """Remove all state of a closed connection, before its socket is closed."""
+        if self._sender is not None:
+            self._sender.collect()
         self._loop.remove_reader(connection.fd)
         self._loop.remove_writer(connection.fd)
         del self.connections[connection.fd]
@@ -377,14 +381,33 @@ class SocketServer:
             _let_in_waiting(self.control_channel)
 
     def _flush(self) -> None:
-        """Send what was answered in this turn, connection by connection."""
+        """Send what was answered in this turn: connection by connection, or from a second thread if there are many."""
         to_flush = self._to_flush
         self._to_flush = []
+        if self._sender is not None:
+            self._sender.collect()
+            if len(to_flush) >= BATCH_REPLIES_MIN:
+                to_flush = self._hand_to_sender(self._sender, to_flush)
         for connection in to_flush:
             try:
                 connection.flush()
             except Exception as cause:
                 connection.fail("sending its replies failed", cause)
+
+    def _hand_to_sender(self, sender: ReplySender, to_flush: list[Connection]) -> list[Connection]:
+        """Returns the connections that need more than one short reply sent."""
+        connections, descriptors, replies, others = [], [], [], []
+        for connection in to_flush:
+            reply = connection.take_only_reply()
+            if reply is None:
+                others.append(connection)
+            else:
+                connections.append(connection)
+                descriptors.append(connection.fd)
+                replies.append(reply)
+        if replies:
+            sender.submit(connections, descriptors, replies)
+        return others
 
     # --- housekeeping ---
 
@@ -434,6 +457,9 @@ class SocketServer:
         for transport in self._held:
             transport.close()
         self._held.clear()
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
 
 
 def _let_in_waiting(channel: RequestChannel) -> None:

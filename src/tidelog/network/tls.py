@@ -84,6 +84,8 @@ class TlsTransport:
 
     __slots__ = ("_accepted", "_stream", "on_left")
 
+    is_plain: Final = False
+
     def __init__(self, stream: TlsStream) -> None:
         self._stream = stream
         # Bytes that were encrypted and not reported as sent. They come first in what is offered next.

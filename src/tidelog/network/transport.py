@@ -32,6 +32,10 @@ class Transport(Protocol):
     def holds_bytes(self) -> bool:
         """Whether bytes can be read that the system does not report, because they were received already."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the peer gets what is written to the descriptor as it is."""
+
     def fileno(self) -> int: ...
     def sendfile(self, fd: int, position: int, count: int) -> int: ...
     def cork(self, is_corked: bool) -> None:
@@ -46,6 +50,7 @@ class PlainTransport:
     __slots__ = ("_socket", "recv_into", "send", "sendmsg")
 
     holds_bytes: Final = False
+    is_plain: Final = True
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected

@@ -24,6 +24,7 @@ class Pipe:
     """What a socket is to a transport, with room for so many bytes in each direction."""
 
     holds_bytes = False
+    is_plain = True
 
     def __init__(self) -> None:
         self.to_server = bytearray()

@@ -230,6 +230,7 @@ class ServerTransport:
     """A connection as a broker's `Connection` uses it: `tidelog.network.transport.Transport`."""
 
     holds_bytes: Final = False
+    is_plain: Final = False
 
     def __init__(self, end: End) -> None:
         self._end = end

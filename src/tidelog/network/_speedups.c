@@ -1,0 +1,337 @@
+/* A thread that sends the replies of one turn while the event loop goes on.
+ *
+ * This file is optional: without it the event loop sends every reply itself (`tidelog.network.sender`).
+ *
+ * The thread knows descriptors and memory only. It never holds the interpreter's lock, so neither waits for the other.
+ * Each batch is handed over whole, sent in order, and collected before the next one is handed over. Until then the
+ * caller closes none of its descriptors, and the sender keeps its bytes alive.
+ *
+ * `is_busy` says which thread owns the jobs: the sender's while it is set, the event loop's while it is not. It is set
+ * and cleared with release semantics and read with acquire semantics, so each thread sees what the other has written.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0 /* the interpreter ignores SIGPIPE */
+#endif
+
+typedef struct {
+    int fd;
+    int error;
+    const char *data;
+    Py_ssize_t size;
+    Py_ssize_t sent;
+} Job;
+
+typedef struct {
+    PyObject_HEAD
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t handed_over;
+    pthread_cond_t finished;
+    atomic_int is_busy;
+    int is_stopping;
+    int is_started;
+    int notify_fd;
+    int is_incomplete;
+    Job *jobs;
+    Py_ssize_t count;
+    Py_ssize_t capacity;
+    PyObject *held;
+} Sender;
+
+static void
+send_job(Job *job)
+{
+    ssize_t sent;
+    do {
+        sent = send(job->fd, job->data, (size_t)job->size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    if (sent >= 0) {
+        job->sent = sent;
+    }
+    else if (errno != EAGAIN && errno != EWOULDBLOCK) {
+        job->error = errno;
+    }
+}
+
+/* Send a batch. A reply that did not leave whole is reported to the event loop through `notify_fd`. */
+static void
+send_batch(Sender *self)
+{
+    int is_incomplete = 0;
+    for (Py_ssize_t index = 0; index < self->count; index++) {
+        Job *job = &self->jobs[index];
+        send_job(job);
+        is_incomplete |= job->sent < job->size;
+    }
+    self->is_incomplete = is_incomplete;
+    if (is_incomplete) {
+        const uint64_t one = 1;
+        ssize_t written = write(self->notify_fd, &one, sizeof one);
+        (void)written; /* full: the event loop has a notification to read already */
+    }
+}
+
+static void *
+run(void *argument)
+{
+    Sender *self = argument;
+    pthread_mutex_lock(&self->mutex);
+    for (;;) {
+        while (!atomic_load_explicit(&self->is_busy, memory_order_acquire) && !self->is_stopping) {
+            pthread_cond_wait(&self->handed_over, &self->mutex);
+        }
+        if (!atomic_load_explicit(&self->is_busy, memory_order_acquire)) {
+            break;
+        }
+        pthread_mutex_unlock(&self->mutex);
+        send_batch(self);
+        pthread_mutex_lock(&self->mutex);
+        atomic_store_explicit(&self->is_busy, 0, memory_order_release);
+        pthread_cond_signal(&self->finished);
+    }
+    pthread_mutex_unlock(&self->mutex);
+    return NULL;
+}
+
+/* Wait until the batch is sent: microseconds, because no send waits for room. */
+static void
+wait_until_sent(Sender *self)
+{
+    if (!atomic_load_explicit(&self->is_busy, memory_order_acquire)) {
+        return;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&self->mutex);
+    while (atomic_load_explicit(&self->is_busy, memory_order_acquire)) {
+        pthread_cond_wait(&self->finished, &self->mutex);
+    }
+    pthread_mutex_unlock(&self->mutex);
+    Py_END_ALLOW_THREADS
+}
+
+static PyObject *
+sender_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
+{
+    int notify_fd;
+    static char *words[] = {"notify_fd", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "i:Sender", words, &notify_fd)) {
+        return NULL;
+    }
+    Sender *self = (Sender *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->notify_fd = notify_fd;
+    pthread_mutex_init(&self->mutex, NULL);
+    pthread_cond_init(&self->handed_over, NULL);
+    pthread_cond_init(&self->finished, NULL);
+    atomic_init(&self->is_busy, 0);
+    int failed = pthread_create(&self->thread, NULL, run, self);
+    if (failed) {
+        errno = failed;
+        PyErr_SetFromErrno(PyExc_OSError);
+        Py_DECREF(self);
+        return NULL;
+    }
+    self->is_started = 1;
+    return (PyObject *)self;
+}
+
+static int
+reserve(Sender *self, Py_ssize_t count)
+{
+    if (count <= self->capacity) {
+        return 0;
+    }
+    Job *jobs = PyMem_RawRealloc(self->jobs, (size_t)count * sizeof(Job));
+    if (jobs == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->jobs = jobs;
+    self->capacity = count;
+    return 0;
+}
+
+PyDoc_STRVAR(sender_submit_doc,
+             "submit(descriptors, replies)\n\n"
+             "Send each of `replies`, a list of bytes, on the descriptor in the same place of `descriptors`.\n"
+             "The batch before must have been collected, and the lists must not change until this one is.");
+
+static PyObject *
+sender_submit(Sender *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 2 || !PyList_CheckExact(arguments[0]) || !PyList_CheckExact(arguments[1]) ||
+        PyList_GET_SIZE(arguments[0]) != PyList_GET_SIZE(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "submit takes two lists of one length");
+        return NULL;
+    }
+    if (self->held != NULL || !self->is_started) {
+        PyErr_SetString(PyExc_RuntimeError, "the batch before was not collected, or the sender is closed");
+        return NULL;
+    }
+    Py_ssize_t size = PyList_GET_SIZE(arguments[0]);
+    if (reserve(self, size) < 0) {
+        return NULL;
+    }
+    for (Py_ssize_t index = 0; index < size; index++) {
+        PyObject *reply = PyList_GET_ITEM(arguments[1], index);
+        long fd = PyLong_AsLong(PyList_GET_ITEM(arguments[0], index));
+        if (fd == -1 && PyErr_Occurred()) {
+            return NULL;
+        }
+        if (!PyBytes_CheckExact(reply)) {
+            PyErr_SetString(PyExc_TypeError, "a reply to send is bytes");
+            return NULL;
+        }
+        self->jobs[index] = (Job){(int)fd, 0, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), 0};
+    }
+    self->count = size;
+    self->held = Py_NewRef(arguments[1]);
+    pthread_mutex_lock(&self->mutex);
+    atomic_store_explicit(&self->is_busy, 1, memory_order_release);
+    pthread_cond_signal(&self->handed_over);
+    pthread_mutex_unlock(&self->mutex);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(sender_collect_doc,
+             "collect() -> list[tuple[int, int, int]]\n\n"
+             "Wait until the batch is sent. Returns, for every reply of it that did not leave whole, its index, how\n"
+             "many bytes of it left, and the error number of the socket, 0 if it only had no room.");
+
+static PyObject *
+sender_collect(Sender *self, PyObject *Py_UNUSED(none))
+{
+    wait_until_sent(self);
+    PyObject *incomplete = PyList_New(0);
+    if (incomplete == NULL) {
+        return NULL;
+    }
+    if (self->is_incomplete) {
+        for (Py_ssize_t index = 0; index < self->count; index++) {
+            const Job *job = &self->jobs[index];
+            if (job->sent == job->size) {
+                continue;
+            }
+            PyObject *entry = Py_BuildValue("(nni)", index, job->sent, job->error);
+            if (entry == NULL || PyList_Append(incomplete, entry) < 0) {
+                Py_XDECREF(entry);
+                Py_DECREF(incomplete);
+                return NULL;
+            }
+            Py_DECREF(entry);
+        }
+    }
+    self->is_incomplete = 0;
+    self->count = 0;
+    Py_CLEAR(self->held);
+    return incomplete;
+}
+
+/* End the thread, after what was handed over is sent. */
+static void
+stop(Sender *self)
+{
+    if (!self->is_started) {
+        return;
+    }
+    pthread_mutex_lock(&self->mutex);
+    self->is_stopping = 1;
+    pthread_cond_signal(&self->handed_over);
+    pthread_mutex_unlock(&self->mutex);
+    Py_BEGIN_ALLOW_THREADS
+    pthread_join(self->thread, NULL);
+    Py_END_ALLOW_THREADS
+    self->is_started = 0;
+}
+
+PyDoc_STRVAR(sender_close_doc, "close()\n\nEnd the thread, once what was handed over is sent.");
+
+static PyObject *
+sender_close(Sender *self, PyObject *Py_UNUSED(none))
+{
+    stop(self);
+    Py_RETURN_NONE;
+}
+
+static void
+sender_dealloc(Sender *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    stop(self);
+    Py_CLEAR(self->held);
+    PyMem_RawFree(self->jobs);
+    pthread_cond_destroy(&self->handed_over);
+    pthread_cond_destroy(&self->finished);
+    pthread_mutex_destroy(&self->mutex);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef sender_methods[] = {
+    {"submit", (PyCFunction)(void (*)(void))sender_submit, METH_FASTCALL, sender_submit_doc},
+    {"collect", (PyCFunction)sender_collect, METH_NOARGS, sender_collect_doc},
+    {"close", (PyCFunction)sender_close, METH_NOARGS, sender_close_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot sender_slots[] = {
+    {Py_tp_new, sender_new},
+    {Py_tp_dealloc, sender_dealloc},
+    {Py_tp_methods, sender_methods},
+    {Py_tp_doc, "A thread that sends batches of replies without the interpreter's lock."},
+    {0, NULL},
+};
+
+static PyType_Spec sender_spec = {
+    .name = "tidelog.network._speedups.Sender",
+    .basicsize = sizeof(Sender),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = sender_slots,
+};
+
+/* Raised with every change of arguments or results: a library that was built from older sources is not used. */
+#define VERSION 1
+
+static int
+execute(PyObject *module)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, &sender_spec, NULL);
+    if (type == NULL || PyModule_AddObjectRef(module, "Sender", type) < 0) {
+        Py_XDECREF(type);
+        return -1;
+    }
+    Py_DECREF(type);
+    return PyModule_AddIntConstant(module, "VERSION", VERSION);
+}
+
+static struct PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, execute},
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "tidelog.network._speedups",
+    .m_doc = "A thread that sends replies while the event loop goes on.",
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC
+PyInit__speedups(void)
+{
+    return PyModuleDef_Init(&module);
+}
