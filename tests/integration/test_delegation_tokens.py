@@ -15,7 +15,7 @@ from tests.integration.inside import Inside
 from tests.integration.raw_client import RawClient
 from tidelog.cli.app import main
 from tidelog.client import Admin, AuthenticationFailed
-from tidelog.security.login import Login
+from tidelog.security.login import PasswordLogin
 from tidelog.wire import messages as m
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import create_delegation_token, describe_delegation_token
@@ -44,10 +44,10 @@ def port_of(broker: Inside, listener: str = "SASL_PLAINTEXT") -> int:
     return int(broker.node.socket_server.ports()[listener])
 
 
-def authenticate(client: RawClient, login: Login) -> RawClient:
+def authenticate(client: RawClient, login: PasswordLogin) -> RawClient:
     handshake = client.call(m.SaslHandshakeRequest(mechanism=login.mechanism))
     assert handshake.error_code == 0
-    exchange = login.begin()
+    exchange = login.begin("127.0.0.1")
     token: bytes | None = exchange.first()
     while token is not None:
         answer = client.call(m.SaslAuthenticateRequest(auth_bytes=token))
@@ -59,15 +59,15 @@ def authenticate(client: RawClient, login: Login) -> RawClient:
 
 
 def user(broker: Inside, name: str) -> RawClient:
-    return authenticate(RawClient(port_of(broker)), Login("PLAIN", name, USERS[name]))
+    return authenticate(RawClient(port_of(broker)), PasswordLogin("PLAIN", name, USERS[name]))
 
 
 def create(client: RawClient, **fields: Any) -> Any:
     return client.call(m.CreateDelegationTokenRequest(max_lifetime_ms=-1, **fields))
 
 
-def with_token(broker: Inside, made: Any) -> Login:
-    return Login("SCRAM-SHA-256", made.token_id, b64encode(made.hmac).decode(), is_token=True)
+def with_token(broker: Inside, made: Any) -> PasswordLogin:
+    return PasswordLogin("SCRAM-SHA-256", made.token_id, b64encode(made.hmac).decode(), is_token=True)
 
 
 def test_a_token_opens_a_session_of_its_owner_that_cannot_make_tokens(broker: Inside) -> None:
@@ -112,7 +112,7 @@ def test_a_token_that_expired_or_never_was_opens_nothing(broker: Inside) -> None
     while broker.node.clock.wall_ms() <= soon.expiry_timestamp_ms:
         pass  # it is a millisecond at most
     for token_id in (made.token_id, "never-was"):
-        login = Login("SCRAM-SHA-256", token_id, b64encode(made.hmac).decode(), is_token=True)
+        login = PasswordLogin("SCRAM-SHA-256", token_id, b64encode(made.hmac).decode(), is_token=True)
         with RawClient(port_of(broker)) as client, pytest.raises(AssertionError, match="invalid credentials"):
             authenticate(client, login)
 

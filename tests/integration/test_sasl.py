@@ -17,6 +17,7 @@ from tidelog.broker import authentication
 from tidelog.client import Admin, AuthenticationFailed, Consumer, Producer
 from tidelog.client.aio.admin.types import ConfigResource, NewTopic, ResourceType
 from tidelog.config import ConfigError
+from tidelog.config.java_classes import UNSECURED_VALIDATOR
 from tidelog.security.plain import PlainClient
 from tidelog.security.scram import ScramClient, make_credential, salted_password
 from tidelog.testing import Broker, BrokerFailed
@@ -332,11 +333,12 @@ def test_passwords_are_not_described(broker: Inside) -> None:
     ("changes", "text"),
     [
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms: GSSAPI is not supported"),
-        ({"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}, "OAUTHBEARER is not supported"),
+        ({"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}, "OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url"),
         ({"sasl.enabled.mechanisms": ""}, "sasl.enabled.mechanisms is empty"),
         ({"listener.name.sasl_ssl.plain.sasl.jaas.config": "Module required"}, "is not a JAAS configuration"),
         ({"sasl.jaas.config": "x required;"}, "listener.name.<listener>.<mechanism>.sasl.jaas.config"),
-        ({"sasl.server.callback.handler.class": "a.B"}, "Java classes cannot be loaded"),
+        ({"sasl.server.callback.handler.class": "a.B"}, "String must be one of: org.apache.kafka"),
+        ({"sasl.server.callback.handler.class": UNSECURED_VALIDATOR}, "set listener.name.<listener>.<mechanism>.sasl"),
         ({"inter.broker.listener.name": "SASL_SSL"}, "sasl.mechanism.inter.broker.protocol: GSSAPI is not supported"),
     ],
 )

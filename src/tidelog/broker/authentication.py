@@ -3,7 +3,9 @@
 A connection of a SASL listener begins with a `SaslAuthenticator` in place of the dispatcher. It serves ApiVersions,
 SaslHandshake and SaslAuthenticate, the last two in that order; any other request closes the connection. Frames are
 small until then. After the last step the connection gets the dispatcher that every other has, so that authenticated
-clients pay nothing for it; only where sessions end (`connections.max.reauth.ms`) each request looks at the clock.
+clients pay nothing for it; only where sessions end (`connections.max.reauth.ms`, credentials that expire) each request
+looks at the clock. What may block in a mechanism runs on threads of its own, so that a slow issuer of tokens delays
+logins with tokens and nothing else.
 
     HANDSHAKE ─SaslHandshake v1→ AUTHENTICATE ─SaslAuthenticate…→ DONE ─SaslHandshake, where sessions end→ HANDSHAKE
     HANDSHAKE ─SaslHandshake v0→ RAW ─tokens without headers…→ DONE
@@ -12,16 +14,17 @@ clients pay nothing for it; only where sessions end (`connections.max.reauth.ms`
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from struct import Struct, error
 from typing import TYPE_CHECKING, Final
 
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.session import USER
 from tidelog.security.errors import SaslError
-from tidelog.security.mechanism import ServerMechanism
+from tidelog.security.mechanism import ServerMechanism, Work
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.frames import encode_response, parse_request_header
@@ -31,6 +34,7 @@ from tidelog.wire.schema import Message
 
 if TYPE_CHECKING:
     import asyncio
+    from concurrent.futures import ThreadPoolExecutor
 
     from tidelog.network.connection import Connection, Slot
     from tidelog.timing import Clock
@@ -40,6 +44,8 @@ logger.addFilter(LogRateLimit())
 
 AUTHENTICATION_MS_MAX: Final = 60_000
 """From the first byte to the end of the authentication. Kafka waits `connections.max.idle.ms` for each message."""
+
+_THREADS: Final = 4
 
 _unpack_api_key: Final = Struct(">h").unpack_from
 _SIZE: Final = Struct(">i")
@@ -71,8 +77,10 @@ class SaslListener:
     """Makes the broker's side of an exchange, by the name of the mechanism."""
     frame_bytes_max: int
     failure_delay_ms: int
-    session_ms_max: int
-    """After this time a client must authenticate again; 0 for never."""
+    session_ms_max: Mapping[str, int]
+    """By mechanism: after this time a client must authenticate again; 0 for never."""
+    upkeep: Sequence[Callable[[], Work | None]] = ()
+    """Returns work that has become due, such as fetching the keys of an issuer again."""
 
 
 class Authentication:
@@ -83,6 +91,8 @@ class Authentication:
         self.clock = clock
         self.listeners = listeners
         self._unfinished: dict[Connection, int] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self._under_way: dict[Work, asyncio.Future[object]] = {}
 
     def on_open(self, connection: Connection) -> None:
         """A client connects: if its listener demands so, it is served nothing before it has authenticated itself."""
@@ -98,8 +108,39 @@ class Authentication:
     def finished(self, connection: Connection) -> None:
         self._unfinished.pop(connection, None)
 
+    def run(self, work: Work) -> asyncio.Future[object]:
+        """Run `work` on a thread; equal work that is under way is shared."""
+        if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tidelog-authentication")
+        future = self._under_way.get(work)
+        if future is None:
+            future = self._under_way[work] = self.loop.run_in_executor(self._threads, work)
+            future.add_done_callback(partial(self._ended, work))
+        return future
+
+    def _ended(self, work: Work, future: asyncio.Future[object]) -> None:
+        del self._under_way[work]
+        if not future.cancelled() and (cause := future.exception()) is not None:
+            logger.error("an authentication failed in %r", work, exc_info=cause)
+
+    def close(self) -> None:
+        """Wait for nothing: what runs on threads ends by its own deadlines."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def keep_up(self) -> None:
+        """Close connections that are late and start the work that is due. Called regularly."""
+        self.close_late()
+        for listener in self.listeners.values():
+            for due in listener.upkeep:
+                work = due()
+                if work is not None:
+                    self.run(work)
+
     def close_late(self) -> None:
-        """Close connections that take too long to authenticate, and forget those that are gone. Called regularly."""
+        """Close connections that take too long to authenticate, and forget those that are gone."""
         now_ms = self.clock.monotonic_ms()
         for connection, deadline_ms in list(self._unfinished.items()):
             if connection.is_closed:
@@ -179,28 +220,55 @@ class SaslAuthenticator:
     def _take_token(self, slot: Slot, token: bytes, answer: _Answer | None) -> None:
         """One message of the mechanism; `answer` is None for a client that sends them without headers."""
         assert self._mechanism is not None, "the handshake has chosen one"
-        connection = slot.connection
         try:
-            reply = self._mechanism.respond(token)
-            user = self._mechanism.user
-            if user is not None:
-                connection.session.has_token = self._mechanism.has_token
-                self._accept(connection, user)
+            work = self._mechanism.prepare(token)
         except SaslError as cause:
-            response = SaslAuthenticateResponse(
-                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=cause.reason
-            )
-            self._fail(slot, f"authentication with {self._name} failed: {cause}", answer, response)
+            self._reject(slot, cause, answer)
+            return
+        if work is None:
+            self._respond(slot, token, answer)
+            return
+        slot.connection.mute()
+        slot.park()
+        self._owner.run(work).add_done_callback(partial(self._prepared, slot, token, answer))
+
+    def _prepared(self, slot: Slot, token: bytes, answer: _Answer | None, future: asyncio.Future[object]) -> None:
+        """What could block is done, well or not."""
+        if slot.connection.is_closed or future.cancelled():
+            return
+        if future.exception() is not None:
+            self._reject(slot, SaslError("Authentication failed: the broker could not check the credentials"), answer)
+            return
+        self._respond(slot, token, answer)
+        if self._state is not State.FAILED:
+            slot.connection.unmute()
+
+    def _respond(self, slot: Slot, token: bytes, answer: _Answer | None) -> None:
+        assert self._mechanism is not None, "the handshake has chosen one"
+        mechanism, connection, lifetime_ms = self._mechanism, slot.connection, 0
+        try:
+            reply = mechanism.respond(token)
+            if mechanism.user is not None:
+                connection.session.has_token = mechanism.has_token
+                lifetime_ms = self._accept(connection, mechanism.user, mechanism.expires_ms)
+        except SaslError as cause:
+            self._reject(slot, cause, answer)
             return
         if answer is None:
             _fill(slot, _SIZE.pack(len(reply)) + reply)
             return
-        lifetime_ms = 0 if user is None else self._listener.session_ms_max
         answer.send(SaslAuthenticateResponse(auth_bytes=reply, session_lifetime_ms=lifetime_ms, error_message=None))
 
-    def _accept(self, connection: Connection, user: str) -> None:
-        """The client is who it claims to be: requests go where those of other clients go."""
-        session, listener = connection.session, self._listener
+    def _reject(self, slot: Slot, cause: SaslError, answer: _Answer | None) -> None:
+        response = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=cause.reason)
+        self._fail(slot, f"authentication with {self._name} failed: {cause}", answer, response)
+
+    def _accept(self, connection: Connection, user: str, expires_ms: int | None) -> int:
+        """The client is who it claims to be: requests go where those of other clients go.
+
+        Returns how long the session lasts; 0 for ever, or for credentials that expire just now.
+        """
+        session, clock = connection.session, self._owner.clock
         principal = USER + user
         if session.is_authenticated and session.principal != principal:
             raise SaslError(
@@ -211,11 +279,15 @@ class SaslAuthenticator:
         self._state, self._mechanism = State.DONE, None
         connection.frame_bytes_max = connection.server.request_bytes_max
         self._owner.finished(connection)
-        if listener.session_ms_max:
-            self._ends_ms = self._owner.clock.monotonic_ms() + listener.session_ms_max
-            connection.dispatch = self.dispatch_until_end
-        else:
+        limits = [limit for limit in (self._listener.session_ms_max[self._name],) if limit]
+        if expires_ms is not None:
+            limits.append(max(0, expires_ms - clock.wall_ms()))
+        if not limits:
             connection.dispatch = connection.server.dispatch
+            return 0
+        self._ends_ms = clock.monotonic_ms() + min(limits)
+        connection.dispatch = self.dispatch_until_end
+        return min(limits)
 
     def dispatch_until_end(
         self, connection: Connection, slot: Slot, data: bytearray | memoryview, start: int, stop: int

@@ -164,8 +164,8 @@ class TokenManager:
 
     # --- logins ---
 
-    def login(self, mechanism: str, token_id: str) -> tuple[str, ScramCredential] | None:
-        """The owner and the credential of a token that has not expired.
+    def login(self, mechanism: str, token_id: str) -> tuple[str, ScramCredential, int] | None:
+        """The owner and the credential of a token that has not expired, and when it does.
 
         The first login with a token takes some milliseconds: its credential is computed then.
         """
@@ -179,4 +179,4 @@ class TokenManager:
             salted = salted_password(mechanism, password, salt, ITERATIONS_MIN)
             credential = make_credential(mechanism, salted, salt, ITERATIONS_MIN)
             self._credentials[mechanism, token_id] = credential
-        return token.owner.removeprefix(USER), credential
+        return token.owner.removeprefix(USER), credential, token.expires_ms

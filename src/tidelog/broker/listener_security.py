@@ -21,11 +21,14 @@ from tidelog.metadata.tree import Endpoint
 
 if TYPE_CHECKING:
     from tidelog.broker.authentication import Authentication, SaslListener
+    from tidelog.broker.bearer_validation import BearerValidators
     from tidelog.client.aio.transport import Connector
     from tidelog.network.handshakes import ListenerTls
     from tidelog.network.socket_server import SocketServer
+    from tidelog.security.jaas import JaasEntry
     from tidelog.security.login import Login
-    from tidelog.security.mechanism import ServerMechanism
+    from tidelog.security.mechanism import ServerMechanism, Work
+    from tidelog.timing import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -33,13 +36,15 @@ logger = logging.getLogger(__name__)
 class ListenerSecurity:
     """TLS contexts and SASL mechanisms of one broker. Raises ConfigError for settings that cannot be used."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._made = _make(config, {})
         self._read: tuple[dict[str, _ListenerContext], dict[str, SaslListener]] | None = None
         self._inter_broker_name = config.inter_broker_name
         self._connectors: dict[str, Connector] = {}
         self.credentials = ScramCredentials()
         self._secret = os.urandom(32)
+        self._clock = clock
+        self._validators: BearerValidators | None = None
         self.sasl_listeners(config)  # for its errors
         between_brokers = {config.inter_broker_name, config.control_plane_name}
         self._logins = {
@@ -78,10 +83,73 @@ class ListenerSecurity:
     def sasl_listeners(self, config: BrokerConfig) -> dict[str, SaslListener]:
         """How the clients of each SASL listener authenticate. Raises ConfigError."""
         return {
-            listener.name: _sasl_listener(config, listener.name, self.credentials, self._secret)
+            listener.name: self._sasl_listener(config, listener.name)
             for listener in config.parsed_listeners
             if listener.security_protocol.startswith("SASL_")
         }
+
+    def _sasl_listener(self, config: BrokerConfig, name: str) -> SaslListener:
+        # Only now, as below: a broker without SASL starts sooner.
+        from tidelog.broker.authentication import SaslListener
+
+        settings = config.for_listener(name)
+        enabled = settings.sasl_enabled_mechanisms
+        if not enabled:
+            raise ConfigError(f"listener {name}: sasl.enabled.mechanisms is empty", setting="sasl.enabled.mechanisms")
+        upkeep: list[Callable[[], Work | None]] = []
+        return SaslListener(
+            mechanisms={mechanism: self._mechanism(config, name, mechanism, upkeep) for mechanism in enabled},
+            frame_bytes_max=settings.sasl_server_max_receive_size,
+            failure_delay_ms=settings.connection_failed_authentication_delay_ms,
+            session_ms_max={
+                mechanism: config.for_mechanism(name, mechanism).connections_max_reauth_ms for mechanism in enabled
+            },
+            upkeep=upkeep,
+        )
+
+    def _mechanism(
+        self, config: BrokerConfig, listener: str, mechanism: str, upkeep: list[Callable[[], Work | None]]
+    ) -> Callable[[], ServerMechanism]:
+        """What makes the broker's side of an exchange. Raises ConfigError."""
+        from tidelog.security import plain, scram
+        from tidelog.security.login import OAUTHBEARER, SUPPORTED, parse_login, unsupported
+
+        setting, jaas = config.jaas_of(listener, mechanism)
+        entry = parse_login(mechanism, jaas, setting) if mechanism in SUPPORTED and jaas is not None else None
+        if mechanism in scram.HASHES:
+            return self._scram(mechanism)
+        if mechanism == plain.NAME:
+            return _plain(entry, listener, setting)
+        if mechanism == OAUTHBEARER:
+            return self._oauthbearer(config, listener, upkeep)
+        raise unsupported(mechanism, "sasl.enabled.mechanisms")
+
+    def _scram(self, mechanism: str) -> Callable[[], ServerMechanism]:
+        from secrets import token_urlsafe
+
+        from tidelog.security.scram import ScramServer
+
+        credentials, secret = self.credentials, self._secret
+        credential_of = credentials.of_mechanism(mechanism)
+        return lambda: ScramServer(
+            mechanism,
+            credential_of,
+            token_urlsafe(24),
+            secret,
+            credentials.tokens_of_mechanism(mechanism),
+        )
+
+    def _oauthbearer(
+        self, config: BrokerConfig, listener: str, upkeep: list[Callable[[], Work | None]]
+    ) -> Callable[[], ServerMechanism]:
+        from tidelog.broker.bearer_validation import BearerValidators
+        from tidelog.security.oauthbearer import OAuthBearerServer
+
+        if self._validators is None:
+            self._validators = BearerValidators(self._clock)
+        validator = self._validators.of(config, listener)
+        upkeep.append(validator.due_refresh)
+        return partial(OAuthBearerServer, validator)
 
     def check(self, config: BrokerConfig) -> None:
         """Raise ConfigError if `config` cannot be used."""
@@ -151,45 +219,9 @@ def _make_one(config: BrokerConfig, listener: Listener, before: _ListenerContext
         raise ConfigError(f"listener {listener.name}: {error}", setting=error.setting) from error
 
 
-def _sasl_listener(config: BrokerConfig, name: str, credentials: ScramCredentials, secret: bytes) -> SaslListener:
-    # Only now, as below: a broker without SASL starts sooner.
-    from tidelog.broker.authentication import SaslListener
-
-    settings = config.for_listener(name)
-    enabled = settings.sasl_enabled_mechanisms
-    if not enabled:
-        raise ConfigError(f"listener {name}: sasl.enabled.mechanisms is empty", setting="sasl.enabled.mechanisms")
-    return SaslListener(
-        mechanisms={mechanism: _mechanism(config, name, mechanism, credentials, secret) for mechanism in enabled},
-        frame_bytes_max=settings.sasl_server_max_receive_size,
-        failure_delay_ms=settings.connection_failed_authentication_delay_ms,
-        session_ms_max=settings.connections_max_reauth_ms,
-    )
-
-
-def _mechanism(
-    config: BrokerConfig, listener: str, mechanism: str, credentials: ScramCredentials, secret: bytes
-) -> Callable[[], ServerMechanism]:
-    """What makes the broker's side of an exchange. Raises ConfigError."""
-    from secrets import token_urlsafe
-
+def _plain(entry: JaasEntry | None, listener: str, setting: str) -> Callable[[], ServerMechanism]:
     from tidelog.security import plain
-    from tidelog.security.login import SUPPORTED, parse_login, unsupported
-    from tidelog.security.scram import ScramServer
 
-    if mechanism not in SUPPORTED:
-        raise unsupported(mechanism, "sasl.enabled.mechanisms")
-    setting, jaas = config.jaas_of(listener, mechanism)
-    entry = None if jaas is None else parse_login(mechanism, jaas, setting)
-    if mechanism != plain.NAME:
-        credential_of = credentials.of_mechanism(mechanism)
-        return lambda: ScramServer(
-            mechanism,
-            credential_of,
-            token_urlsafe(24),
-            secret,
-            credentials.tokens_of_mechanism(mechanism),
-        )
     if entry is None:
         raise ConfigError(
             f'{setting}: PLAIN needs the users of listener {listener}, as user_<name>="password" options of '
@@ -201,8 +233,14 @@ def _mechanism(
 
 def _login(config: BrokerConfig, listener: str) -> Login:
     """What this broker shows to other brokers. Raises ConfigError."""
-    from tidelog.security.login import login_of
+    from tidelog.client.logins import login_of
 
     mechanism = config.for_listener(listener).sasl_mechanism_inter_broker_protocol
     setting, jaas = config.jaas_of(listener, mechanism)
-    return login_of(mechanism, jaas, mechanism_setting="sasl.mechanism.inter.broker.protocol", jaas_setting=setting)
+    return login_of(
+        mechanism,
+        jaas,
+        config.for_mechanism(listener, mechanism),
+        mechanism_setting="sasl.mechanism.inter.broker.protocol",
+        jaas_setting=setting,
+    )

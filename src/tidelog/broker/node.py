@@ -99,7 +99,7 @@ class Node:
         self.config_layers = config_layers
         self.config = config = config_layers.config
         self.image = image
-        self.listener_security = ListenerSecurity(config)
+        self.listener_security = ListenerSecurity(config, base.surroundings.clock)
         self.authentication = _authentication_of(self, base)
         self.metadata = metadata
         """The metadata tree: topics and settings are written here first."""

@@ -16,8 +16,8 @@ from tidelog.metadata.users import read_users
 if TYPE_CHECKING:
     from tidelog.security.scram import CredentialOf, ScramCredential, TokenOf
 
-    FindToken = Callable[[str, str], tuple[str, ScramCredential] | None]
-    """By mechanism and id: the owner of a delegation token and its credential."""
+    FindToken = Callable[[str, str], tuple[str, ScramCredential, int] | None]
+    """By mechanism and id: the owner of a delegation token, its credential and when it expires."""
 
 logger = logging.getLogger(__name__)
 

@@ -293,8 +293,8 @@ class Server:
 
         if node.authentication is not None:
             node.scheduler.schedule(
-                "unauthenticated-connections",
-                node.authentication.close_late,
+                "authentication",
+                node.authentication.keep_up,
                 _AUTHENTICATION_CHECK_MS,
                 _AUTHENTICATION_CHECK_MS,
             )
@@ -370,6 +370,8 @@ class Server:
         await _within(_STOP_SECONDS, "requests under way", node.slices.drain())
         node.replica_manager.end_turn()
         node.socket_server.close()
+        if node.authentication is not None:
+            node.authentication.close()
         node.scheduler.cancel_all()
         node.timer_driver.stop()
         await _within(_STOP_SECONDS, "the log cleaner", node.cleaning.stop())

@@ -20,6 +20,16 @@ class SecurityOptions(TypedDict, total=False):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     sasl_mechanism: str
     sasl_jaas_config: str | None
+    sasl_login_callback_handler_class: str | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_login_refresh_window_factor: float
+    sasl_login_refresh_window_jitter: float
+    sasl_login_refresh_min_period_seconds: int
+    sasl_login_refresh_buffer_seconds: int
+    sasl_login_connect_timeout_ms: int | None
+    sasl_login_read_timeout_ms: int | None
+    sasl_login_retry_backoff_ms: int
+    sasl_login_retry_backoff_max_ms: int
     ssl_protocol: str
     ssl_enabled_protocols: str | Sequence[str]
     ssl_cipher_suites: str | Sequence[str]
@@ -55,6 +65,7 @@ class CommonOptions(SecurityOptions, total=False):
     receive_buffer_bytes: int
     metadata_max_age_ms: int
     statistics_interval_ms: int
+    sasl_oauthbearer_token_callback: Callable[[], str | tuple[str, float]] | None
     statistics_callback: Callable[[Any], object] | None
 
 

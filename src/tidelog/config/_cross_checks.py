@@ -183,6 +183,13 @@ def _sasl(config: BrokerConfig) -> None:
         "sasl.jaas.config: a broker has one for each listener and mechanism; set "
         "listener.name.<listener>.<mechanism>.sasl.jaas.config, both in lower case",
     )
+    for name in config.originals:
+        for setting in ("sasl.server.callback.handler.class", "sasl.login.callback.handler.class"):
+            if name.endswith(setting):
+                _refuse_unless(
+                    name.removesuffix(setting).count(".") == 4,
+                    f"{name}: set listener.name.<listener>.<mechanism>.{setting}, both in lower case",
+                )
 
 
 _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tidelog.config._checks import PRINCIPALS
 from tidelog.config.declaration import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Settings, setting
+from tidelog.config.java_classes import LOGINS, VALIDATORS
 from tidelog.config.kinds import CLASS, INT, LIST, LONG, PASSWORD, SHORT
 
 
@@ -138,7 +139,7 @@ class SaslSettings(Settings, area="SASL"):
 
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         "sasl.enabled.mechanisms", ("GSSAPI",), dynamic="per-broker",
-        doc="Mechanisms a client may choose from: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. GSSAPI and OAUTHBEARER are not "
+        doc="Mechanisms a client may choose from: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI is not "
             "supported.")
     sasl_mechanism_inter_broker_protocol: str = setting(
         "sasl.mechanism.inter.broker.protocol", "GSSAPI", dynamic="per-broker",
@@ -151,9 +152,9 @@ class SaslSettings(Settings, area="SASL"):
         "sasl.server.max.receive.size", 512 * 1024,
         doc="Largest message during authentication; a connection that sends more is closed.")
     sasl_server_callback_handler_class: str | None = setting(
-        "sasl.server.callback.handler.class", None, type=CLASS,
-        refused="Java classes cannot be loaded",
-        doc="A class that checks credentials.")
+        "sasl.server.callback.handler.class", None, type=CLASS, one_of=VALIDATORS,
+        doc="For OAUTHBEARER, as `listener.name.<listener>.oauthbearer.sasl.server.callback.handler.class`: Kafka's "
+            "class that checks signed tokens, or the one that checks none. Other Java classes cannot be loaded.")
     sasl_client_callback_handler_class: str | None = setting(
         "sasl.client.callback.handler.class", None, type=CLASS,
         refused="Java classes cannot be loaded",
@@ -163,13 +164,13 @@ class SaslSettings(Settings, area="SASL"):
         refused="Java classes cannot be loaded",
         doc="A class that logs in.")
     sasl_login_callback_handler_class: str | None = setting(
-        "sasl.login.callback.handler.class", None, type=CLASS,
-        refused="Java classes cannot be loaded",
-        doc="A class that provides what a login needs.")
+        "sasl.login.callback.handler.class", None, type=CLASS, one_of=LOGINS,
+        doc="For OAUTHBEARER: Kafka's class that fetches tokens from `sasl.oauthbearer.token.endpoint.url`, or the one "
+            "that makes them without a signature. Other Java classes cannot be loaded.")
 
 
-class SaslTokenSettings(Settings, area="SASL", effect=False):
-    """Kerberos and bearer tokens, which are not supported: a listener that enables GSSAPI or OAUTHBEARER is refused."""
+class KerberosSettings(Settings, area="SASL", effect=False):
+    """Kerberos, which is not supported: a listener that enables GSSAPI is refused."""
 
     sasl_kerberos_service_name: str | None = setting(
         "sasl.kerberos.service.name", None, dynamic="per-broker", doc="Kerberos service name of the brokers.")
@@ -187,6 +188,10 @@ class SaslTokenSettings(Settings, area="SASL", effect=False):
     sasl_kerberos_min_time_before_relogin: int = setting(
         "sasl.kerberos.min.time.before.relogin", MINUTE_MS, type=LONG, dynamic="per-broker",
         doc="Shortest time between two renewals, in milliseconds.")
+
+class BearerTokenSettings(Settings, area="SASL"):
+    """Tokens of OAUTHBEARER: how clients' are checked, and where this broker gets its own for other brokers."""
+
     sasl_login_refresh_window_factor: float = setting(
         "sasl.login.refresh.window.factor", 0.8, dynamic="per-broker",
         doc="Share of a bearer token's life after which it is renewed.")

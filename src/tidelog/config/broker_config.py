@@ -15,7 +15,13 @@ from tidelog.config._listener_settings import ConnectionSettings, ListenerSettin
 from tidelog.config._listeners import Listener
 from tidelog.config._log_settings import CleanerSettings, LogSettings
 from tidelog.config._replication_settings import MetricSettings, QuotaSettings, ReplicationSettings
-from tidelog.config._security_settings import AuthorizationSettings, SaslSettings, SaslTokenSettings, TlsSettings
+from tidelog.config._security_settings import (
+    AuthorizationSettings,
+    BearerTokenSettings,
+    KerberosSettings,
+    SaslSettings,
+    TlsSettings,
+)
 from tidelog.config._server_settings import ServerSettings, TopicSettings, ZooKeeperSecuritySettings, ZooKeeperSettings
 from tidelog.config.declaration import Setting, parse_settings
 from tidelog.config.errors import ConfigError
@@ -37,7 +43,8 @@ class BrokerConfig(
     AuthorizationSettings,
     TlsSettings,
     SaslSettings,
-    SaslTokenSettings,
+    KerberosSettings,
+    BearerTokenSettings,
     QuotaSettings,
     MetricSettings,
 ):
@@ -92,6 +99,13 @@ class BrokerConfig(
         prefix = f"{_LISTENER_PREFIX}{name.lower()}."
         own = {key[len(prefix) :]: text for key, text in self.originals.items() if key.startswith(prefix)}
         return self.replace(**parse_settings(type(self), own)) if own else self
+
+    def for_mechanism(self, listener: str, mechanism: str) -> Self:
+        """As one SASL mechanism of one listener sees them: `listener.name.<name>.<mechanism>.…` applied as well."""
+        prefix = f"{_LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}."
+        own = {key[len(prefix) :]: text for key, text in self.originals.items() if key.startswith(prefix)}
+        config = self.for_listener(listener)
+        return config.replace(**parse_settings(type(self), own)) if own else config
 
     def jaas_of(self, listener: str, mechanism: str) -> tuple[str, str | None]:
         """`listener.name.<listener>.<mechanism>.sasl.jaas.config`: the name of that setting, and its value."""

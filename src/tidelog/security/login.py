@@ -1,23 +1,41 @@
-"""What a client authenticates with, from `sasl.mechanism` and `sasl.jaas.config`."""
+"""Login modules by mechanism, and logins with a name and a password: PLAIN and SCRAM."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from tidelog.config.errors import ConfigError
 from tidelog.security import plain, scram
 from tidelog.security.jaas import JaasEntry, parse_jaas
 from tidelog.security.mechanism import ClientMechanism
 
+OAUTHBEARER: Final = "OAUTHBEARER"
+PASSWORD_MECHANISMS: Final = (plain.NAME, *scram.HASHES)
+
 _MODULES: Final[Mapping[str, str]] = {
     plain.NAME: "PlainLoginModule",
     **dict.fromkeys(scram.HASHES, "ScramLoginModule"),
+    OAUTHBEARER: "OAuthBearerLoginModule",
 }
 """The login module of each mechanism that is supported."""
 
 SUPPORTED: Final = tuple(_MODULES)
+
+
+class Login(Protocol):
+    """A client's credentials for one mechanism. Makes the client's side of each authentication."""
+
+    @property
+    def mechanism(self) -> str: ...
+
+    @property
+    def blocks(self) -> bool:
+        """Whether `begin` and the mechanism that it returns may block, and belong on a thread."""
+
+    def begin(self, host: str) -> ClientMechanism:
+        """The client's side of a new authentication with the broker at `host`. Raises SaslError."""
 
 
 def unsupported(mechanism: str, setting: str) -> ConfigError:
@@ -36,10 +54,11 @@ def parse_login(mechanism: str, text: str, setting: str) -> JaasEntry:
     return entry
 
 
-class Login:
-    """A client's credentials for one mechanism. Makes the client's side of each authentication."""
+class PasswordLogin:
+    """A name and a password, for PLAIN or SCRAM."""
 
     __slots__ = ("_is_token", "_password", "_salted", "_user", "mechanism")
+    blocks = False
 
     def __init__(self, mechanism: str, user: str, password: str, *, is_token: bool = False) -> None:
         """With a delegation token, `user` is its id and `password` its HMAC in base64."""
@@ -51,10 +70,10 @@ class Login:
         self._salted: tuple[tuple[bytes, int], bytes] | None = None
 
     def __repr__(self) -> str:
-        return f"Login({self.mechanism}, {self._user!r})"
+        return f"PasswordLogin({self.mechanism}, {self._user!r})"
 
-    def begin(self) -> ClientMechanism:
-        """The client's side of a new authentication."""
+    def begin(self, _host: str) -> ClientMechanism:
+        """The broker's name plays no part in these mechanisms."""
         return _CLIENTS[self.mechanism](self)
 
     def _plain(self) -> ClientMechanism:
@@ -73,22 +92,14 @@ class Login:
         return self._salted[1]
 
 
-_CLIENTS: Final[Mapping[str, Callable[[Login], ClientMechanism]]] = {
-    plain.NAME: Login._plain,
-    **dict.fromkeys(scram.HASHES, Login._scram),
+_CLIENTS: Final[Mapping[str, Callable[[PasswordLogin], ClientMechanism]]] = {
+    plain.NAME: PasswordLogin._plain,
+    **dict.fromkeys(scram.HASHES, PasswordLogin._scram),
 }
 
 
-def login_of(
-    mechanism: str,
-    jaas: str | None,
-    *,
-    mechanism_setting: str = "sasl.mechanism",
-    jaas_setting: str = "sasl.jaas.config",
-) -> Login:
-    """The credentials that settings describe. Raises ConfigError."""
-    if mechanism not in SUPPORTED:
-        raise unsupported(mechanism, mechanism_setting)
+def password_login(mechanism: str, jaas: str | None, jaas_setting: str = "sasl.jaas.config") -> PasswordLogin:
+    """The login that the options of a login module describe. Raises ConfigError."""
     if jaas is None:
         raise ConfigError(f"{jaas_setting} is needed for {mechanism}", setting=jaas_setting)
     options = parse_login(mechanism, jaas, jaas_setting).options
@@ -97,4 +108,4 @@ def login_of(
     is_token = options.get("tokenauth", "false").lower() == "true"
     if is_token and mechanism not in scram.HASHES:
         raise ConfigError(f"{jaas_setting}: tokenauth is an option of SCRAM, not of {mechanism}", setting=jaas_setting)
-    return Login(mechanism, options["username"], options["password"], is_token=is_token)
+    return PasswordLogin(mechanism, options["username"], options["password"], is_token=is_token)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.security.errors import SaslMalformed, SaslRejected
+from tidelog.security.mechanism import nothing_to_prepare
 
 NAME: Final = "PLAIN"
 _UNKNOWN: Final = "\0"
@@ -18,6 +19,8 @@ class PlainServer:
 
     __slots__ = ("_passwords", "user")
     has_token = False
+    expires_ms = None
+    prepare = nothing_to_prepare
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.security.errors import SaslMalformed, SaslRejected
+from tidelog.security.mechanism import nothing_to_prepare
 
 HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The name of the hash by the name of the mechanism."""
@@ -82,14 +83,25 @@ def make_credential(mechanism: str, salted: bytes, salt: bytes, iterations: int)
 
 CredentialOf = Callable[[str], ScramCredential | None]
 """By the user's name."""
-TokenOf = Callable[[str], tuple[str, ScramCredential] | None]
-"""By the id of a delegation token: its owner and its credential."""
+TokenOf = Callable[[str], tuple[str, ScramCredential, int] | None]
+"""By the id of a delegation token: its owner, its credential and when it expires."""
 
 
 class ScramServer:
     """One authentication. `nonce` must be random, and `secret` the same for all of a broker's exchanges."""
 
-    __slots__ = ("_credential_of", "_mechanism", "_nonce", "_secret", "_state", "_token_of", "has_token", "user")
+    __slots__ = (
+        "_credential_of",
+        "_mechanism",
+        "_nonce",
+        "_secret",
+        "_state",
+        "_token_of",
+        "expires_ms",
+        "has_token",
+        "user",
+    )
+    prepare = nothing_to_prepare
 
     def __init__(
         self,
@@ -107,6 +119,7 @@ class ScramServer:
         self._state: _ServerState | None = None
         self._token_of = token_of
         self.has_token = False
+        self.expires_ms: int | None = None
         self.user: str | None = None
 
     def respond(self, message: bytes) -> bytes:
@@ -140,7 +153,11 @@ class ScramServer:
                 "Authentication failed: this broker has no delegation tokens, delegation.token.secret.key is not set"
             )
         self.has_token = True
-        return self._token_of(token_id) or (token_id, None)
+        found = self._token_of(token_id)
+        if found is None:
+            return token_id, None
+        owner, credential, self.expires_ms = found
+        return owner, credential
 
     def _decoy(self, user: str) -> ScramCredential:
         """What a user would have who does not exist: the same at every attempt, so that it does not stand out."""

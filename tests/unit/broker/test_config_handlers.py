@@ -86,7 +86,7 @@ def context() -> Any:
         replication_quotas=replication_quotas(0, layers.config),
         surroundings=SimpleNamespace(socket_descriptors_max=lambda: 1000),
         background=SimpleNamespace(run=run_inline),
-        listener_security=ListenerSecurity(layers.config),
+        listener_security=ListenerSecurity(layers.config, ManualClock()),
         authentication=None,
     )
     node.dynamic_config = DynamicConfig(cast(Any, node))
@@ -544,7 +544,7 @@ def test_a_listener_that_cannot_be_secured_as_its_settings_say_stays_as_it_was(
         "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": login,
     }
     before = ConfigLayers(settings)
-    security = ListenerSecurity(before.config)
+    security = ListenerSecurity(before.config, ManualClock())
     authentication: Any = SimpleNamespace(listeners=security.sasl_listeners(before.config))
     server: Any = SimpleNamespace(update_tls=None)
     security.read(before.with_broker({"sasl.enabled.mechanisms": "GSSAPI"}).config)

@@ -31,9 +31,12 @@ PACKAGE = Path(tidelog.__file__).parent
 # Clients have settings of the same names; declarations, checks among settings and updates decide nothing in a broker.
 ROOMS = ("broker", "network", "replication", "storage", "metadata", "security", "config")
 NO_READERS = ("_cross_checks.py", "updates.py")
+# Brokers log in to each other as clients do.
+SHARED = (PACKAGE / "client" / "oauth_login.py",)
 
 
 def sources() -> Iterator[Path]:
+    yield from SHARED
     for room in ROOMS:
         for path in (PACKAGE / room).rglob("*.py"):
             is_declaration = path.name.endswith("_settings.py") or path.name in ("log_config.py", "dynamic_only.py")

@@ -2,10 +2,12 @@
 
 import pytest
 
+from tidelog.client.aio.admin.admin import AdminSettings
+from tidelog.client.logins import login_of
 from tidelog.config import ConfigError
 from tidelog.security.errors import SaslError, SaslMalformed, SaslRejected
 from tidelog.security.jaas import parse_jaas
-from tidelog.security.login import login_of
+from tidelog.security.login import password_login
 from tidelog.security.plain import PlainClient, PlainServer, server_passwords
 
 USERS = {"alice": "secret", "zoë": "pässword"}
@@ -82,7 +84,7 @@ def test_a_semicolon_in_quotes_is_a_value() -> None:
     ("mechanism", "jaas", "text"),
     [
         ("GSSAPI", None, r"sasl\.mechanism: GSSAPI is not supported; use one of PLAIN, SCRAM-SHA-256"),
-        ("OAUTHBEARER", None, "OAUTHBEARER is not supported"),
+        ("OAUTHBEARER", None, r"OAUTHBEARER needs tokens: set sasl\.oauthbearer\.token\.endpoint\.url"),
         ("PLAIN", None, r"sasl\.jaas\.config is needed"),
         ("PLAIN", "a.ScramLoginModule required username=a password=b;", "needs the login module PlainLoginModule"),
         ("PLAIN", "a.PlainLoginModule required username=a;", "username and password are needed"),
@@ -90,12 +92,12 @@ def test_a_semicolon_in_quotes_is_a_value() -> None:
 )
 def test_a_login_that_cannot_work_is_refused(mechanism: str, jaas: str | None, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        login_of(mechanism, jaas)
+        login_of(mechanism, jaas, AdminSettings())
 
 
 def test_a_login_does_not_show_its_password_and_computes_iterations_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    login = login_of("SCRAM-SHA-256", "x.ScramLoginModule required username=alice password=hunter2;")
-    assert repr(login) == "Login(SCRAM-SHA-256, 'alice')"
+    login = password_login("SCRAM-SHA-256", "x.ScramLoginModule required username=alice password=hunter2;")
+    assert repr(login) == "PasswordLogin(SCRAM-SHA-256, 'alice')"
     computed: list[int] = []
 
     def count(_mechanism: str, _password: str, _salt: bytes, iterations: int) -> bytes:
@@ -104,7 +106,7 @@ def test_a_login_does_not_show_its_password_and_computes_iterations_once(monkeyp
 
     monkeypatch.setattr("tidelog.security.scram.salted_password", count)
     for _ in range(3):
-        client = login.begin()
+        client = login.begin("host")
         nonce = client.first().partition(b"r=")[2]
         client.respond(b"r=" + nonce + b"more,s=AAAA,i=4096")
     assert computed == [4096]

@@ -8,13 +8,15 @@ between two requests (`BrokerConnection.session_ends`).
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.client.aio.transport import PlainConnector, tls_failure
 from tidelog.client.errors import AuthenticationFailed, ClientConfigError
+from tidelog.client.logins import login_of
 from tidelog.config.errors import ConfigError
 from tidelog.security.errors import SaslError
-from tidelog.security.login import Login, login_of
+from tidelog.security.login import Login
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tidelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from tidelog.client.aio.connection import BrokerConnection
     from tidelog.client.aio.security_settings import SecuritySettings
     from tidelog.client.aio.settings import CommonSettings
+
+T = TypeVar("T")
 
 
 def connector_of(settings: "CommonSettings") -> PlainConnector:
@@ -47,7 +51,7 @@ def _context_of(settings: "SecuritySettings") -> ssl.SSLContext:
 
 def _login_of(settings: "SecuritySettings") -> Login:
     try:
-        return login_of(settings.sasl_mechanism, settings.sasl_jaas_config)
+        return login_of(settings.sasl_mechanism, settings.sasl_jaas_config, settings)
     except ConfigError as error:
         raise ClientConfigError(str(error)) from error
 
@@ -94,17 +98,26 @@ class SecureConnector(PlainConnector):
         handshake = await connection.send(SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse)
         if handshake.error_code:
             raise AuthenticationFailed(connection.address, _why_refused(handshake, login))
-        exchange = login.begin()
-        message: bytes | None = exchange.first()
+        run = _on_thread if login.blocks else _at_once
+        exchange = await run(lambda: login.begin(connection.host))
+        message: bytes | None = await run(exchange.first)
         while message is not None:
             answer = await connection.send(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse)
             if answer.error_code:
                 reason = answer.error_message or ErrorCode(answer.error_code).name
                 raise AuthenticationFailed(connection.address, reason)
-            message = exchange.respond(bytes(answer.auth_bytes))
+            message = await run(partial(exchange.respond, bytes(answer.auth_bytes)))
         if not exchange.is_complete:
             raise AuthenticationFailed(connection.address, "the broker ended the exchange early")
         connection.limit_session(answer.session_lifetime_ms)
+
+
+async def _at_once(step: Callable[[], T]) -> T:
+    return step()
+
+
+async def _on_thread(step: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(None, step)
 
 
 def _why_refused(handshake: SaslHandshakeResponse, login: Login) -> str:

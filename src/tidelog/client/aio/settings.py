@@ -62,6 +62,8 @@ def make_objects(name: str, given: Iterable[Any], methods: tuple[str, ...]) -> t
 OBJECT: Final = Kind("class", 8, _import_object, repr)
 """Of settings whose value is a Python object, or the path to import one from."""
 
+_FUNCTION: Final = Check("a function", lambda value: None if callable(value) else "Value must be a function")
+
 
 class CommonSettings(SecuritySettings, area="common"):
     """What every client has. Clients inherit this and add their own."""
@@ -124,11 +126,19 @@ class CommonSettings(SecuritySettings, area="common"):
     statistics_interval_ms: int = setting(
         "statistics.interval.ms", 0, at_least=0, type=LONG, doc="Time between calls of statistics.callback; 0: never."
     )
+    sasl_oauthbearer_token_callback: Any = setting(
+        "sasl.oauthbearer.token.callback",
+        None,
+        type=OBJECT,
+        validator=_FUNCTION,
+        doc="A function that returns a bearer token, or the token and the second in which it expires. It is called on "
+        "a thread.",
+    )
     statistics_callback: Any = setting(
         "statistics.callback",
         None,
         type=OBJECT,
-        validator=Check("a function", lambda value: None if callable(value) else "Value must be a function"),
+        validator=_FUNCTION,
         doc="A function that is called with the result of metrics().",
     )
 

@@ -1,0 +1,22 @@
+"""What a client authenticates with, from `sasl.*`: of a client's settings, or of a broker's for its own connections."""
+
+from typing import Any
+
+from tidelog.client.oauth_login import oauth_login
+from tidelog.security.login import OAUTHBEARER, PASSWORD_MECHANISMS, Login, password_login, unsupported
+
+
+def login_of(
+    mechanism: str,
+    jaas: str | None,
+    settings: Any,
+    *,
+    mechanism_setting: str = "sasl.mechanism",
+    jaas_setting: str = "sasl.jaas.config",
+) -> Login:
+    """The credentials that settings describe; `settings` has the `sasl_…` fields. Raises ConfigError."""
+    if mechanism in PASSWORD_MECHANISMS:
+        return password_login(mechanism, jaas, jaas_setting)
+    if mechanism == OAUTHBEARER:
+        return oauth_login(jaas, settings, jaas_setting)
+    raise unsupported(mechanism, mechanism_setting)
