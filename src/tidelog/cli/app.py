@@ -37,6 +37,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "log": "tidelog.cli.log",
     "perf": "tidelog.cli.perf",
     "pipeline": "tidelog.cli.pipeline",
+    "console": "tidelog.cli.console",
     "demo": "tidelog.cli.demo",
 }
 

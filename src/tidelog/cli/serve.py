@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from logging import LogRecord
 
 HELP: Final = """\
-Usage: tidelog serve [--config FILE] [--set name=value ...] [--log-level LEVEL]
+Usage: tidelog serve [--config FILE] [--set name=value ...] [--log-level LEVEL] [--console[=HOST:PORT]]
 
 Run one broker. Kafka clients can connect as soon as it prints `tidelog ready HOST:PORT` on stdout.
 
@@ -19,6 +19,10 @@ Options:
   --config FILE       properties file with the settings of Kafka's server.properties
   --set name=value    one setting, which overrides the file; may be repeated
   --log-level LEVEL   debug, info, warning or error  [default: info]
+  --console[=HOST:PORT]
+                      also serve the web console, in a process beside the broker  [default: 127.0.0.1:8080]
+  --console-config FILE
+                      client settings of the console; needed if listeners use TLS or SASL
   -h, --help          show this message and exit
 
 Defaults: listeners=PLAINTEXT://127.0.0.1:9092, log.dirs=./tidelog-data, metadata kept in log.dirs.
@@ -29,6 +33,8 @@ Example: tidelog serve --set listeners=PLAINTEXT://127.0.0.1:9092 --set log.dirs
 
 EXIT_FAILED: Final = 1
 EXIT_MISUSED: Final = 2
+
+DEFAULT_CONSOLE: Final = "127.0.0.1:8080"
 
 LOG_MESSAGE_LENGTH_MAX: Final = 2000
 """Limit for a message; tracebacks are not cut."""
@@ -43,6 +49,8 @@ class ServeOptions(NamedTuple):
     settings: tuple[tuple[str, str], ...]
     log_level: str
     wants_help: bool
+    console: str | None = None
+    console_config: str | None = None
 
 
 class UsageError(ValueError):
@@ -70,7 +78,17 @@ def main(arguments: Sequence[str]) -> int:
     from tidelog.storage.errors import StorageError
 
     try:
-        return run(config, on_ready=announce)
+        if options.console is None:
+            return run(config, on_ready=announce)
+        from tidelog.cli._console_process import ConsoleProcess
+
+        with ConsoleProcess(options.console, options.console_config) as console:
+
+            def on_ready(address: str) -> None:
+                announce(address)
+                console.start(address)
+
+            return run(config, on_ready=on_ready)
     except ConfigError as error:
         return _fail(str(error), EXIT_MISUSED)
     except (StorageError, StoreError) as error:
@@ -90,12 +108,18 @@ def parse_arguments(arguments: Sequence[str]) -> ServeOptions:
     config: str | None = None
     settings: list[tuple[str, str]] = []
     log_level = "info"
+    console: str | None = None
+    console_config: str | None = None
     words = iter(arguments)
     for word in words:
         if word in {"-h", "--help"}:
             return ServeOptions(None, (), log_level, wants_help=True)
         option, equals, value = word.partition("=")
-        if option not in {"--config", "--set", "--log-level"}:
+        if option == "--console":
+            # Its value is optional, so it is only taken after an equals sign.
+            console = value or DEFAULT_CONSOLE
+            continue
+        if option not in {"--config", "--set", "--log-level", "--console-config"}:
             raise UsageError(f"unknown argument {word!r}")
         if not equals:
             value = next(words, "")
@@ -103,13 +127,15 @@ def parse_arguments(arguments: Sequence[str]) -> ServeOptions:
             raise UsageError(f"{option} needs a value")
         if option == "--config":
             config = value
+        elif option == "--console-config":
+            console_config = value
         elif option == "--set":
             settings.append(_parse_setting(value))
         elif value.lower() in _LOG_LEVELS:
             log_level = value.lower()
         else:
             raise UsageError(f"--log-level {value!r} must be one of {', '.join(_LOG_LEVELS)}")
-    return ServeOptions(config, tuple(settings), log_level, wants_help=False)
+    return ServeOptions(config, tuple(settings), log_level, False, console, console_config)
 
 
 def _parse_setting(text: str) -> tuple[str, str]:

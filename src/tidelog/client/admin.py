@@ -67,6 +67,7 @@ class Admin:
 
     list_topics = _blocking(AsyncAdmin.list_topics)
     describe_topics = _blocking(AsyncAdmin.describe_topics)
+    describe_all_topics = _blocking(AsyncAdmin.describe_all_topics)
     create_topics = _blocking(AsyncAdmin.create_topics)
     delete_topics = _blocking(AsyncAdmin.delete_topics)
     create_partitions = _blocking(AsyncAdmin.create_partitions)

@@ -28,6 +28,7 @@ def test_options_are_taken_with_space_or_equals_sign():
         (["--port", "1"], "unknown argument '--port'"),
         (["now"], "unknown argument 'now'"),
         (["--config"], "--config needs a value"),
+        (["--console-config"], "--console-config needs a value"),
         (["--set", "num.partitions"], "--set 'num.partitions' is not name=value"),
         (["--set", "=3"], "--set '=3' is not name=value"),
         (["--log-level", "loud"], "'loud' must be one of debug, info"),
@@ -43,6 +44,13 @@ def test_the_command_line_wins_over_the_file_and_the_last_word_over_the_first(tm
     file.write_text("num.partitions=1\nlog.dirs = /a\n", encoding="utf-8")
     options = parse_arguments(["--set", "num.partitions=2", "--config", str(file), "--set", "num.partitions=3"])
     assert read_settings(options) == {"num.partitions": "3", "log.dirs": "/a"}
+
+
+def test_the_console_has_a_default_address_and_takes_another_after_an_equals_sign():
+    assert parse_arguments([]).console is None
+    assert parse_arguments(["--console", "--set", "log.dirs=/a"]).console == "127.0.0.1:8080"
+    options = parse_arguments(["--console=127.0.0.1:9000", "--console-config", "client.properties"])
+    assert (options.console, options.console_config) == ("127.0.0.1:9000", "client.properties")
 
 
 def test_a_setting_may_be_set_to_nothing():

@@ -166,6 +166,10 @@ class AsyncAdmin:
         """Topics and their partitions: leaders, replicas, in-sync replicas."""
         return await topics.describe_topics(self._running, as_names(names))
 
+    async def describe_all_topics(self, *, include_internal: bool = False) -> dict[str, TopicDescription]:
+        """Every topic and its partitions, by name, in one request."""
+        return await topics.describe_all_topics(self._running, include_internal=include_internal)
+
     async def create_topics(
         self, new_topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:

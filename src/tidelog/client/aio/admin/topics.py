@@ -57,6 +57,19 @@ async def describe_topics(driver: Driver, names: Iterable[str]) -> dict[str, Top
     return await driver.run(list(names), driver.to_any, ask)
 
 
+async def describe_all_topics(driver: Driver, *, include_internal: bool) -> dict[str, TopicDescription]:
+    """Every topic with its partitions, by name, in one request."""
+
+    async def ask(node_id: int, _items: list[str]) -> Answers[str, dict[str, TopicDescription]]:
+        reply = await driver.client.send(node_id, MetadataRequest(topics=None), MetadataResponse)
+        topics = sorted(reply.topics, key=lambda topic: topic.name or "")
+        return {
+            "": {topic.name or "": _description(topic) for topic in topics if include_internal or not topic.is_internal}
+        }
+
+    return (await driver.run([""], driver.to_any, ask))[""]
+
+
 async def create_topics(driver: Driver, topics: Iterable[NewTopic], *, validate_only: bool) -> dict[str, CreatedTopic]:
     """Make topics; when this returns, the controller has them."""
     wanted: dict[str, NewTopic] = {}

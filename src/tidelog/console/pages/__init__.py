@@ -1,0 +1,9 @@
+"""The pages, one module for each area. `PAGES` is the table from which the routes are made."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.console.pages import groups, messages, overview, topics
+from tidelog.console.pages.routing import Area
+
+PAGES: Final[Sequence[Area]] = (overview.AREA, topics.AREA, messages.AREA, groups.AREA)

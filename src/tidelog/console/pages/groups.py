@@ -1,0 +1,247 @@
+"""Groups: the list with lag, one group with members and partitions, reset with a preview, delete."""
+
+from typing import Final, NamedTuple
+
+from starlette.responses import Response
+
+from tidelog.client.aio.admin.types import GroupDescription, GroupListing, MemberDescription
+from tidelog.client.errors import ClientError
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.console.errors import PageError
+from tidelog.console.forms import Act, Done, Field, Form, Values, confirm_name
+from tidelog.console.pages.routing import Area
+from tidelog.console.resets import WAYS, parse_plan, plan, write_plan
+from tidelog.console.web import Ask, link, paged
+from tidelog.wire.errors import ApiError, ErrorCode
+
+PAGE_SIZE: Final = 50
+STATES: Final = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead")
+_INACTIVE: Final = frozenset({"Empty", "Dead"})
+
+
+class GroupRow(NamedTuple):
+    """A group in the list; None for what is not known yet."""
+
+    listing: GroupListing
+    members: int | None
+    lag: int | None
+
+
+class ProgressRow(NamedTuple):
+    """One partition of a group."""
+
+    where: TopicPartition
+    committed: int | None
+    end: int | None
+    member: MemberDescription | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records behind the end."""
+        return None if self.committed is None or self.end is None else max(0, self.end - self.committed)
+
+
+async def show_list(ask: Ask) -> Response:
+    """The groups whose ids contain a text."""
+    wanted, state = ask.query("q").strip().lower(), ask.query("state")
+    lags = ask.view.sampler.lags
+    groups = [
+        each
+        for each in await ask.view.groups.get()
+        if wanted in each.group_id.lower() and (not state or each.state == state)
+    ]
+    if ask.query("sort") == "lag":
+        groups.sort(key=lambda each: -(lags.lag_of(each.group_id) or 0))
+    page = paged(ask, groups, PAGE_SIZE)
+    described = await _described(ask, [each.group_id for each in page.rows])
+    rows = [
+        GroupRow(
+            each,
+            len(described[each.group_id].members) if each.group_id in described else None,
+            lags.lag_of(each.group_id),
+        )
+        for each in page.rows
+    ]
+    return ask.render(
+        "groups.html",
+        area="groups",
+        rows=rows,
+        page=page,
+        q=ask.query("q"),
+        state=state,
+        states=STATES,
+        lags=lags,
+        by_lag=ask.query("sort") == "lag",
+    )
+
+
+async def _described(ask: Ask, names: list[str]) -> dict[str, GroupDescription]:
+    """The groups of a page; without those that this user may not see."""
+    if not names:
+        return {}
+    try:
+        return await (await ask.view.admin()).describe_groups(names)
+    except (ClientError, ApiError):
+        return {}
+
+
+async def show_group(ask: Ask) -> Response:
+    """One group."""
+    described, committed = await _load(ask)
+    rows = await _progress(ask, described, committed)
+    known = [row.lag for row in rows if row.lag is not None]
+    return ask.render(
+        "group.html",
+        area="groups",
+        group=described,
+        rows=paged(ask, rows, 100),
+        lag=sum(known) if known else None,
+        topics=sorted({row.where.topic for row in rows}),
+        series=ask.view.sampler.lags.of_group(described.group_id),
+        may_change=described.state in _INACTIVE,
+    )
+
+
+async def _load(ask: Ask) -> tuple[GroupDescription, dict[TopicPartition, int]]:
+    """The group that the query names, and its offsets; ApiError if it does not exist."""
+    group = ask.query("id")
+    if not group:
+        raise PageError(400, "A group is missing", "The address names no group.")
+    admin = await ask.view.admin()
+    described = (await admin.describe_groups([group]))[group]
+    committed = {where: place.offset for where, place in (await admin.list_consumer_group_offsets(group)).items()}
+    if described.state == "Dead" and not committed:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group!r} does not exist")
+    return described, committed
+
+
+async def _progress(ask: Ask, described: GroupDescription, committed: dict[TopicPartition, int]) -> list[ProgressRow]:
+    readers = {where: member for member in described.members for where in member.assignment}
+    partitions = sorted(committed.keys() | readers.keys())
+    ends = await ask.view.end_offsets(partitions)
+    return [ProgressRow(each, committed.get(each), ends.get(each), readers.get(each)) for each in partitions]
+
+
+def group_url(group: str, act: str = "") -> str:
+    """The address of a group or of an act on it."""
+    return link(f"/group/{act}" if act else "/group", id=group)
+
+
+# Acts.
+
+
+async def _reset_form(ask: Ask) -> Form:
+    described, committed = await _load(ask)
+    topics = sorted({where.topic for where in committed})
+    choices = [("", "All topics with committed offsets")] if topics else []
+    return Form(
+        f"Reset offsets of {described.group_id}",
+        [
+            Field("topic", "Topic", kind="select", options=choices + [(each, each) for each in topics], required=False),
+            Field("other_topic", "Another topic", required=False, hint="One that the group has not committed yet."),
+            Field("way", "Reset", kind="select", options=WAYS),
+            Field("argument", "Offset, number, time or duration", required=False),
+        ],
+        "Preview",
+        group_url(described.group_id),
+        [
+            "The next page shows the new offset of each partition before anything is changed.",
+            *(
+                [f"The group is {described.state}: offsets can be reset only while it has no members."]
+                * (described.state not in _INACTIVE)
+            ),
+        ],
+        area="groups",
+    )
+
+
+async def _reset(ask: Ask, values: Values) -> Form:
+    described, committed = await _load(ask)
+    topic = values.get("other_topic", "").strip() or values.get("topic", "")
+    if topic:
+        found = (await ask.view.snapshot.get()).topic(topic)
+        partitions = [TopicPartition(topic, each.partition) for each in found.partitions]
+    else:
+        partitions = sorted(committed)
+    if not partitions:
+        raise PageError(400, "A topic is missing", "The group has no offsets; name a topic.")
+    planned = await plan(ask.view, values.get("way", ""), values.get("argument", ""), committed, partitions)
+    return Form(
+        f"Reset offsets of {described.group_id}",
+        [Field("plan", "", write_plan(planned), kind="hidden")],
+        f"Reset {len(planned):,} {'partition' if len(planned) == 1 else 'partitions'}",
+        group_url(described.group_id, "reset"),
+        ["The group reads from the new offsets when its members start again."],
+        is_danger=True,
+        headings=("Topic", "Partition", "Committed", "New offset", "Change"),
+        rows=[
+            (
+                each.where.topic,
+                each.where.partition,
+                "–" if each.committed is None else f"{each.committed:,}",
+                f"{each.target:,}",
+                "–" if each.committed is None else f"{each.target - each.committed:+,}",
+            )
+            for each in planned
+        ],
+        area="groups",
+        action=group_url(described.group_id, "reset/execute"),
+    )
+
+
+async def _execute_form(ask: Ask) -> Form:
+    group = ask.query("id")
+    return Form(
+        f"Reset offsets of {group}",
+        [Field("plan", "The plan", kind="hidden")],
+        "Try again",
+        group_url(group, "reset"),
+        is_danger=True,
+        area="groups",
+    )
+
+
+async def _execute(ask: Ask, values: Values) -> Done:
+    group = ask.query("id")
+    targets = parse_plan(values.get("plan", ""))
+    admin = await ask.view.admin()
+    state = (await admin.describe_groups([group]))[group].state
+    if state not in _INACTIVE:
+        # Commits of members would undo the reset at once.
+        raise PageError(409, "The group is active", f"Group {group!r} is {state}: stop its members first.")
+    await admin.alter_consumer_group_offsets(group, {each: OffsetAndMetadata(to) for each, to in targets.items()})
+    return Done(group_url(group), f"The offsets of {len(targets):,} partitions of {group} were reset.")
+
+
+async def _delete_form(ask: Ask) -> Form:
+    described, committed = await _load(ask)
+    return Form(
+        f"Delete group {described.group_id}",
+        [confirm_name(described.group_id, "group")],
+        "Delete the group",
+        group_url(described.group_id),
+        [
+            f"The group and its committed offsets of {len(committed):,} partitions are deleted.",
+            "Consumers that use it later start where auto.offset.reset says.",
+            *([f"The group is {described.state}: stop its members first."] * (described.state not in _INACTIVE)),
+        ],
+        is_danger=True,
+        area="groups",
+    )
+
+
+async def _delete(ask: Ask, values: Values) -> Done:
+    del values
+    group = ask.query("id")
+    await (await ask.view.admin()).delete_groups([group])
+    return Done("/groups", f"Group {group} was deleted.")
+
+
+AREA = Area(
+    pages={"/groups": show_list, "/group": show_group},
+    acts=[
+        Act("/group/reset", _reset_form, _reset),
+        Act("/group/reset/execute", _execute_form, _execute),
+        Act("/group/delete", _delete_form, _delete),
+    ],
+)

@@ -1,0 +1,109 @@
+"""Samples end offsets and group lag in the background, in small requests that are spread over time.
+
+A cluster of 5,000 partitions is asked for 500 at a time, so that no broker is kept busy for long by a console that is
+open. Errors of a round are kept for the pages to show; the next round tries again.
+"""
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from tidelog.client.aio.admin.admin import AsyncAdmin
+from tidelog.client.aio.admin.driver import PartlyRefused
+from tidelog.client.aio.admin.types import LATEST
+from tidelog.client.errors import ClientError
+from tidelog.client.types import TopicPartition
+from tidelog.console.samples import LagSamples, ThroughputSamples, total_lag
+from tidelog.wire.errors import ApiError
+
+if TYPE_CHECKING:
+    from tidelog.console.cluster_view import ClusterView
+
+logger = logging.getLogger(__name__)
+
+PARTITIONS_PER_REQUEST: Final = 500
+SHARE_OF_INTERVAL: Final = 0.8
+"""How much of the interval the requests of one round are spread over."""
+ROUNDS_PER_LAG: Final = 3
+
+
+class Sampler:
+    """The series of one view, and the task that extends them."""
+
+    def __init__(self, view: "ClusterView", interval_s: float) -> None:
+        self._view = view
+        self._interval_s = interval_s
+        self._task: asyncio.Task[None] | None = None
+        self.throughput = ThroughputSamples()
+        self.lags = LagSamples()
+        self.problem: str | None = None
+
+    def start(self) -> None:
+        """Begin to sample."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End the task."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        # An admin of its own: it refreshes metadata of all topics, which pages then need not wait for.
+        admin = self._view.new_admin("tidelog-console-sampler")
+        try:
+            await self._rounds(admin)
+        finally:
+            await admin.close()
+
+    async def _rounds(self, admin: AsyncAdmin) -> None:
+        loop = asyncio.get_running_loop()
+        rounds = 0
+        while True:
+            began_at = loop.time()
+            try:
+                await admin.start()
+                # The first two rounds follow each other closely: the first plot should not take a minute.
+                spread_s = self._interval_s * SHARE_OF_INTERVAL if rounds > 1 else 0.0
+                await self._sample_ends(admin, spread_s / 2)
+                if rounds % ROUNDS_PER_LAG == 0:
+                    await self._sample_lags(admin, spread_s / 2)
+                self.problem = None
+                rounds += 1
+            except (ClientError, ApiError) as error:
+                if self.problem is None:
+                    logger.info("throughput could not be sampled: %s", error)
+                self.problem = str(error)
+            pause_s = self._interval_s if rounds != 1 else min(2.0, self._interval_s)
+            await asyncio.sleep(max(0.05, began_at + pause_s - loop.time()))
+
+    async def _sample_ends(self, admin: AsyncAdmin, spread_s: float) -> None:
+        partitions = (await self._view.snapshot.get()).partitions()
+        chunks = [
+            partitions[start : start + PARTITIONS_PER_REQUEST]
+            for start in range(0, len(partitions), PARTITIONS_PER_REQUEST)
+        ]
+        ends: dict[TopicPartition, int] = {}
+        for chunk in chunks:
+            try:
+                found = await admin.list_offsets(dict.fromkeys(chunk, LATEST))
+            except PartlyRefused as refused:
+                found = refused.results
+            ends.update((where, place.offset) for where, place in found.items())
+            await asyncio.sleep(spread_s / len(chunks))
+        self.throughput.add(time.time(), ends)
+
+    async def _sample_lags(self, admin: AsyncAdmin, spread_s: float) -> None:
+        groups = [each.group_id for each in await self._view.groups.get()]
+        for group in groups:
+            try:
+                committed = await admin.list_consumer_group_offsets(group)
+            except ApiError:
+                continue  # this user may not see it, or it has just gone
+            offsets = {where: place.offset for where, place in committed.items()}
+            self.lags.add(group, time.time(), total_lag(offsets, self.throughput.ends))
+            await asyncio.sleep(spread_s / len(groups))
+        self.lags.keep_only(groups)

@@ -1,0 +1,92 @@
+"""Sessions of browsers: who is logged in, until when, and the secret of their forms. The time is an argument.
+
+A session ends when it was idle for `idle_s`, and `s_max` after its login in any case. There are at most `count_max`;
+the one idle for longest makes room for another.
+"""
+
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+View = TypeVar("View")
+
+COUNT_MAX: Final = 500
+
+
+@dataclass(slots=True)
+class Flash:
+    """A message that the next page shows once."""
+
+    text: str
+    is_problem: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Session(Generic[View]):
+    """One browser. `view` is the cluster as its user sees it; None before a login."""
+
+    session_id: str
+    form_secret: str
+    begun_at: float
+    used_at: float
+    user: str = ""
+    view: View | None = None
+    flashes: list[Flash] = field(default_factory=list)
+
+    def is_own_form(self, given: str) -> bool:
+        """Whether a form carries this session's secret."""
+        return hmac.compare_digest(given.encode(), self.form_secret.encode())
+
+    def take_flashes(self) -> list[Flash]:
+        """The messages to show now; they are shown once."""
+        taken, self.flashes = self.flashes, []
+        return taken
+
+
+class Sessions(Generic[View]):
+    """The open sessions by id, least recently used first."""
+
+    def __init__(self, idle_s: float, s_max: float, count_max: int = COUNT_MAX) -> None:
+        self._idle_s = idle_s
+        self._s_max = s_max
+        self._count_max = count_max
+        self._open: OrderedDict[str, Session[View]] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Session[View]]:
+        return iter(list(self._open.values()))
+
+    def find(self, session_id: str, now: float) -> Session[View] | None:
+        """The session of a cookie, unless it has expired; using it keeps it open."""
+        session = self._open.get(session_id)
+        if session is None or self._is_expired(session, now):
+            return None
+        session.used_at = now
+        self._open.move_to_end(session_id)
+        return session
+
+    def open(self, now: float, user: str = "", view: View | None = None) -> Session[View]:
+        """A new session with an id that cannot be guessed. Room is made by `expire`."""
+        session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32), now, now, user, view)
+        self._open[session.session_id] = session
+        return session
+
+    def end(self, session: Session[View]) -> None:
+        """Forget a session."""
+        self._open.pop(session.session_id, None)
+
+    def expire(self, now: float) -> list[Session[View]]:
+        """Remove and return the sessions that have expired, or that must make room."""
+        gone = [session for session in self._open.values() if self._is_expired(session, now)]
+        kept = len(self._open) - len(gone)
+        if kept > self._count_max:
+            alive = [session for session in self._open.values() if session not in gone]
+            gone += alive[: kept - self._count_max]
+        for session in gone:
+            self.end(session)
+        return gone
+
+    def _is_expired(self, session: Session[View], now: float) -> bool:
+        return now - session.used_at > self._idle_s or now - session.begun_at > self._s_max

@@ -1,0 +1,49 @@
+"""A console inside this process, and a browser's part of it: pages, forms, their secrets."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from tidelog.console.app import build_app
+from tidelog.console.settings import ConsoleSettings, Listen
+
+LISTEN = Listen("127.0.0.1", 8080)
+
+
+class Browser:
+    """Loads pages and submits their forms."""
+
+    def __init__(self, client: TestClient) -> None:
+        self.client = client
+
+    def page(self, path: str, status: int = 200) -> str:
+        """The text of a page."""
+        response = self.client.get(path)
+        assert response.status_code == status, response.text
+        return response.text
+
+    def submit(self, path: str, status: int = 200, to: str | None = None, **values: str) -> str:
+        """Load a page, fill its last form in, and return the page that follows."""
+        form = self.page(path)
+        hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form))
+        data = {name: unescape(value) for name, value in hidden.items()} | values
+        response = self.client.post(to or path, data=data, headers={"origin": str(self.client.base_url)})
+        assert response.status_code == status, response.text
+        return response.text
+
+
+@contextmanager
+def console(servers: str, **settings: Any) -> Iterator[Browser]:
+    """A console of the cluster at `servers`."""
+    client = {"bootstrap.servers": servers, "bootstrap.timeout.ms": 1000, **settings.pop("client", {})}
+    clock = settings.pop("clock", time.monotonic)
+    app = build_app(ConsoleSettings(client=client, listen=LISTEN, sample_interval_s=0.2, **settings), clock)
+    with TestClient(app, base_url=f"http://{LISTEN}") as made:
+        yield Browser(made)
