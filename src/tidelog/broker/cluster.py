@@ -123,7 +123,7 @@ class ClusterMember:
             request_timeout_ms=config.replica_socket_timeout_ms,
             quota=node.replication_quotas.follower,
         )
-        self.transactions = RemoteTransactions(self.channels, node.socket_server.wake)
+        self.transactions = RemoteTransactions(self.channels, node.metadata, node.socket_server.wake)
         self.roles = RoleChanges(
             node.replica_manager, node.topics, self.fetchers, node.topics.leadership_listeners, node.clock
         )

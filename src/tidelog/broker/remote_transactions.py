@@ -7,10 +7,15 @@ cannot be delivered is reported as NOT_LEADER_OR_FOLLOWER, and the coordinator s
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from tidelog.broker.channels import BrokerChannels, BrokerUnreachable
+from tidelog.metadata import paths
+from tidelog.metadata.errors import NoNodeError, StoreError
+from tidelog.metadata.store import Store, StoreRunner
+from tidelog.metadata.tree import decode_topic
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
     from tidelog.coordination import ProducerEpoch
     from tidelog.transactions import MarkerOrder
 
+logger = logging.getLogger(__name__)
+
 _MARKERS: Final = "transaction markers"
 _VERIFICATION: Final = "transaction verification"
 _MARKERS_AT_ONCE_MAX: Final = 500
@@ -47,9 +54,10 @@ class _Marker(NamedTuple):
 class RemoteTransactions:
     """One broker's verifications and markers at others."""
 
-    def __init__(self, channels: BrokerChannels, wake: Callable[[], None]) -> None:
+    def __init__(self, channels: BrokerChannels, metadata: StoreRunner, wake: Callable[[], None]) -> None:
         """`wake` is called after outcomes were reported, outside of a turn of the loop."""
         self._channels = channels
+        self._metadata = metadata
         self._wake = wake
         self._waiting: dict[int, list[_Marker]] = {}
         self._sending: set[int] = set()
@@ -85,6 +93,24 @@ class RemoteTransactions:
                         codes[result.producer_id, (topic.name, entry.partition_index)] = entry.error_code
         for order, partition, report in markers:
             report(ErrorCode(codes.get((order.producer_id, partition), ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+        self._wake()
+
+    def look_up(self, partition: PartitionKey, report: Report) -> None:
+        """Report a partition that the image lacks: NONE if it was deleted and needs no marker, otherwise an error.
+
+        The image of a broker that has just started has only the topics that the controller has sent until then. The
+        tree has every topic.
+        """
+        self._spawn(self._look_up(partition, report))
+
+    async def _look_up(self, partition: PartitionKey, report: Report) -> None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            if await self._metadata.run(_is_deleted, partition):
+                code = ErrorCode.NONE
+        except StoreError as error:
+            logger.info("whether %s-%d still exists is not known: %s", *partition, error)
+        report(code)
         self._wake()
 
     # --- verification ---
@@ -147,6 +173,15 @@ class RemoteTransactions:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+def _is_deleted(store: Store, partition: PartitionKey) -> bool:
+    name, index = partition
+    try:
+        data, _ = store.get(paths.topic(name))
+    except NoNodeError:
+        return True
+    return index >= len(decode_topic(name, data).partitions)
 
 
 def _request_of(markers: list[_Marker]) -> WriteTxnMarkersRequest:

@@ -213,10 +213,7 @@ class TransactionCoordinator:
         producer = ProducerEpoch(order.producer_id, order.producer_epoch)
         for partition in order.partitions[start : start + _MARKERS_AT_ONCE_MAX]:
             report = self._reporter(order, partition)
-            if self._is_deleted(partition):
-                report(ErrorCode.NONE)
-                continue
-            if self._is_written_elsewhere(order, partition, report):
+            if self._is_settled_otherwise(order, partition, report):
                 continue
             write_marker(self._node, *partition, producer, order.coordinator_epoch, order.is_commit, report)
             self.reach("marker-staged")
@@ -240,24 +237,22 @@ class TransactionCoordinator:
 
         return report
 
-    def _is_written_elsewhere(
+    def _is_settled_otherwise(
         self, order: MarkerOrder, partition: PartitionKey, report: Callable[[ErrorCode], None]
     ) -> bool:
-        """Hand a marker to the leader of its partition, if that is another broker; whether it is."""
-        member = self._node.member
+        """Whether this broker does not write a marker itself: another one leads the partition, or it may be deleted."""
+        member, hosted = self._node.member, self._node.image.partition(*partition)
         if member is None:
-            return False
-        hosted = self._node.image.partition(*partition)
-        leader_id = -1 if hosted is None else hosted.leader_id
-        if leader_id < 0 or leader_id == self._node.broker_id:
+            if hosted is None:
+                report(ErrorCode.NONE)  # deleted: it has no readers
+            return hosted is None
+        if hosted is None:
+            member.transactions.look_up(partition, report)
+            return True
+        if hosted.leader_id < 0 or hosted.leader_id == self._node.broker_id:
             return False  # without a leader the partition itself says that it is not led here
-        member.transactions.write_marker(leader_id, order, partition, report)
+        member.transactions.write_marker(hosted.leader_id, order, partition, report)
         return True
-
-    def _is_deleted(self, partition: PartitionKey) -> bool:
-        """A topic that was deleted meanwhile needs no marker: it has no readers."""
-        topic = self._node.image.topic(partition[0])
-        return topic is None or partition[1] >= len(topic.partitions)
 
     def _on_completed(self, transaction: Transaction) -> None:
         self.reach("complete")
