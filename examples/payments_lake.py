@@ -19,7 +19,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from tidelog.spark.pipeline import Pipeline, delta, parquet, parse_json, topic
-from tidelog.spark.pipeline.running.delta import append_batch
+from tidelog.spark.pipeline.lake.batches import Batch
+from tidelog.spark.pipeline.lake.tables import open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +67,8 @@ def backfill(spark: "SparkSession", directory: str) -> bool:
     older = {"path": directory, "subscribe": TOPIC, "endingOffsets": begins_at()}
     records = spark.read.format("tidelog").options(**older).load()
     rows = payments(parse_json(PAYMENT)(records).where("_error is null"))
-    return append_batch(rows, table_path(), application="payments-backfill", version=1, partition_by=["day"])
+    table = open_table(delta(table_path(), partition_by=("day",)))
+    return table.append(rows, Batch("payments-backfill", 1))
 
 
 def table_path() -> str:

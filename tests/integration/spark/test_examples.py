@@ -21,7 +21,7 @@ from tidelog.examples.topics import make_topics, send_events
 from tidelog.spark.pipeline import Pipeline, RetryLadder, topic
 from tidelog.spark.pipeline.definition.endpoints import Topic
 from tidelog.spark.pipeline.definition.loading import load_module
-from tidelog.spark.pipeline.running import delta as delta_module
+from tidelog.spark.pipeline.lake import delta as delta_module
 from tidelog.spark.pipeline.running.run import start
 from tidelog.spark.source.progress import ProgressListener
 from tidelog.testing import Broker
@@ -248,7 +248,7 @@ def test_payments_reach_the_lake_once_over_a_crash_and_a_backfill(
     pipeline = replace(lake.delta_table, checkpoint=str(tmp_path / "delta"))
 
     with monkeypatch.context() as crashing:
-        crashing.setattr(delta_module, "commit_files", _die)
+        crashing.setattr(delta_module.DeltaLake, "_add", _die)
         with pytest.raises(Exception, match="the machine went down"):
             run_once(pipeline, spark, servers)
     assert list((tmp_path / "lake" / "payments-delta").rglob("*.parquet")), (

@@ -3,6 +3,7 @@
     definition    what a file says: source, steps, policy, sink; plain data
     checks        mistakes found before a pipeline runs
     failing       rows that fail: headers, routing, order by key, dead letters and their replay
+    lake          tables of a lakehouse: appended to, merged into, compacted and read
     running       sources and sinks opened, the query run, its progress explained
 
 Names are imported on first use; Spark is not imported before a pipeline runs.
@@ -11,7 +12,15 @@ Names are imported on first use; Spark is not imported before a pipeline runs.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidelog.spark.pipeline.definition.endpoints import delta, each_batch, parquet, spark_format, topic
+    from tidelog.spark.pipeline.definition.endpoints import (
+        delta,
+        each_batch,
+        iceberg,
+        merge_changes,
+        parquet,
+        spark_format,
+        topic,
+    )
     from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
     from tidelog.spark.pipeline.definition.policy import DeadLetters, RetryLadder
     from tidelog.spark.pipeline.definition.steps import (
@@ -43,7 +52,9 @@ __all__ = [
     "delta",
     "each_batch",
     "fail_when",
+    "iceberg",
     "mark_failed",
+    "merge_changes",
     "pack_json",
     "parquet",
     "parse_debezium",
@@ -67,7 +78,9 @@ _HOMES = {
     "delta": "definition.endpoints",
     "each_batch": "definition.endpoints",
     "fail_when": "definition.steps",
+    "iceberg": "definition.endpoints",
     "mark_failed": "failing.guarded",
+    "merge_changes": "definition.endpoints",
     "pack_json": "definition.steps",
     "parquet": "definition.endpoints",
     "parse_debezium": "definition.steps",

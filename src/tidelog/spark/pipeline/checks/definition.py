@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 from tidelog.metadata.topic_names import check_topic_name
 from tidelog.spark.pipeline.checks.kinds import wrong_kinds
+from tidelog.spark.pipeline.checks.lake import lake_problems
 from tidelog.spark.pipeline.checks.option_names import SOURCE_OPTIONS, sink_problems, source_problems, table_problems
 from tidelog.spark.pipeline.definition.durations import DurationError, milliseconds
-from tidelog.spark.pipeline.definition.endpoints import Delta, EachBatch, Files, Topic
+from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, EachBatch, Files, Iceberg, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, topic_sinks
 from tidelog.spark.pipeline.definition.policy import RetryLadder
 from tidelog.spark.pipeline.definition.steps import OWN_STEPS, BatchStep, PackJson, ParseJson, RowStep, name_of
@@ -27,6 +28,10 @@ _STARTS: Final = ("earliest", "latest")
 _START_OPTIONS: Final = frozenset(name.lower() for name in SOURCE_OPTIONS if name.startswith("starting"))
 LEFT_OUT: Final = frozenset({"value", "topic", "partition", "offset", "timestamp", "timestampType"})
 """A record's own columns: `pack_json()` omits them unless columns are named."""
+_TABLE_LIBRARIES: Final = {
+    Delta: ("delta", "deltalake", "delta"),
+    Iceberg: ("iceberg", "pyiceberg", "iceberg"),
+}
 _FILE_FORMATS: Final = frozenset({"parquet", "json", "csv", "text", "orc", "avro"})
 
 
@@ -63,12 +68,10 @@ def _source(pipeline: Pipeline) -> Problems:
     elif isinstance(source, Files):
         if source.format in _FILE_FORMATS and source.schema is None and source.format != "text":
             yield Problem("source", f"{source} needs a schema to be read as a stream: schema='id long, …'")
-    elif not isinstance(source, Delta):
-        yield Problem("source", f"{source!r} is not a source: use topic(…), parquet(…), delta(…) or spark_format(…)")
-    if isinstance(source, Delta):
-        yield Problem(
-            "source", f"{source} cannot be read as a stream: put it in `tables`, or use spark_format('delta')"
-        )
+    elif not isinstance(source, Delta | Iceberg):
+        yield Problem("source", f"{source!r} is not a source: use topic(…), delta(…), iceberg(…) or spark_format(…)")
+    if isinstance(source, Delta | Iceberg):
+        yield Problem("source", f"{source} cannot be read as a stream: put it in `tables`")
 
 
 def _source_topics(source: Topic) -> Problems:
@@ -87,15 +90,17 @@ def _source_topics(source: Topic) -> Problems:
 
 def _sinks(pipeline: Pipeline) -> Problems:
     if not pipeline.sinks:
-        yield Problem("sink", "no sink is given: use topic(…), parquet(…), delta(…), spark_format(…) or each_batch(…)")
+        yield Problem("sink", "no sink is given: use topic(…), delta(…), iceberg(…), spark_format(…) or each_batch(…)")
     for sink in pipeline.sinks:
         if isinstance(sink, Topic):
             yield from _sink_topic(pipeline, sink)
         elif isinstance(sink, EachBatch):
             if not callable(sink.function):
                 yield Problem("sink", f"each_batch({sink.function!r}): it must be a function (rows, batch_id)")
-        elif not isinstance(sink, Files | Delta):
-            yield Problem("sink", f"{sink!r} is not a sink: use topic(…), parquet(…), delta(…) or each_batch(…)")
+        elif isinstance(sink, Delta | Iceberg | Changes):
+            yield from _table_sink(sink, pipeline.output_mode)
+        elif not isinstance(sink, Files):
+            yield Problem("sink", f"{sink!r} is not a sink: use topic(…), delta(…), iceberg(…) or each_batch(…)")
     if len(topic_sinks(pipeline)) > 1:
         yield Problem("sink", "only one sink may be a topic: use topic() and a column `to_topic` to write to several")
 
@@ -111,6 +116,16 @@ def _sink_topic(pipeline: Pipeline, sink: Topic) -> Problems:
             yield Problem("sink", f"topic {name!r} matches the source's pattern: the pipeline would read its output")
     for sentence in sink_problems(sink):
         yield Problem("sink", sentence)
+
+
+def _table_sink(sink: Delta | Iceberg | Changes, output_mode: str) -> Problems:
+    for sentence in lake_problems(sink):
+        yield Problem("sink", sentence)
+    if output_mode != "append" and not isinstance(sink, Changes):
+        yield Problem(
+            "sink",
+            f"{sink} takes output_mode='append', not {output_mode!r}: use merge_changes(…) to update rows by key",
+        )
 
 
 def _steps(pipeline: Pipeline) -> Problems:
@@ -321,10 +336,12 @@ def _matches(source: object, name: str) -> bool:
 
 
 def _libraries(pipeline: Pipeline) -> Problems:
-    places = {"sink": pipeline.sinks, "tables": list(pipeline.tables.values())}
+    places = {"source": [pipeline.source], "sink": pipeline.sinks, "tables": list(pipeline.tables.values())}
     for setting, named in places.items():
-        if any(isinstance(each, Delta) for each in named) and find_spec("deltalake") is None:
-            yield Problem(setting, "delta(…) needs the library deltalake: pip install 'tidelog[delta]'")
+        kinds = {type(each.table if isinstance(each, Changes) else each) for each in named}
+        for kind, (function, library, extra) in _TABLE_LIBRARIES.items():
+            if kind in kinds and find_spec(library) is None:
+                yield Problem(setting, f"{function}(…) needs the library {library}: pip install 'tidelog[{extra}]'")
 
 
 _CHECKS: Final = (_name, _libraries, _source, _sinks, _steps, _schedule, _policy, _value_column, _packed_columns)

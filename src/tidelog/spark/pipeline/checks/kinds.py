@@ -6,7 +6,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Topic
+from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Iceberg, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.definition.policy import DeadLetters, RetryLadder
 from tidelog.spark.pipeline.definition.steps import BatchStep, ParseDebezium, ParseJson, RowStep
@@ -55,8 +55,8 @@ def _tables(tables: object) -> Wrong:
         return
     for name, source in tables.items():
         yield from _topic_names(f"tables[{name}]", source)
-        if not isinstance(source, Topic | Files | Delta):
-            message = f"{source!r} is not a source: use topic(…), parquet(…), delta(…) or spark_format(…)"
+        if not isinstance(source, Topic | Files | Delta | Iceberg):
+            message = f"{source!r} is not a source: use topic(…), delta(…), iceberg(…) or spark_format(…)"
             yield f"tables[{name}]", message
 
 

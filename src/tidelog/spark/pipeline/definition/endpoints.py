@@ -1,13 +1,16 @@
 """What a pipeline reads and writes: topics, files, tables, anything Spark has a format for. Plain data, no Spark.
 
 An endpoint is only a description: `running` opens it. The same description serves as a source and as a sink where
-possible (`topic`, `parquet`, `delta`, `spark_format`): one pipeline's output is named like the next one's input.
+possible (`topic`, `parquet`, `delta`, `iceberg`, `spark_format`): one pipeline's output is named like the next one's
+input.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.spark.pipeline.definition.durations import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,9 +54,44 @@ class Delta:
 
     path: str
     partition_by: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    storage: Options = field(default_factory=dict)
+    compact_every: Duration | None = None
 
     def __str__(self) -> str:
         return f"delta {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Iceberg:
+    """An Iceberg table, read and written by the `pyiceberg` library: no jar."""
+
+    table: str
+    catalog: str = "default"
+    warehouse: str | None = None
+    partition_by: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    storage: Options = field(default_factory=dict)
+    properties: Options = field(default_factory=dict)
+    compact_every: Duration | None = None
+
+    def __str__(self) -> str:
+        return f"iceberg {self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows that are changes of a table's rows: the last of each key is merged into it."""
+
+    table: Delta | Iceberg
+    key: tuple[str, ...]
+    order_by: str
+    operation: str
+    delete: tuple[str, ...] = ("d", "delete", "tombstone")
+    keep_deleted: str | None = None
+
+    def __str__(self) -> str:
+        return f"changes of {self.table}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +104,9 @@ class EachBatch:
         return f"function {getattr(self.function, '__name__', self.function)}"
 
 
-Source = Topic | Files | Delta
-Sink = Topic | Files | Delta | EachBatch
+Table = Delta | Iceberg
+Source = Topic | Files | Delta | Iceberg
+Sink = Topic | Files | Delta | Iceberg | Changes | EachBatch
 
 
 def topic(*names: str, pattern: str | None = None, options: Mapping[str, Any] | None = None, **more: Any) -> Topic:
@@ -83,9 +122,70 @@ def parquet(path: Path, *, schema: str | None = None, partition_by: tuple[str, .
     return spark_format("parquet", path, schema=schema, partition_by=partition_by, **options)
 
 
-def delta(path: Path, *, partition_by: tuple[str, ...] = ()) -> Delta:
-    """A Delta Lake table; the first batch creates it if it is missing."""
-    return Delta(os.fspath(path), tuple(partition_by))
+def delta(
+    path: Path,
+    *,
+    partition_by: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    storage: Mapping[str, Any] | None = None,
+    compact_every: Duration | None = None,
+) -> Delta:
+    """A Delta Lake table, in a directory or at `s3://bucket/path`; the first batch creates it if it is missing.
+
+    `columns` are the columns to write, by default all. `storage` are settings like `AWS_ENDPOINT_URL`, by default those
+    of the environment. With `compact_every="1h"` small files are compacted beside the running query.
+    """
+    return Delta(os.fspath(path), tuple(partition_by), tuple(columns), texts(storage or {}), compact_every)
+
+
+def iceberg(
+    table: str,
+    *,
+    warehouse: Path | None = None,
+    catalog: str = "default",
+    partition_by: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    storage: Mapping[str, Any] | None = None,
+    properties: Mapping[str, Any] | None = None,
+    compact_every: Duration | None = None,
+) -> Iceberg:
+    """An Iceberg table `namespace.name`; the first batch creates it if it is missing.
+
+    `properties` are those of the catalog (`uri`, `type`, …); without them, the catalog is a SQLite file in the
+    directory `warehouse`, or the one that PyIceberg's own configuration has under the name `catalog`. `partition_by`
+    takes columns and transforms: `day(created)`, `bucket(16, id)`. The other arguments are those of `delta`.
+    """
+    where = None if warehouse is None else os.fspath(warehouse)
+    return Iceberg(
+        table,
+        catalog,
+        where,
+        tuple(partition_by),
+        tuple(columns),
+        texts(storage or {}),
+        texts(properties or {}),
+        compact_every,
+    )
+
+
+def merge_changes(
+    table: Delta | Iceberg,
+    *,
+    key: str | Sequence[str],
+    order_by: str,
+    operation: str,
+    delete: str | Sequence[str] = ("d", "delete", "tombstone"),
+    keep_deleted: str | None = None,
+) -> Changes:
+    """Rows that are changes of a table's rows, such as those of a database's change log.
+
+    Of each key, the change with the greatest `order_by` wins, in a batch and against the table, which keeps that
+    column. A change whose column `operation` is one of `delete` removes the row, or, with `keep_deleted="deleted"`,
+    sets this column to true: then a change that arrives after the deletion, but is older, is recognised.
+    """
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    deletes = (delete,) if isinstance(delete, str) else tuple(delete)
+    return Changes(table, keys, order_by, operation, deletes, keep_deleted)
 
 
 def spark_format(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Source, Topic
+from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Iceberg, Source, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.failing.routing import Ladder
 from tidelog.spark.pipeline.running import ladder_source
@@ -60,10 +60,10 @@ def _open_table(spark: "SparkSession", source: Source, servers: str) -> "DataFra
     if isinstance(source, Topic):
         options = source_options(source, servers, None)
         return spark.read.format("tidelog").options(**options).load()
-    if isinstance(source, Delta):
-        from tidelog.spark.pipeline.running.delta import read_delta
+    if isinstance(source, Delta | Iceberg):
+        from tidelog.spark.pipeline.lake.tables import read_table
 
-        return read_delta(spark, source)
+        return read_table(spark, source)
     reader = spark.read.format(source.format).options(**source.options)
     if source.schema is not None:
         reader = reader.schema(source.schema)

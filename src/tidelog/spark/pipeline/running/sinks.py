@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
-from tidelog.spark.pipeline.definition.endpoints import Delta, EachBatch, Files, Sink, Topic
+from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, EachBatch, Files, Iceberg, Sink, Topic
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
+from tidelog.spark.pipeline.lake.tables import table_writer
 from tidelog.spark.pipeline.running.columns import output_rows
-from tidelog.spark.pipeline.running.delta import delta_writer
 from tidelog.spark.sink.each_batch import write_each_batch
 from tidelog.spark.sink.placement import mark_placed, place_rows
 
@@ -33,12 +33,12 @@ def stream_writer(rows: "DataFrame", sink: Sink, servers: str, checkpoint: str, 
     return rows.writeStream.outputMode(output_mode).foreachBatch(batch_function(sink, rows))
 
 
-def batch_function(sink: Delta | EachBatch, rows: "DataFrame") -> "Callable[[DataFrame, int], Any]":
+def batch_function(sink: Delta | Iceberg | Changes | EachBatch, rows: "DataFrame") -> "Callable[[DataFrame, int], Any]":
     """What writes one batch; it can be called twice with the same."""
     if isinstance(sink, EachBatch):
         return sink.function
     context = rows.sparkSession.sparkContext
-    return delta_writer(sink, lambda: str(context.getLocalProperty("sql.streaming.queryId")))
+    return table_writer(sink, lambda: str(context.getLocalProperty("sql.streaming.queryId")))
 
 
 def routed_stream(rows: "DataFrame", sink: Topic, servers: str, checkpoint: str) -> "DataStreamWriter":

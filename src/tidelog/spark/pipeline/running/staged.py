@@ -6,12 +6,13 @@ sink takes them from there, and knows by the batch's number what it has. `runnin
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.definition.chain import Materialize, run_steps
-from tidelog.spark.pipeline.definition.endpoints import Delta, EachBatch, Topic
+from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, EachBatch, Iceberg, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
 from tidelog.spark.pipeline.failing.guarded import ERROR_TYPE
@@ -22,6 +23,8 @@ from tidelog.spark.pipeline.running.sinks import batch_function, routed_batches,
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_OTHERS: Final = (Delta, Iceberg, Changes, EachBatch)
 
 
 class StagedEngine:
@@ -42,15 +45,18 @@ class StagedEngine:
         self._topic = topic
         self._write_topics = routed_batches(topic, servers)
         self._directory = os.path.join(checkpoint, "staged")
+        self._writers: list[Callable[[DataFrame, int], Any]] | None = None
 
     def process(self, batch: "DataFrame", batch_id: int) -> None:
         """One micro-batch, to the end. Raises BatchFailed with a sentence."""
         with short_errors():
             rows = self._staged(batch, batch_id)
             well = rows.where(F.col(ERROR).isNull()).drop(ERROR, RECORD)
-            for sink in self._pipeline.sinks:
-                if isinstance(sink, Delta | EachBatch):
-                    batch_function(sink, rows)(well, batch_id)
+            if self._writers is None:
+                others = [sink for sink in self._pipeline.sinks if isinstance(sink, _OTHERS)]
+                self._writers = [batch_function(sink, rows) for sink in others]
+            for write in self._writers:
+                write(well, batch_id)
             self._write_topics(self._for_topics(rows), batch_id)
 
     def _for_topics(self, rows: "DataFrame") -> "DataFrame":

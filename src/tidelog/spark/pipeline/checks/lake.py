@@ -1,0 +1,40 @@
+"""Mistakes in the description of a table of a lakehouse. Pure."""
+
+from collections.abc import Iterator
+
+from tidelog.spark.pipeline.definition.durations import DurationError, milliseconds
+from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, Iceberg
+from tidelog.spark.pipeline.lake.storage import NAMES, is_remote
+
+
+def lake_problems(sink: Delta | Iceberg | Changes) -> Iterator[str]:
+    """A sentence for each mistake."""
+    if isinstance(sink, Changes):
+        if not isinstance(sink.table, Delta | Iceberg):
+            yield f"merge_changes({sink.table!r}, …): the table must be delta(…) or iceberg(…)"
+            return
+        if not sink.key:
+            yield f"{sink} needs the columns of the key: key='id'"
+        yield from _table(sink.table)
+    else:
+        yield from _table(sink)
+
+
+def _table(table: Delta | Iceberg) -> Iterator[str]:
+    if table.compact_every is not None:
+        try:
+            milliseconds(table.compact_every)
+        except DurationError as error:
+            yield f"{table}: compact_every {error}"
+    unknown = sorted(set(table.storage) - NAMES)
+    if unknown:
+        yield f"{table}: storage has {', '.join(unknown)}; its settings are {', '.join(sorted(NAMES))}"
+    if isinstance(table, Iceberg):
+        yield from _iceberg(table)
+
+
+def _iceberg(table: Iceberg) -> Iterator[str]:
+    if "." not in table.table.strip("."):
+        yield f"{table}: name the table with its namespace, as in iceberg('shop.orders', …)"
+    if table.warehouse is not None and is_remote(table.warehouse) and not table.properties:
+        yield f"{table}: a warehouse at {table.warehouse} needs a catalog: properties={{'uri': …}}"

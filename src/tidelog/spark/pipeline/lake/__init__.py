@@ -1,0 +1,12 @@
+"""Tables of a lakehouse, Delta Lake and Iceberg, without a jar: appended to, merged into, compacted and read.
+
+    storage       where a table lies: local directories and object stores, one set of settings for three libraries
+    batches       which batch of a query a table has, and what to do with one that comes again
+    commits       commits that meet those of other writers
+    delta         Delta Lake through `deltalake`
+    iceberg       Iceberg through `pyiceberg`
+    changes       rows that are changes: the last of each key
+    tables        the table that an endpoint of a pipeline describes, and what writes a batch into it
+
+Executors write data files; the driver makes them part of the table in one commit that also has the batch's number.
+"""

@@ -1,0 +1,270 @@
+"""Delta Lake without a jar: batches appended or merged exactly once, small files compacted, tables read.
+
+Each task writes its rows as Parquet files below the table and reports them; the driver adds all files of a batch in one
+commit of the table's log, together with the number of the batch (an application transaction of Delta's). Files that no
+commit names are not part of the table: a batch that fails before its commit is not visible, and one that Spark repeats
+after its commit is skipped. `DeltaTable.vacuum` removes such files later. Two drivers that commit the same
+application at once are a conflict for Delta's own check: one of them fails.
+
+A task holds its rows in memory; a merge runs in the driver.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from tidelog.spark.pipeline.definition.endpoints import Delta
+from tidelog.spark.pipeline.definition.pipeline import PipelineError
+from tidelog.spark.pipeline.lake import storage
+from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed, is_written
+from tidelog.spark.pipeline.lake.commits import until_no_conflict
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from tidelog.spark.pipeline.lake.changes import KeyedChanges
+
+Partition = Mapping[str, str | None]
+
+_FILES: Final = "path string, size long, records long, partition string"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+")
+_PLAN: Final = "-plan"
+
+
+class DeltaLake:
+    """The table that an endpoint describes. The driver and the executors reach it by the same path."""
+
+    def __init__(self, endpoint: Delta) -> None:
+        self.name = str(endpoint)
+        self._path = endpoint.path.replace("s3a://", "s3://", 1)
+        self._partition_by = endpoint.partition_by
+        self._settings = storage.settings(endpoint.storage)
+        self._options = storage.for_delta(self._path, self._settings)
+
+    def append(self, rows: "DataFrame", batch: Batch) -> bool:
+        """Append a batch; False if the table has it."""
+        found = self.opened()
+        if found is not None:
+            if self._has(found, batch):
+                return False
+            self._check_fits(rows, found)
+        actions = self._write_files(rows)
+        return self._commit(lambda: self._add(rows, batch, actions))
+
+    def merge(self, rows: "DataFrame", batch: Batch, changes: "KeyedChanges") -> bool:
+        """Merge a batch of changes; False if the table has it. `rows` has one change for each key."""
+        from deltalake import DeltaTable
+
+        found = self.opened()
+        if found is not None and self._has(found, batch):
+            return False
+        source = rows.toArrow()
+        changes.check_keys(source)
+        if found is None:
+            schema = delta_schema(changes.stored(rows))
+            DeltaTable.create(
+                self._path,
+                schema,
+                mode="ignore",
+                partition_by=list(self._partition_by),
+                storage_options=self._options,
+            )
+        else:
+            self._check_fits(changes.stored(rows), found)
+        return self._commit(lambda: self._merge(source, batch, changes))
+
+    def compact(self, target_bytes: int | None = None) -> dict[str, int]:
+        """Join small files into larger ones; how many files were replaced by how many. Appends go on meanwhile."""
+        found = self.opened()
+        if found is None:
+            return {"removed": 0, "added": 0}
+        done = found.optimize.compact(target_size=target_bytes)
+        return {"removed": done["numFilesRemoved"], "added": done["numFilesAdded"]}
+
+    def committed(self, application: str) -> Committed | None:
+        """The last batch of a query that the table has."""
+        found = self.opened()
+        return None if found is None else _committed(found, application)
+
+    def read(self) -> "pa.Table":
+        """The rows of the table as it is now."""
+        from deltalake import DeltaTable
+
+        return DeltaTable(self._path, storage_options=self._options).to_pyarrow_table()
+
+    def opened(self) -> Any:
+        """The table as it is now; None if it does not exist."""
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(self._path, self._options):
+            return None
+        return DeltaTable(self._path, storage_options=self._options)
+
+    def _has(self, table: Any, batch: Batch) -> bool:
+        return is_written(batch, _committed(table, batch.application), self.name)
+
+    def _commit(self, commit: Callable[[], bool]) -> bool:
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        # The second is what a table raises that another query creates at the same time.
+        return until_no_conflict(commit, (CommitFailedError, DeltaError))
+
+    def _add(self, rows: "DataFrame", batch: Batch, actions: list[Any]) -> bool:
+        from deltalake.transaction import create_table_with_add_actions
+
+        names = list(self._partition_by)
+        found = self.opened()
+        how = _commit_properties(batch)
+        if found is None:
+            create_table_with_add_actions(
+                self._path,
+                delta_schema(rows),
+                actions,
+                mode="error",
+                partition_by=names,
+                storage_options=self._options,
+                commit_properties=how,
+            )
+            return True
+        # Checked again: a driver that was taken for dead may have committed since. After this, Delta's check sees it.
+        if self._has(found, batch):
+            return False
+        found.create_write_transaction(actions, "append", delta_schema(rows), names, commit_properties=how)
+        return True
+
+    def _merge(self, source: "pa.Table", batch: Batch, changes: "KeyedChanges") -> bool:
+        found = self.opened()
+        if self._has(found, batch):
+            return False
+        same = " AND ".join(f"target.{_quoted(name)} = source.{_quoted(name)}" for name in changes.key)
+        order = _quoted(changes.order_by)
+        newer = f"(target.{order} IS NULL OR source.{order} >= target.{order})"
+        values = {_quoted(name): f"source.{_quoted(name)}" for name in changes.stored_names(source.column_names)}
+        merging = found.merge(
+            source, same, source_alias="source", target_alias="target", commit_properties=_commit_properties(batch)
+        )
+        if changes.keep_deleted is not None:
+            merging = merging.when_matched_update(values, newer).when_not_matched_insert(values)
+        else:
+            gone = f"source.{_quoted(changes.deleted)}"
+            merging = merging.when_matched_delete(f"{gone} AND {newer}")
+            merging = merging.when_matched_update(values, f"NOT {gone} AND {newer}")
+            merging = merging.when_not_matched_insert(values, f"NOT {gone}")
+        merging.execute()
+        return True
+
+    def _write_files(self, rows: "DataFrame") -> list[Any]:
+        """Write the rows below the table, on the executors; the files, which no commit names yet."""
+        from deltalake.transaction import AddAction
+
+        path, names, settings = self._path, self._partition_by, self._settings
+
+        def write(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+            import pyarrow as pa
+
+            gathered = list(batches)
+            parts = _parts(pa.Table.from_batches(gathered), names) if gathered else ()
+            written = [_write_file(path, settings, *part) for part in parts]
+            columns = zip(*written, strict=True) if written else ([], [], [], [])
+            kinds = (pa.string(), pa.int64(), pa.int64(), pa.string())
+            arrays = [pa.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, ["path", "size", "records", "partition"])
+
+        now_ms = int(time.time() * 1000)
+        return [
+            AddAction(
+                path=file.path,
+                size=file.size,
+                partition_values=json.loads(file.partition),
+                modification_time=now_ms,
+                data_change=True,
+                stats=json.dumps({"numRecords": file.records}),
+            )
+            for file in rows.mapInArrow(write, _FILES).collect()
+        ]
+
+    def _check_fits(self, rows: "DataFrame", table: Any) -> None:
+        """The log of a table accepts files of any columns; its readers would then fail."""
+        there = {field.name: str(field.type) for field in table.schema().fields}
+        given = {field.name: str(field.type) for field in delta_schema(rows).fields}
+        for name in there.keys() | given.keys():
+            if there.get(name) != given.get(name):
+                raise PipelineError(
+                    f"the table {self.name} has column {name!r} as {there.get(name)}, but the rows have it as "
+                    f"{given.get(name)}: they must have the same columns"
+                )
+
+
+def delta_schema(rows: "DataFrame") -> Any:
+    """The columns of `rows` as Delta has them."""
+    from deltalake import Schema
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return Schema.from_arrow(to_arrow_schema(rows.schema, timezone="UTC"))
+
+
+def _committed(table: Any, application: str) -> Committed | None:
+    number = table.transaction_version(application)
+    if number is None:
+        return None
+    plan = table.transaction_version(application + _PLAN)
+    return Committed(number, None if plan is None else f"{plan:0{PLAN_DIGITS}x}")
+
+
+def _commit_properties(batch: Batch) -> Any:
+    from deltalake import CommitProperties, Transaction
+
+    marks = [Transaction(batch.application, batch.number)]
+    if batch.plan is not None:
+        marks.append(Transaction(batch.application + _PLAN, int(batch.plan, 16)))
+    return CommitProperties(app_transactions=marks)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _parts(whole: "pa.Table", names: Sequence[str]) -> "Iterator[tuple[pa.Table, Partition]]":
+    """The rows of each partition of the table, without the columns that say which one it is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not whole.num_rows:
+        return
+    if not names:
+        yield whole, {}
+        return
+    rest = whole.drop_columns(list(names))
+    texts = pa.table({name: whole[name].cast(pa.string()) for name in names})
+    for partition in texts.group_by(list(names)).aggregate([]).to_pylist():
+        mask = None
+        for name, value in partition.items():
+            is_here = pc.is_null(texts[name]) if value is None else pc.fill_null(pc.equal(texts[name], value), False)
+            mask = is_here if mask is None else pc.and_(mask, is_here)
+        yield rest.filter(mask), partition
+
+
+def _write_file(
+    table: str, settings: storage.Settings, rows: "pa.Table", partition: Partition
+) -> tuple[str, int, int, str]:
+    import pyarrow.parquet as pq
+
+    path = os.path.join(_folder(partition), f"part-{uuid4()}.parquet")
+    files, root = storage.files_of(table, settings)
+    target = f"{root}/{path}"
+    if not storage.is_remote(table):
+        files.create_dir(os.path.dirname(target), recursive=True)
+    pq.write_table(rows, target, compression="zstd", filesystem=files)
+    return path, files.get_file_info(target).size, rows.num_rows, json.dumps(partition)
+
+
+def _folder(partition: Partition) -> str:
+    """`day=2026-01-01`, for people: the table's log says which partition a file is of. Nothing for unusual values."""
+    if not all(value and _PLAIN.fullmatch(value) for value in partition.values()):
+        return ""
+    return os.path.join("", *[f"{name}={value}" for name, value in partition.items()])

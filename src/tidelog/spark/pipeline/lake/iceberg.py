@@ -1,0 +1,327 @@
+"""Iceberg without a jar: batches appended or merged exactly once, small files compacted, tables read.
+
+Each task writes data files as PyIceberg does (field ids, statistics, hidden partitions) and reports them; the driver
+adds all files of a batch in one commit of the catalog, which also sets the table property `tidelog.batch.<query>` to
+the number of the batch. A property survives the expiry of snapshots. PyIceberg repeats a commit that meets another
+writer's; here it does not, because the property must be looked at again first.
+
+Tried with PyIceberg 0.11 and 0.12. `_dataframe_to_data_files` is the only name of it that is not public.
+"""
+
+import os
+import pickle
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.spark.pipeline.definition.endpoints import Iceberg
+from tidelog.spark.pipeline.definition.pipeline import PipelineError
+from tidelog.spark.pipeline.lake import storage
+from tidelog.spark.pipeline.lake.batches import Batch, Committed, is_written
+from tidelog.spark.pipeline.lake.commits import until_no_conflict
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table, Transaction
+    from pyspark.sql import DataFrame
+
+    from tidelog.spark.pipeline.lake.changes import KeyedChanges
+
+PROPERTY: Final = "tidelog.batch."
+COMPACTION: Final = "tidelog.compaction"
+"""A property of snapshots that change files and no rows."""
+_CATALOG_FILE: Final = "catalog.db"
+_TRANSFORM: Final = re.compile(r"(\w+)\((?:(\d+)\s*,\s*)?([^()]+)\)")
+_SMALL: Final = 0.75
+"""A file below this part of the target size is small."""
+_TARGET_BYTES: Final = 128 * 1024 * 1024
+
+
+class IcebergTable:
+    """The table that an endpoint describes, in its catalog."""
+
+    def __init__(self, endpoint: Iceberg) -> None:
+        self.name = str(endpoint)
+        self._endpoint = endpoint
+        self._opened_catalog: Catalog | None = None
+
+    def append(self, rows: "DataFrame", batch: Batch) -> bool:
+        """Append a batch; False if the table has it."""
+        found = self.opened()
+        if found is not None and self._has(found, batch):
+            return False
+        table = found or self._create(rows)
+        self._check_fits(rows, table)
+        files = _write_files(rows, table)
+        return self._commit(lambda: self._add(files, batch))
+
+    def merge(self, rows: "DataFrame", batch: Batch, changes: "KeyedChanges") -> bool:
+        """Merge a batch of changes; False if the table has it. `rows` has one change for each key."""
+        found = self.opened()
+        if found is not None and self._has(found, batch):
+            return False
+        source = rows.toArrow()
+        changes.check_keys(source)
+        stored = changes.stored(rows)
+        self._check_fits(stored, found or self._create(stored))
+        return self._commit(lambda: self._merge(source, batch, changes))
+
+    def compact(self, target_bytes: int | None = None) -> dict[str, int]:
+        """Join small files into larger ones; how many files were replaced by how many. Appends go on meanwhile."""
+        from pyiceberg.exceptions import CommitFailedException, ValidationException
+
+        removed = added = 0
+        table = self.opened()
+        for group in [] if table is None else _small_files(table, target_bytes or _TARGET_BYTES):
+            assert table is not None
+            new = _rewritten(table, group)
+            old = [task.file for task in group]
+            try:
+                until_no_conflict(partial(self._replace, old, new), (CommitFailedException,))
+            except ValidationException:
+                # A merge has rewritten one of the files since: its rows are elsewhere now.
+                continue
+            removed, added = removed + len(group), added + len(new)
+        return {"removed": removed, "added": added}
+
+    def committed(self, application: str) -> Committed | None:
+        """The last batch of a query that the table has."""
+        found = self.opened()
+        return None if found is None else _committed(found, application)
+
+    def read(self) -> "pa.Table":
+        """The rows of the table as it is now."""
+        return self._current().scan().to_arrow()
+
+    def opened(self) -> "Table | None":
+        """The table as it is now; None if it does not exist."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        try:
+            table = self._catalog.load_table(self._endpoint.table)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        # Only in this copy of the metadata: conflicts are dealt with by `until_no_conflict`.
+        table.metadata.properties["commit.retry.num-retries"] = "0"
+        return table
+
+    @property
+    def _catalog(self) -> "Catalog":
+        if self._opened_catalog is None:
+            from pyiceberg.catalog import load_catalog
+
+            self._opened_catalog = load_catalog(self._endpoint.catalog, **catalog_properties(self._endpoint))
+        return self._opened_catalog
+
+    def _current(self) -> "Table":
+        found = self.opened()
+        if found is None:
+            raise PipelineError(f"{self.name} does not exist in the catalog {self._endpoint.catalog!r}")
+        return found
+
+    def _has(self, table: "Table", batch: Batch) -> bool:
+        return is_written(batch, _committed(table, batch.application), self.name)
+
+    def _create(self, rows: "DataFrame") -> "Table":
+        from pyiceberg.exceptions import TableAlreadyExistsError
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        namespace = self._endpoint.table.rpartition(".")[0]
+        self._catalog.create_namespace_if_not_exists(namespace)
+        schema = to_arrow_schema(rows.schema, timezone="UTC")
+        try:
+            with self._catalog.create_table_transaction(self._endpoint.table, schema) as transaction:
+                _partition(transaction, self._endpoint.partition_by)
+        except TableAlreadyExistsError:
+            pass
+        return self._current()
+
+    def _commit(self, commit: Callable[[], bool]) -> bool:
+        from pyiceberg.exceptions import CommitFailedException, ValidationException
+
+        return until_no_conflict(commit, (CommitFailedException, ValidationException))
+
+    def _replace(self, old: list[Any], new: list[Any]) -> bool:
+        transaction = self._current().transaction()
+        with transaction.update_snapshot(snapshot_properties={COMPACTION: "true"}).overwrite() as replacing:
+            for file in old:
+                replacing.delete_data_file(file)
+            for file in new:
+                replacing.append_data_file(file)
+        transaction.commit_transaction()
+        return True
+
+    def _add(self, files: list[Any], batch: Batch) -> bool:
+        table = self._current()
+        if self._has(table, batch):
+            return False
+        transaction = table.transaction()
+        if files:
+            with transaction.update_snapshot(snapshot_properties=_marks(batch)).fast_append() as append:
+                for file in files:
+                    append.append_data_file(file)
+        transaction.set_properties(_marks(batch))
+        transaction.commit_transaction()
+        return True
+
+    def _merge(self, source: "pa.Table", batch: Batch, changes: "KeyedChanges") -> bool:
+        import pyarrow as pa
+        from pyiceberg.table.upsert_util import create_match_filter
+
+        table = self._current()
+        if self._has(table, batch):
+            return False
+        transaction = table.transaction()
+        if source.num_rows:
+            matching = create_match_filter(source, list(changes.key))
+            keys, order = list(changes.key), changes.order_by
+            found = table.scan(row_filter=matching, selected_fields=(*keys, order)).to_arrow().select([*keys, order])
+            there = found.cast(pa.schema([source.schema.field(name) for name in (*keys, order)]))
+            winning = _newer(source, there, changes)
+            replaced = winning.join(there.select(keys), keys, join_type="left semi")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if replaced.num_rows:
+                    transaction.delete(create_match_filter(replaced, list(changes.key)), _marks(batch))
+                rows = _remaining(winning, changes)
+                if rows.num_rows:
+                    transaction.append(rows.select(changes.stored_names(rows.column_names)), _marks(batch))
+        transaction.set_properties(_marks(batch))
+        transaction.commit_transaction()
+        return True
+
+    def _check_fits(self, rows: "DataFrame", table: "Table") -> None:
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        there = {field.name: _kind(field.type) for field in schema_to_pyarrow(table.schema(), include_field_ids=False)}
+        given = {field.name: _kind(field.type) for field in to_arrow_schema(rows.schema, timezone="UTC")}
+        for name in sorted(there.keys() | given.keys()):
+            if there.get(name) != given.get(name):
+                raise PipelineError(
+                    f"the table {self.name} has column {name!r} as {there.get(name)}, but the rows have it as "
+                    f"{given.get(name)}: they must have the same columns"
+                )
+
+
+def catalog_properties(endpoint: Iceberg) -> dict[str, str]:
+    """What opens the catalog: the endpoint's properties, else a SQLite file in a local warehouse."""
+    properties = {**storage.for_iceberg(storage.settings(endpoint.storage)), **endpoint.properties}
+    if endpoint.warehouse is None:
+        return properties
+    if storage.is_remote(endpoint.warehouse):
+        return {"warehouse": endpoint.warehouse, **properties}
+    directory = os.path.abspath(endpoint.warehouse.removeprefix("file://"))
+    if "uri" in properties:
+        return {"warehouse": f"file://{directory}", **properties}
+    os.makedirs(directory, exist_ok=True)
+    uri = f"sqlite:///{os.path.join(directory, _CATALOG_FILE)}"
+    return {"type": "sql", "uri": uri, "warehouse": f"file://{directory}", **properties}
+
+
+def transform_of(text: str) -> tuple[str, str]:
+    """The column and the transform in `day(created)`, `bucket(16, id)` or `country`."""
+    found = _TRANSFORM.fullmatch(text.strip())
+    if found is None:
+        return text.strip(), "identity"
+    name, number, column = found.groups()
+    return column.strip(), f"{name}[{number}]" if number else name
+
+
+def _partition(transaction: "Transaction", partition_by: tuple[str, ...]) -> None:
+    from pyiceberg.transforms import parse_transform
+
+    if not partition_by:
+        return
+    with transaction.update_spec() as spec:
+        for text in partition_by:
+            column, transform = transform_of(text)
+            if transform == "identity":
+                spec.add_identity(column)
+            else:
+                spec.add_field(column, parse_transform(transform))
+
+
+def _marks(batch: Batch) -> dict[str, str]:
+    plan = "" if batch.plan is None else f" {batch.plan}"
+    return {PROPERTY + batch.application: f"{batch.number}{plan}"}
+
+
+def _committed(table: "Table", application: str) -> Committed | None:
+    text = table.properties.get(PROPERTY + application)
+    if text is None:
+        return None
+    number, _, plan = text.partition(" ")
+    return Committed(int(number), plan or None)
+
+
+def _kind(kind: Any) -> str:
+    """A type without the difference between Arrow's small and large texts and lists."""
+    return str(kind).replace("large_", "").replace(" not null", "")
+
+
+def _write_files(rows: "DataFrame", table: "Table") -> list[Any]:
+    """Write the rows below the table, on the executors; the files, which no commit names yet."""
+    metadata, io = pickle.dumps(table.metadata), pickle.dumps(table.io)
+
+    def write(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pickle
+
+        import pyarrow as pa
+        from pyiceberg.io.pyarrow import _dataframe_to_data_files
+
+        gathered = [batch for batch in batches if batch.num_rows]
+        files: list[Any] = []
+        if gathered:
+            whole = pa.Table.from_batches(gathered)
+            # Written by the driver a moment ago.
+            opened = pickle.loads(metadata), pickle.loads(io)  # noqa: S301
+            files = list(_dataframe_to_data_files(opened[0], whole, opened[1]))
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(files)], pa.binary())], ["files"])
+
+    return [
+        file
+        for row in rows.mapInArrow(write, "files binary").collect()
+        for file in pickle.loads(row.files)  # noqa: S301 - written by a task above
+    ]
+
+
+def _newer(source: "pa.Table", there: "pa.Table", changes: "KeyedChanges") -> "pa.Table":
+    """The changes that are not older than the row that the table has."""
+    import pyarrow.compute as pc
+
+    stored, keys = "_stored", list(changes.key)
+    joined = source.join(there.rename_columns([*keys, stored]), keys, join_type="left outer")
+    is_newer = pc.fill_null(pc.greater_equal(joined[changes.order_by], joined[stored]), True)
+    return joined.filter(is_newer).select(source.column_names)
+
+
+def _remaining(winning: "pa.Table", changes: "KeyedChanges") -> "pa.Table":
+    """The rows that the table has afterwards."""
+    import pyarrow.compute as pc
+
+    return winning if changes.keep_deleted is not None else winning.filter(pc.invert(winning[changes.deleted]))
+
+
+def _small_files(table: "Table", target_bytes: int) -> list[list[Any]]:
+    """Groups of small files of the same partition, each group together at most about `target_bytes`."""
+    groups: dict[Any, list[list[Any]]] = {}
+    for task in sorted(table.scan().plan_files(), key=lambda each: each.file.file_path):
+        if task.delete_files or task.file.file_size_in_bytes >= _SMALL * target_bytes:
+            continue
+        packs = groups.setdefault(str(task.file.partition), [[]])
+        if sum(each.file.file_size_in_bytes for each in packs[-1]) + task.file.file_size_in_bytes > target_bytes:
+            packs.append([])
+        packs[-1].append(task)
+    return [pack for packs in groups.values() for pack in packs if len(pack) > 1]
+
+
+def _rewritten(table: "Table", group: list[Any]) -> list[Any]:
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+
+    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    return list(_dataframe_to_data_files(table.metadata, scan.to_table(group), table.io))

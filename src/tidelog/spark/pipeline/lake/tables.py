@@ -1,0 +1,106 @@
+"""The table that an endpoint of a pipeline describes, and what writes a batch into it."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tidelog.spark.pipeline.definition.durations import milliseconds
+from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, Iceberg
+from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed
+from tidelog.spark.pipeline.lake.changes import KeyedChanges, keyed, last_changes
+from tidelog.spark.pipeline.lake.delta import DeltaLake
+from tidelog.spark.pipeline.lake.iceberg import IcebergTable
+from tidelog.spark.sink.checkpoint import plan_in_jvm
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+LOG: Final = logging.getLogger("tidelog.pipeline")
+
+
+class LakeTable(Protocol):
+    """A table of a lakehouse, on the driver. `append` and `merge` write a batch once, however often they are called."""
+
+    name: str
+
+    def append(self, rows: "DataFrame", batch: Batch) -> bool:
+        """Append a batch; False if the table has it."""
+
+    def merge(self, rows: "DataFrame", batch: Batch, changes: KeyedChanges) -> bool:
+        """Merge a batch of changes, one for each key; False if the table has it."""
+
+    def compact(self, target_bytes: int | None = None) -> dict[str, int]:
+        """Join small files into larger ones; how many files were replaced by how many."""
+
+    def committed(self, application: str) -> Committed | None:
+        """The last batch of a query that the table has."""
+
+    def read(self) -> "pa.Table":
+        """The rows of the table as it is now."""
+
+
+def open_table(endpoint: Delta | Iceberg) -> LakeTable:
+    """The table itself; nothing is opened before it is used."""
+    return DeltaLake(endpoint) if isinstance(endpoint, Delta) else IcebergTable(endpoint)
+
+
+def read_table(spark: "SparkSession", source: Delta | Iceberg) -> "DataFrame":
+    """The table as it is now."""
+    return spark.createDataFrame(open_table(source).read())
+
+
+def table_writer(sink: Delta | Iceberg | Changes, query_id: Callable[[], str]) -> "Callable[[DataFrame, int], None]":
+    """A function for `foreachBatch`."""
+    endpoint = sink.table if isinstance(sink, Changes) else sink
+    table = open_table(endpoint)
+    compaction = None if endpoint.compact_every is None else Compaction(table, milliseconds(endpoint.compact_every))
+
+    def write(rows: "DataFrame", batch_id: int) -> None:
+        plan = plan_in_jvm(rows, query_id(), batch_id)
+        batch = Batch(f"tidelog-{query_id()}", batch_id, None if plan is None else plan[:PLAN_DIGITS])
+        rows = rows.select(*endpoint.columns) if endpoint.columns and not isinstance(sink, Changes) else rows
+        if isinstance(sink, Changes):
+            table.merge(_changes(rows, sink), batch, keyed(sink))
+        else:
+            table.append(rows, batch)
+        if compaction is not None:
+            compaction.start_if_due()
+
+    return write
+
+
+def _changes(rows: "DataFrame", sink: Changes) -> "DataFrame":
+    columns = sink.table.columns
+    if columns:
+        rows = rows.select(*dict.fromkeys([*sink.key, *columns, sink.order_by, sink.operation]))
+    return last_changes(rows, sink)
+
+
+class Compaction:
+    """Compacts a table now and then on a thread of its own: a batch neither waits for it nor fails because of it."""
+
+    def __init__(self, table: LakeTable, every_ms: int) -> None:
+        self._table = table
+        self._every_s = every_ms / 1000
+        self._due_s = time.monotonic() + self._every_s
+        self._thread: threading.Thread | None = None
+
+    def start_if_due(self) -> None:
+        """Start a compaction if the last one is over and was long enough ago."""
+        if time.monotonic() < self._due_s or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._due_s = time.monotonic() + self._every_s
+        self._thread = threading.Thread(target=self._run, name=f"compaction of {self._table.name}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            done = self._table.compact()
+            LOG.info("compacted %s: %d files became %d", self._table.name, done["removed"], done["added"])
+        except Exception:
+            LOG.warning(
+                "%s was not compacted; the next time is in %d s", self._table.name, self._every_s, exc_info=True
+            )

@@ -1,0 +1,212 @@
+"""Batches into Delta and Iceberg tables, with real tables and files and a stand-in for Spark's rows: no JVM."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.unit.spark.pipeline.lake.rows import Rows
+from tidelog.spark.pipeline import delta, iceberg
+from tidelog.spark.pipeline.definition.pipeline import PipelineError
+from tidelog.spark.pipeline.lake import delta as delta_module
+from tidelog.spark.pipeline.lake import iceberg as iceberg_module
+from tidelog.spark.pipeline.lake import tables
+from tidelog.spark.pipeline.lake.batches import Batch, Committed, is_written
+from tidelog.spark.pipeline.lake.changes import KeyedChanges
+from tidelog.spark.pipeline.lake.iceberg import transform_of
+
+ORDERS = "id long, day string"
+CHANGES = "id long, name string, lsn long, _deleted boolean"
+KIND: dict[str, Any] = {"delta": delta_module.DeltaLake, "iceberg": iceberg_module.IcebergTable}
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def kind(request):
+    return request.param
+
+
+def open_table(described) -> Any:
+    return tables.open_table(described)
+
+
+def endpoint(kind, tmp_path, **arguments):
+    if kind == "delta":
+        return delta(tmp_path / "table", **arguments)
+    return iceberg("shop.orders", warehouse=tmp_path / "lake", **arguments)
+
+
+def orders(ids, day="2026-01-01"):
+    return Rows([(each, day) for each in ids], ORDERS)
+
+
+def ids(table):
+    return Counter(row["id"] for row in table.read().to_pylist())
+
+
+def test_batches_add_up(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path))
+    assert table.append(orders([1, 2]), Batch("q", 0))
+    assert table.append(orders([3]), Batch("q", 1, "00000000000002a"))
+    assert ids(table) == Counter([1, 2, 3])
+    assert table.committed("q") == Committed(1, "00000000000002a")
+    assert table.committed("other") is None
+
+
+def test_a_batch_that_is_there_is_skipped(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path))
+    table.append(orders([1]), Batch("q", 3, "a" * 15))
+    assert not table.append(orders([1]), Batch("q", 3, "a" * 15))
+    assert table.append(orders([2]), Batch("another", 0))
+    assert ids(table) == Counter([1, 2])
+
+
+def test_a_restored_checkpoint_is_refused(kind, tmp_path):
+    """Its batch has another's number and other rows: skipping it would lose them."""
+    table = open_table(endpoint(kind, tmp_path))
+    table.append(orders([1]), Batch("q", 3, "a" * 15))
+    for batch in (Batch("q", 3, "b" * 15), Batch("q", 2, "a" * 15)):
+        with pytest.raises(PipelineError, match="restored or copied"):
+            table.append(orders([2]), batch)
+    assert ids(table) == Counter([1])
+
+
+def test_files_without_a_commit_are_not_seen(kind, tmp_path, monkeypatch):
+    table = open_table(endpoint(kind, tmp_path))
+    table.append(orders([1]), Batch("q", 0))
+    with monkeypatch.context() as crashing:
+        crashing.setattr(KIND[kind], "_add", _die)
+        with pytest.raises(OSError, match="went down"):
+            table.append(orders([2]), Batch("q", 1))
+    assert len([*tmp_path.rglob("*.parquet")]) == 2, "the data of both is there"
+    assert ids(table) == Counter([1])
+    assert table.append(orders([2]), Batch("q", 1))
+    assert ids(table) == Counter([1, 2])
+
+
+def _die(*_arguments):
+    raise OSError("the machine went down")
+
+
+def test_a_driver_that_was_taken_for_dead_adds_nothing(kind, tmp_path, monkeypatch):
+    """It has written its files, and the new driver has committed the batch meanwhile."""
+    slow, new = open_table(endpoint(kind, tmp_path)), open_table(endpoint(kind, tmp_path))
+    slow.append(orders([1]), Batch("q", 0))
+    add = KIND[kind]._add
+
+    def overtaken(self, *arguments):
+        monkeypatch.setattr(KIND[kind], "_add", add)
+        assert new.append(orders([2]), Batch("q", 1))
+        return add(self, *arguments)
+
+    monkeypatch.setattr(KIND[kind], "_add", overtaken)
+    assert not slow.append(orders([2]), Batch("q", 1))
+    assert ids(slow) == Counter([1, 2])
+
+
+def test_an_empty_batch_is_remembered(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path))
+    assert table.append(orders([]), Batch("q", 0))
+    assert ids(table) == Counter()
+    assert not table.append(orders([]), Batch("q", 0))
+
+
+def test_other_columns_are_refused(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path))
+    table.append(orders([1]), Batch("q", 0))
+    with pytest.raises(PipelineError, match="column 'extra' as None, but the rows have it as"):
+        table.append(Rows([(2, "d", True)], ORDERS + ", extra boolean"), Batch("q", 1))
+    assert ids(table) == Counter([1])
+
+
+@pytest.mark.parametrize("day", ["a/b=c d%20", "..", None])
+def test_rows_are_read_back_from_any_partition(kind, tmp_path, day):
+    table = open_table(endpoint(kind, tmp_path, partition_by=["day"]))
+    table.append(orders([1, 2], day), Batch("q", 0))
+    table.append(orders([3], "other"), Batch("q", 1))
+    assert sorted((row["id"], row["day"]) for row in table.read().to_pylist()) == [(1, day), (2, day), (3, "other")]
+    assert not [*tmp_path.parent.glob("part-*")]
+
+
+def test_iceberg_partitions_by_transforms(tmp_path):
+    table = open_table(endpoint("iceberg", tmp_path, partition_by=["bucket(4, id)", "truncate(4, day)"]))
+    table.append(orders(range(8)), Batch("q", 0))
+    assert ids(table) == Counter(range(8))
+    assert len([*tmp_path.rglob("*.parquet")]) > 1
+    assert transform_of("day(created)") == ("created", "day")
+    assert transform_of("country") == ("country", "identity")
+
+
+@pytest.mark.parametrize("keep_deleted", [None, "deleted"])
+def test_the_last_change_of_a_key_wins(kind, tmp_path, keep_deleted):
+    table = open_table(endpoint(kind, tmp_path))
+    changes = KeyedChanges(("id",), "lsn", keep_deleted)
+    schema = CHANGES.replace("_deleted", keep_deleted or "_deleted")
+
+    def merge(number, *rows):
+        return table.merge(Rows(rows, schema), Batch("q", number), changes)
+
+    assert merge(0, (1, "a", 10, False), (2, "b", 11, False), (3, "c", 12, False))
+    assert merge(1, (1, "A", 20, False), (2, None, 21, True), (4, None, 22, True))
+    assert not merge(1, (1, "twice", 20, False)), "a batch that is repeated changes nothing"
+    assert merge(2, (1, "late", 15, False), (3, "late", 12, True))
+    rows = {row["id"]: row for row in table.read().to_pylist()}
+    alive = {key: row["name"] for key, row in rows.items() if keep_deleted is None or not row[keep_deleted]}
+    assert alive == {1: "A"}
+    if keep_deleted is not None:
+        assert merge(3, (2, "older than its deletion", 13, False))
+        rows = {row["id"]: row for row in table.read().to_pylist()}
+        assert rows[2][keep_deleted]
+
+
+def test_a_change_without_a_key_is_refused(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path))
+    with pytest.raises(PipelineError, match="no value in the column 'id'"):
+        table.merge(Rows([(None, "a", 1, False)], CHANGES), Batch("q", 0), KeyedChanges(("id",), "lsn"))
+
+
+def test_keys_of_several_columns(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path))
+    changes = KeyedChanges(("id", "name"), "lsn")
+    first = [(number % 3, f"n{number % 5}", number, False) for number in range(15)]
+    table.merge(Rows(first, CHANGES), Batch("q", 0), changes)
+    table.merge(Rows([(0, "n0", 100, True), (1, "n1", 101, False)], CHANGES), Batch("q", 1), changes)
+    found = {(row["id"], row["name"]): row["lsn"] for row in table.read().to_pylist()}
+    expected = {(one, name): lsn for one, name, lsn, _ in first} | {(1, "n1"): 101}
+    del expected[0, "n0"]
+    assert found == expected
+
+
+def test_compaction_keeps_rows_and_batches(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path, partition_by=["day"]))
+    for number in range(6):
+        table.append(orders([number], f"day {number % 2}"), Batch("q", number))
+    assert table.compact() == {"removed": 6, "added": 2}
+    assert table.compact()["removed"] == 0
+    assert ids(table) == Counter(range(6))
+    assert not table.append(orders([5]), Batch("q", 5))
+    assert table.append(orders([6]), Batch("q", 6))
+    assert ids(table) == Counter(range(7))
+
+
+def test_a_batch_is_appended_while_its_table_is_compacted(tmp_path, monkeypatch):
+    """The commit of the compaction is repeated on top of the batch's."""
+    table, live = (open_table(endpoint("iceberg", tmp_path)) for _ in range(2))
+    for number in range(3):
+        table.append(orders([number]), Batch("q", number))
+    replace = iceberg_module.IcebergTable._replace
+
+    def overtaken(self, old, new):
+        monkeypatch.setattr(iceberg_module.IcebergTable, "_replace", replace)
+        assert live.append(orders([3]), Batch("q", 3))
+        return replace(self, old, new)
+
+    monkeypatch.setattr(iceberg_module.IcebergTable, "_replace", overtaken)
+    assert table.compact() == {"removed": 3, "added": 1}
+    assert ids(table) == Counter(range(4))
+
+
+def test_what_a_table_has_decides_about_a_batch():
+    assert not is_written(Batch("q", 0), None, "t")
+    assert not is_written(Batch("q", 5), Committed(4), "t")
+    assert is_written(Batch("q", 5, "a"), Committed(5, "a"), "t")
+    assert is_written(Batch("q", 5), Committed(5, "a"), "t"), "an unknown plan is taken for the same"
