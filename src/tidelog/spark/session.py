@@ -74,9 +74,10 @@ def end_java() -> None:
     """Stop the session and end its JVM, so that it no longer writes to its directories. `spark-submit` ends its own."""
     from pyspark import SparkContext
 
-    if SparkContext._active_spark_context is not None:
-        with suppress(Exception):  # what was interrupted while it started may be unable to stop
-            SparkContext._active_spark_context.stop()
+    for _ in range(2):  # a context whose JVM is gone forgets it first and itself at the second call
+        if SparkContext._active_spark_context is not None:
+            with suppress(Exception):  # what was interrupted while it started may be unable to stop
+                SparkContext._active_spark_context.stop()
     gateway: Any = SparkContext._gateway
     if gateway is None or gateway.proc is None:
         return
@@ -88,6 +89,14 @@ def end_java() -> None:
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()
+
+
+def is_java_gone() -> bool:
+    """Whether the JVM that this process started has ended, whatever the session believes."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    return gateway is not None and getattr(gateway, "proc", None) is not None and gateway.proc.poll() is not None
 
 
 def prepare_environment(*, is_local: bool = True) -> None:

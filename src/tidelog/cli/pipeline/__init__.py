@@ -3,15 +3,17 @@
 import typer
 
 from tidelog.cli._verbs import noun, verb
-from tidelog.cli.pipeline import describe, list_, plan, replay, run, validate
+from tidelog.cli.pipeline import describe, list_, package, plan, replay, run, status, validate
 
 
 def register(application: typer.Typer) -> None:
     """Add the noun and its verbs."""
     pipeline = noun(application, "pipeline", "Check, plan and run Spark pipelines, and send their dead letters back.")
     verb(pipeline, "run", run.run, run.EXAMPLE)
+    verb(pipeline, "status", status.status, status.EXAMPLE)
     verb(pipeline, "plan", plan.plan, plan.EXAMPLE)
     verb(pipeline, "validate", validate.validate, validate.EXAMPLE)
     verb(pipeline, "list", list_.list_pipelines, list_.EXAMPLE)
     verb(pipeline, "describe", describe.describe, describe.EXAMPLE)
+    verb(pipeline, "package", package.package, package.EXAMPLE)
     verb(pipeline, "replay", replay.replay, replay.EXAMPLE)

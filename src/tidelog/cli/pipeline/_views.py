@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from tidelog.spark.pipeline.running.supervision import PipelineStatus
     from tidelog.spark.source.progress import QueryProgress
 
 
@@ -28,6 +29,9 @@ class View(Protocol):
     def progress(self, progress: "QueryProgress") -> None:
         """A micro-batch is done."""
 
+    def failed(self, status: "PipelineStatus") -> None:
+        """A pipeline has failed: it restarts, or it has given up."""
+
     def tick(self) -> None:
         """Some time has passed."""
 
@@ -46,6 +50,11 @@ class JsonView:
 
     def progress(self, progress: "QueryProgress") -> None:
         self._put({"event": "progress", **asdict(progress)})
+
+    def failed(self, status: "PipelineStatus") -> None:
+        event = "gave_up" if status.restart_in_s is None else "restarting"
+        shown = {"restarts": status.restarts, "restart_in_s": status.restart_in_s, "message": status.error}
+        self._put({"event": event, "pipeline": status.pipeline, **shown})
 
     def tick(self) -> None:
         """Nothing to show between events."""
@@ -79,6 +88,9 @@ class LineView:
         if progress.input_rows:
             self._put(f"{progress.name}: {line_of(progress)}")
 
+    def failed(self, status: "PipelineStatus") -> None:
+        self._put(failure_of(status))
+
     def tick(self) -> None:
         """Nothing to show between batches."""
 
@@ -103,6 +115,7 @@ class LiveView:
         self._latest: dict[str, QueryProgress] = {}
         self._totals: dict[str, int] = {}
         self._title = ""
+        self._names: list[str] = []
         self._began = time.monotonic()
         self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=False)
 
@@ -111,12 +124,18 @@ class LiveView:
         self._live.update(f"[bold]{pipeline}[/bold]  starting Spark", refresh=True)
 
     def started(self, pipeline: str, facts: dict[str, str]) -> None:
-        self._title = f"{pipeline}  " + "  ".join(f"[dim]{name}[/dim] {value}" for name, value in facts.items())
+        self._names = [name for name in self._names if name != pipeline] + [pipeline]
+        self._title = f"{', '.join(self._names)}  " + "  ".join(
+            f"[dim]{name}[/dim] {value}" for name, value in facts.items()
+        )
         self.tick()
 
     def progress(self, progress: "QueryProgress") -> None:
         self._latest[progress.name] = progress
         self._totals[progress.name] = self._totals.get(progress.name, 0) + progress.input_rows
+
+    def failed(self, status: "PipelineStatus") -> None:
+        self._live.console.print(failure_of(status), markup=False, highlight=False)
 
     def tick(self) -> None:
         is_wide = self._live.console.width >= _TABLE_COLUMNS
@@ -152,6 +171,12 @@ class LiveView:
         if not self._latest:
             table.add_row("[dim]waiting for the first batch[/dim]", *[""] * 7)
         return table
+
+
+def failure_of(status: "PipelineStatus") -> str:
+    """The failure of a pipeline in a line."""
+    after = "gave up" if status.restart_in_s is None else f"restart {status.restarts} in {status.restart_in_s:g} s"
+    return f"{status.pipeline}: failed, {after}: {status.error}"
 
 
 def cells_of(progress: "QueryProgress", total_rows: int) -> list[str]:

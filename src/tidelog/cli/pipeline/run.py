@@ -1,23 +1,23 @@
 """`tidelog pipeline run`."""
 
-import json
 import logging
 import os
 import signal
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import urlsplit
 
 import typer
 
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, parse_assignments
 from tidelog.cli.errors import CommandError, explain
-from tidelog.cli.pipeline._files import PipelineFile, cluster_of, open_pipeline, refuse_mistakes, servers_of
+from tidelog.cli.pipeline._files import cluster_of, open_pipeline, refuse_mistakes, servers_of
 from tidelog.cli.pipeline._views import JsonView, LineView, LiveView, View
 from tidelog.spark.pipeline.checks.cluster import check_cluster
 from tidelog.spark.pipeline.checks.definition import Problem, check
@@ -27,11 +27,16 @@ from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
 from tidelog.spark.pipeline.failing.failures import in_a_sentence
 from tidelog.spark.pipeline.running.checkpoints import is_local, why_unwritable
 from tidelog.spark.pipeline.running.plan import drained
+from tidelog.spark.pipeline.running.restarts import RESTARTS_DEFAULT, UNLIMITED, RestartPolicy
+from tidelog.spark.pipeline.running.supervision import PipelineStatus, State, Supervisor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from tidelog.spark.pipeline.running.gauges import PipelineMetrics
+    from tidelog.spark.pipeline.running.reporting import Reporter
+    from tidelog.spark.pipeline.running.run import Running
     from tidelog.spark.source.progress import QueryProgress
 
 EXAMPLE: Final = "tidelog pipeline run orders.py --master 'local[4]'"
@@ -40,8 +45,31 @@ FAILED: Final = 1
 INTERRUPTED: Final = 130
 
 
+def _checked_url(url: str | None) -> str | None:
+    if url is not None and urlsplit(url).scheme not in ("http", "https"):
+        raise typer.BadParameter(f"{url!r} is not an http or https address")
+    return url
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise typer.BadParameter(f"--metrics-listener {text!r} is not HOST:PORT, such as 127.0.0.1:9404")
+    return host.strip("[]"), int(port)
+
+
+PipelineFiles = Annotated[
+    list[str],
+    typer.Argument(
+        help="Python files with pipelines; FILE:NAME where one has several.",
+        metavar="FILE[:NAME]...",
+        show_default=False,
+    ),
+]
+
+
 def run(
-    file: PipelineFile,
+    files: PipelineFiles,
     once: Annotated[
         bool, typer.Option("--once", help="Stop when all records that exist now, and are due, are processed.")
     ] = False,
@@ -49,6 +77,14 @@ def run(
     drain: Annotated[
         bool, typer.Option("--drain", help="Stop when nothing is left, including rows that wait for a retry.")
     ] = False,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            help="Restarts of a failed pipeline without progress in between; -1 has no limit.",
+            min=UNLIMITED,
+            metavar="N",
+        ),
+    ] = RESTARTS_DEFAULT,
     master: Annotated[
         str | None, typer.Option(help="Spark's master.", metavar="URL", show_default="SPARK_MASTER, else all cores")
     ] = None,
@@ -56,31 +92,55 @@ def run(
     conf: Annotated[
         list[str] | None, typer.Option(help="A setting of Spark; may be repeated.", metavar="NAME=VALUE")
     ] = None,
+    metrics_listener: Annotated[
+        str | None, typer.Option(help="Serve metrics at this address under /metrics.", metavar="HOST:PORT")
+    ] = None,
+    openlineage_url: Annotated[
+        str | None, typer.Option(help="Send OpenLineage events to this address.", metavar="URL", callback=_checked_url)
+    ] = None,
+    ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve Spark's web interface.")] = True,
+    status: Annotated[
+        bool, typer.Option("--status/--no-status", help="Write the status for `tidelog pipeline status`.")
+    ] = True,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show Spark's log and full error messages.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Run a pipeline and watch it.
+    """Run pipelines and watch them.
 
-    SIGINT and SIGTERM stop it between two batches; an interrupted batch is repeated by the next run, and its rows are
-    written once. Exit code 0: done, or stopped by SIGTERM; 1: the pipeline failed; 2: wrong options or mistakes in the
-    definition; 130: stopped by SIGINT.
+    A pipeline that fails is restarted, after half a second, then one, two and so on up to a minute. SIGINT and SIGTERM
+    stop all of them between two batches; an interrupted batch is repeated by the next run, and its rows are written
+    once. Exit code 0: done, or stopped by SIGTERM; 1: a pipeline failed; 2: wrong options or mistakes in a definition;
+    130: stopped by SIGINT.
     """
     if once + continuous + drain > 1:
         raise typer.BadParameter("choose one of --once, --continuous and --drain")
-    pipeline = _checked(file, checkpoint, conf or [], bootstrap_server, command_config)
-    refuse_mistakes(pipeline, _checkpoint_problems(pipeline.checkpoint_path, drain=drain))
+    if checkpoint is not None and len(files) > 1:
+        raise typer.BadParameter("--checkpoint is for one pipeline")
+    pipelines = [_checked(file, checkpoint, conf or [], bootstrap_server, command_config) for file in files]
+    _refuse_equal_names(pipelines)
+    for pipeline in pipelines:
+        refuse_mistakes(pipeline, _checkpoint_problems(pipeline.checkpoint_path, drain=drain))
     view = _view(output)
-    servers = servers_of(pipeline, bootstrap_server, command_config)
+    servers = {each.name: servers_of(each, bootstrap_server, command_config) for each in pipelines}
     # For user functions that write to the cluster: `pipeline.servers()` reads this variable.
-    os.environ["TIDELOG_BOOTSTRAP_SERVERS"] = servers
-    if drain and not isinstance(pipeline.source, Topic):
-        # Only topics have waiting rows; for other sources only Spark knows what is left.
-        once, drain = True, False
+    os.environ["TIDELOG_BOOTSTRAP_SERVERS"] = servers[pipelines[0].name]
     with _log_file(verbose) as log:
+        asked = _Asked(
+            pipelines,
+            servers,
+            master,
+            once=once,
+            drain=drain,
+            restarts=restarts,
+            has_ui=ui,
+            has_status=status,
+            metrics=None if metrics_listener is None else _address(metrics_listener),
+            openlineage_url=openlineage_url,
+        )
         try:
-            code = _run(pipeline, servers, master, view, once=once, drain=drain, log=log)
+            code = _run(asked, view, log)
         except Exception as error:
             view.ended("failed", _why(error, log))
             if verbose:
@@ -89,6 +149,33 @@ def run(
         if log is not None:
             log.unlink(missing_ok=True)
     raise typer.Exit(code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the options ask for."""
+
+    pipelines: Sequence[Pipeline]
+    servers: Mapping[str, str]
+    master: str | None
+    once: bool = field(kw_only=True)
+    drain: bool = field(kw_only=True)
+    restarts: int = field(kw_only=True)
+    has_ui: bool = field(kw_only=True)
+    has_status: bool = field(kw_only=True)
+    metrics: tuple[str, int] | None = field(kw_only=True)
+    openlineage_url: str | None = field(kw_only=True)
+
+    def is_once(self, pipeline: Pipeline) -> bool:
+        """Only topics have waiting rows; for other sources only Spark knows what is left."""
+        return self.once or (self.drain and not isinstance(pipeline.source, Topic))
+
+
+def _refuse_equal_names(pipelines: Sequence[Pipeline]) -> None:
+    names = [pipeline.name for pipeline in pipelines]
+    for name in names:
+        if names.count(name) > 1:
+            raise typer.BadParameter(f"two pipelines have the name {name!r}: a name belongs to one checkpoint")
 
 
 def _why(error: Exception, log: Path | None) -> str:
@@ -155,53 +242,147 @@ def _stderr_into(log: Path | None) -> Iterator[None]:
         os.close(kept)
 
 
-def _session(pipeline: Pipeline, master: str | None, log: Path | None) -> "SparkSession":
+def _session(asked: _Asked, log: Path | None) -> "SparkSession":
     try:
         from tidelog.spark.pipeline.running.run import has_local_checkpoints, session_settings
-        from tidelog.spark.session import spark_session
+        from tidelog.spark.session import end_java, is_java_gone, spark_session
     except ModuleNotFoundError as error:
         raise CommandError(f"a pipeline needs {error.name}: pip install 'tidelog[spark-local]'") from None
-    quiet = {} if log is None else {"spark.log.level": "ERROR"}
+    settings = {} if log is None else {"spark.log.level": "ERROR"}
+    settings["spark.ui.enabled"] = str(asked.has_ui).lower()
     try:
         with _stderr_into(log):
+            if is_java_gone():
+                end_java()
             return spark_session(
-                pipeline.name,
-                master=master,
-                settings={**quiet, **session_settings(pipeline, master)},
-                local_checkpoints=has_local_checkpoints(pipeline),
+                ", ".join(pipeline.name for pipeline in asked.pipelines),
+                master=asked.master,
+                settings={**settings, **session_settings(asked.pipelines, asked.master)},
+                local_checkpoints=has_local_checkpoints(asked.pipelines),
             )
     except ModuleNotFoundError as error:
         raise CommandError(f"a pipeline needs {error.name}: pip install 'tidelog[spark-local]'") from None
 
 
-def _run(
-    pipeline: Pipeline, servers: str, master: str | None, view: View, *, once: bool, drain: bool, log: Path | None
-) -> int:
+def _run(asked: _Asked, view: View, log: Path | None) -> int:
     with _signals() as signals:
-        view.starting(pipeline.name)
-        spark = _session(pipeline, master, log)
-        # PySpark has installed its own handler, which interrupts a running batch.
-        signals.listen()
-        try:
-            from tidelog.spark.pipeline.running.run import start
-            from tidelog.spark.source.progress import ProgressListener
-
-            shown = _Shown(view)
-            spark.streams.addListener(ProgressListener(shown.waiting.append))
-            running = start(pipeline, spark, servers=servers, once=once)
-            facts = {
-                "master": str(spark.sparkContext.master),
-                "cluster": servers,
-                "checkpoint": pipeline.checkpoint_path,
-            }
-            view.started(pipeline.name, facts)
-            is_over = drained(pipeline, servers, lambda: all(map(_finds_nothing, running.queries))) if drain else None
-            was_asked = running.wait(signals.asked, shown.tick_until(is_over))
-            shown.rest(running.queries)
-            view.ended("stopped" if was_asked else "done", None)
-        finally:
-            spark.stop()
+        view.starting(", ".join(pipeline.name for pipeline in asked.pipelines))
+        sessions = _Sessions(asked, log, signals)
+        sessions.current()
+        with _reporter(asked) as reporter, _metrics(asked) as metrics:
+            shown = _Shown(view, sessions.facts, asked.pipelines)
+            supervisor = Supervisor(
+                asked.pipelines,
+                sessions.begin,
+                RestartPolicy(asked.restarts),
+                [shown, *reporter, *metrics],
+                is_over=lambda pipeline: _is_over(asked, pipeline, sessions),
+                progress=sessions.progress,
+            )
+            try:
+                was_asked = supervisor.run(signals.asked, view.tick)
+                view.ended("stopped" if was_asked else "done", None)
+            finally:
+                with suppress(Exception):  # its JVM may be gone
+                    sessions.stop()
         return INTERRUPTED if signals.was_interrupted else 0
+
+
+class _Sessions:
+    """The Spark session of this process. If its JVM has died, the next start of a pipeline makes another."""
+
+    def __init__(self, asked: _Asked, log: Path | None, signals: "_Signals") -> None:
+        self._asked = asked
+        self._log = log
+        self._signals = signals
+        self._spark: SparkSession | None = None
+        self._running: dict[str, Running] = {}
+        self.progress: deque[QueryProgress] = deque()
+
+    def current(self) -> "SparkSession":
+        """The session, started if need be."""
+        from tidelog.spark.session import is_java_gone
+        from tidelog.spark.source.progress import ProgressListener
+
+        if self._spark is None or is_java_gone():
+            self._spark = _session(self._asked, self._log)
+            # PySpark has installed its own handler, which interrupts a running batch.
+            self._signals.listen()
+            self._spark.streams.addListener(ProgressListener(self.progress.append))
+        return self._spark
+
+    def begin(self, pipeline: Pipeline) -> "Running":
+        """Start a pipeline."""
+        from tidelog.spark.pipeline.running.run import start
+
+        servers = self._asked.servers[pipeline.name]
+        running = start(pipeline, self.current(), servers=servers, once=self._asked.is_once(pipeline))
+        self._running[pipeline.name] = running
+        return running
+
+    def finds_nothing(self, pipeline: Pipeline) -> bool:
+        """Whether no query of a pipeline found rows in its last trigger."""
+        return all(map(_finds_nothing, self._running[pipeline.name].queries))
+
+    def facts(self, pipeline: Pipeline) -> dict[str, str]:
+        """What is shown of a pipeline that has started."""
+        context = self.current().sparkContext
+        facts = {
+            "master": str(context.master),
+            "cluster": self._asked.servers[pipeline.name],
+            "checkpoint": pipeline.checkpoint_path,
+        }
+        return {**facts, "ui": str(context.uiWebUrl)} if context.uiWebUrl else facts
+
+    def stop(self) -> None:
+        """End the session."""
+        if self._spark is not None:
+            self._spark.stop()
+
+
+def _is_over(asked: _Asked, pipeline: Pipeline, sessions: _Sessions) -> Callable[[], bool] | None:
+    if not asked.drain or asked.is_once(pipeline):
+        return None
+    return drained(pipeline, asked.servers[pipeline.name], lambda: sessions.finds_nothing(pipeline))
+
+
+@contextmanager
+def _metrics(asked: _Asked) -> "Iterator[list[PipelineMetrics]]":
+    if asked.metrics is None:
+        yield []
+        return
+    from tidelog.metrics import Registry
+    from tidelog.metrics.endpoint import MetricsServer
+    from tidelog.spark.pipeline.running.gauges import PipelineMetrics
+
+    registry, (host, port) = Registry(), asked.metrics
+    try:
+        server = MetricsServer(registry, host, port)
+    except OSError as error:
+        raise CommandError(f"--metrics-listener {host}:{port}: {error}") from None
+    with server:
+        yield [PipelineMetrics(registry)]
+
+
+@contextmanager
+def _reporter(asked: _Asked) -> "Iterator[list[Reporter]]":
+    from tidelog.spark.pipeline.running.lineage import LineageWriter
+    from tidelog.spark.pipeline.running.reporting import Reporter, StatusReport
+    from tidelog.spark.pipeline.running.status_topic import StatusWriter
+
+    reports: list[StatusReport] = []
+    if asked.has_status:
+        reports.append(StatusWriter(asked.servers, {}))
+    if asked.openlineage_url is not None:
+        reports.append(LineageWriter(asked.openlineage_url, asked.pipelines, asked.servers))
+    if not reports:
+        yield []
+        return
+    reporter = Reporter(reports)
+    try:
+        yield [reporter]
+    finally:
+        reporter.close()
 
 
 class _Signals:
@@ -240,37 +421,24 @@ def _signals() -> Iterator[_Signals]:
 
 
 class _Shown:
-    """The batches already shown. Spark reports batches in another thread, perhaps too late for the last one."""
+    """Shows the pipelines of a supervisor in a view."""
 
-    def __init__(self, view: View) -> None:
-        self.waiting: deque[QueryProgress] = deque()
+    def __init__(self, view: View, facts: Callable[[Pipeline], dict[str, str]], pipelines: Sequence[Pipeline]) -> None:
         self._view = view
-        self._shown: set[tuple[str, int]] = set()
+        self._facts = facts
+        self._pipelines = {pipeline.name: pipeline for pipeline in pipelines}
 
-    def tick_until(self, is_over: Callable[[], bool] | None) -> Callable[[], bool]:
-        """A function to call periodically: it shows new batches and returns whether to stop."""
+    def changed(self, status: PipelineStatus) -> None:
+        """Show starts and failures; the end of all is shown by the command."""
+        if status.state is State.RUNNING:
+            self._view.started(status.pipeline, self._facts(self._pipelines[status.pipeline]))
+        elif status.state in (State.RESTARTING, State.FAILED):
+            self._view.failed(status)
 
-        def tick() -> bool:
-            while self.waiting:
-                self._show(self.waiting.popleft())
-            self._view.tick()
-            return is_over is not None and is_over()
-
-        return tick
-
-    def rest(self, queries: "list[StreamingQuery]") -> None:
-        """Show the batches that were not shown yet."""
-        from tidelog.spark.source.progress import read_progress
-
-        for query in queries:
-            for progress in query.recentProgress:
-                self._show(read_progress(json.loads(progress.json)))
-
-    def _show(self, progress: "QueryProgress") -> None:
-        batch = (progress.name, progress.batch_id)
-        if batch not in self._shown:
-            self._shown.add(batch)
-            self._view.progress(progress)
+    def progressed(self, status: PipelineStatus, progress: "QueryProgress") -> None:
+        """Show a micro-batch."""
+        del status
+        self._view.progress(progress)
 
 
 def _finds_nothing(query: "StreamingQuery") -> bool:

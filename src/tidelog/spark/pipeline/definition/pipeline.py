@@ -90,11 +90,16 @@ class Pipeline:
 
         return apply_steps(self.steps, rows, tables)
 
-    def run(self, *, once: bool = False, bootstrap_servers: str | None = None) -> None:
-        """Run in this process until stopped (or, with `once`, until what is there now is done): for `spark-submit`."""
+    def run(self, *, once: bool = False, bootstrap_servers: str | None = None, restarts: int | None = None) -> None:
+        """Run in this process until stopped (or, with `once`, until what is there now is done): for `spark-submit`.
+
+        A failed query is restarted up to `restarts` times without progress in between, by default 10; -1 has no limit.
+        """
+        from tidelog.spark.pipeline.running.restarts import RESTARTS_DEFAULT
         from tidelog.spark.pipeline.running.run import run_pipeline
 
-        run_pipeline(self, once=once, bootstrap_servers=bootstrap_servers)
+        limit = RESTARTS_DEFAULT if restarts is None else restarts
+        run_pipeline(self, once=once, bootstrap_servers=bootstrap_servers, restarts=limit)
 
 
 def topic_sinks(pipeline: Pipeline) -> list[Topic]:

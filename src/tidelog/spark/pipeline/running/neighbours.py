@@ -25,10 +25,15 @@ _SENT: Final[set[tuple[str, Path]]] = set()
 def send_neighbours(spark: "SparkSession") -> None:
     """Make the modules that the pipeline's file can import available to executors."""
     application = str(spark.sparkContext.applicationId)
-    for place in neighbours(sys.modules, _homes(sys.modules)):
+    for place in pipeline_neighbours():
         if (application, place) not in _SENT:
             _SENT.add((application, place))
             spark.sparkContext.addPyFile(str(place if place.is_file() else _zipped(place)))
+
+
+def pipeline_neighbours() -> list[Path]:
+    """The files and packages beside the pipelines that are loaded, as far as they are imported."""
+    return neighbours(sys.modules, _homes(sys.modules))
 
 
 def neighbours(modules: Mapping[str, ModuleType], homes: Iterable[Path]) -> list[Path]:

@@ -8,11 +8,12 @@ Four shapes, from the definition:
     policy, more sinks     the same, its batches computed once and kept until every sink has them (`staged`)
 """
 
+import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event, current_thread, main_thread
@@ -27,16 +28,23 @@ from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, 
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
 from tidelog.spark.pipeline.running.batch_cut import cut_planned_batch, note_failure
 from tidelog.spark.pipeline.running.checkpoints import is_local
-from tidelog.spark.session import spark_session
+from tidelog.spark.pipeline.running.restarts import RESTARTS_DEFAULT, RestartPolicy
+from tidelog.spark.pipeline.running.supervision import Supervisor
+from tidelog.spark.session import is_java_gone, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-WATCH_S: Final = 0.2
+    from tidelog.spark.source.progress import QueryProgress
+
 POLL_S: Final = 0.02
 PATIENCE_S: Final = 30.0
+
+
+class JavaEnded(RuntimeError):  # noqa: N818 - reads as what it says
+    """The process of Spark's driver is gone, and with it all queries."""
 
 
 @dataclass(slots=True)
@@ -46,23 +54,46 @@ class Running:
     pipeline: Pipeline
     queries: "list[StreamingQuery]"
 
-    def wait(self, asked_to_stop: Event, on_tick: Any = None) -> bool:
-        """Wait until all queries have ended, or a stop is requested: then they end between two batches. Returns whether
-        a stop was requested.
+    @property
+    def names(self) -> list[str]:
+        """The names of the queries."""
+        return [query.name for query in self.queries]
 
-        Raises the error of a failed query.
+    @property
+    def is_active(self) -> bool:
+        """Whether any query still runs."""
+        return any(query.isActive for query in self.queries)
+
+    @property
+    def position(self) -> object:
+        """The last completed batch of each query."""
+        return [_last_batch(query) for query in self.queries]
+
+    def failure(self) -> Exception | None:
+        """Why a query ended, if one failed. The next start needs to know of batches that took too long."""
+        if is_java_gone():
+            return JavaEnded("the JVM of Spark's driver has ended: it was killed, perhaps because memory was short")
+        for query in self.queries:
+            failure = query.exception()
+            if failure is not None:
+                for checkpoint in self.pipeline.checkpoint_paths:
+                    note_failure(checkpoint, str(failure))
+                return failure
+        return None
+
+    def late_progress(self) -> "list[QueryProgress]":
+        """The micro-batches that Spark still remembers, oldest first."""
+        from tidelog.spark.source.progress import read_progress
+
+        return [read_progress(json.loads(progress.json)) for query in self.queries for progress in query.recentProgress]
+
+    def wait(self, asked_to_stop: Event, is_over: Callable[[], bool] | None = None) -> bool:
+        """Wait until all queries have ended, `is_over` holds or a stop is requested; then stop what still runs.
+
+        Returns whether a stop was requested. Raises the error of a failed query.
         """
-        try:
-            while any(query.isActive for query in self.queries):
-                if asked_to_stop.wait(WATCH_S):
-                    break
-                self._raise_failure()
-                if on_tick is not None and on_tick():
-                    break
-        finally:
-            self.stop()
-        self._raise_failure()
-        return asked_to_stop.is_set()
+        waiting = Supervisor([self.pipeline], lambda _: self, RestartPolicy(0), is_over=lambda _: is_over)
+        return waiting.run(asked_to_stop)
 
     def stop(self, patience_s: float = PATIENCE_S) -> None:
         """Stop what still runs, between two batches if one ends within `patience_s`."""
@@ -76,29 +107,28 @@ class Running:
             if query.isActive:
                 query.stop()
 
-    def _raise_failure(self) -> None:
-        for query in self.queries:
-            failure = query.exception()
-            if failure is not None:
-                for checkpoint in self.pipeline.checkpoint_paths:
-                    note_failure(checkpoint, str(failure))
-                raise failure
-
 
 def _last_batch(query: "StreamingQuery") -> object:
     progress = query.lastProgress
     return None if progress is None else progress["batchId"]
 
 
-def run_pipeline(pipeline: Pipeline, *, once: bool = False, bootstrap_servers: str | None = None) -> None:
-    """Run until stopped by a signal, or until what is there now is done."""
+def run_pipeline(
+    pipeline: Pipeline, *, once: bool = False, bootstrap_servers: str | None = None, restarts: int = RESTARTS_DEFAULT
+) -> None:
+    """Run until stopped by a signal, or until what is there now is done; restart it if it fails."""
     spark = _submitted(pipeline) or spark_session(
         pipeline.name,
-        settings=session_settings(pipeline, None),
-        local_checkpoints=has_local_checkpoints(pipeline),
+        settings=session_settings([pipeline], None),
+        local_checkpoints=has_local_checkpoints([pipeline]),
     )
+    servers = pipeline.servers(bootstrap_servers)
+
+    def begin(each: Pipeline) -> Running:
+        return start(each, spark, servers=servers, once=once)
+
     with stop_on_signals() as asked_to_stop:
-        start(pipeline, spark, servers=pipeline.servers(bootstrap_servers), once=once).wait(asked_to_stop)
+        Supervisor([pipeline], begin, RestartPolicy(restarts)).run(asked_to_stop)
 
 
 def _submitted(pipeline: Pipeline) -> "SparkSession | None":
@@ -113,17 +143,33 @@ def _submitted(pipeline: Pipeline) -> "SparkSession | None":
     return builder.getOrCreate()
 
 
-def session_settings(pipeline: Pipeline, master: str | None) -> dict[str, str]:
-    """The pipeline's settings of Spark. On one machine a shuffle has as many parts as there are cores, not 200."""
+def session_settings(pipelines: Sequence[Pipeline], master: str | None) -> dict[str, str]:
+    """The settings of Spark for a session that runs `pipelines`.
+
+    On one machine a shuffle has as many parts as there are cores, not 200. Several pipelines share the cores fairly.
+    Raises PipelineError if two of them need different values of one setting.
+    """
     chosen = master or os.environ.get("SPARK_MASTER") or "local[*]"
-    local = {"spark.sql.shuffle.partitions": str(_cores(chosen))} if chosen.startswith("local") else {}
-    return {**local, **texts(pipeline.settings)}
+    settings = {"spark.sql.shuffle.partitions": str(_cores(chosen))} if chosen.startswith("local") else {}
+    if len(pipelines) > 1:
+        settings["spark.scheduler.mode"] = "FAIR"
+    owners: dict[str, tuple[str, str]] = {}
+    for pipeline in pipelines:
+        for name, value in texts(pipeline.settings).items():
+            owner, other = owners.setdefault(name, (pipeline.name, value))
+            if other != value:
+                raise PipelineError(
+                    f"pipelines {owner!r} and {pipeline.name!r} cannot share a session: {name} is {other} and {value}"
+                )
+            settings[name] = value
+    return settings
 
 
-def has_local_checkpoints(pipeline: Pipeline) -> bool:
-    """Whether its checkpoints are on a local disk, whatever Spark's default file system is."""
+def has_local_checkpoints(pipelines: Sequence[Pipeline]) -> bool:
+    """Whether all checkpoints are on a local disk, whatever Spark's default file system is."""
     return all(
         path.startswith("file:") or (is_local(path) and not os.environ.get("HADOOP_CONF_DIR"))
+        for pipeline in pipelines
         for path in pipeline.checkpoint_paths
     )
 
@@ -154,6 +200,8 @@ def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool
     if problems:
         raise PipelineError(f"pipeline {pipeline.name!r}: " + "; ".join(map(str, problems)))
     _send_files_along(spark)
+    # Its jobs have a pool of their own: with fair scheduling a long batch of one pipeline does not delay the others.
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
     pipeline = _with_cut_batches(pipeline)
     return Running(pipeline, [_begin(each, pipeline, once) for each in _writers(pipeline, spark, servers)])
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.spark.pipeline import Pipeline, topic
+from tidelog.spark.pipeline import Pipeline, PipelineError, topic
 from tidelog.spark.pipeline.running.run import Running, has_local_checkpoints, session_settings
 
 PIPELINE = Pipeline("p", source=topic("a"), sink=topic("b"), settings={"spark.driver.memory": "2g"})
@@ -21,6 +21,9 @@ class _Query:
         self._looks = 0
         self.was_stopped = False
         self.stopped_while_busy = False
+
+    name = "p"
+    recentProgress: tuple[Any, ...] = ()
 
     @property
     def isActive(self) -> bool:
@@ -83,9 +86,9 @@ def test_a_tick_may_say_that_it_is_enough() -> None:
 
 
 def test_on_one_machine_a_shuffle_has_as_many_parts_as_cores() -> None:
-    assert session_settings(PIPELINE, "local[3]")["spark.sql.shuffle.partitions"] == "3"
-    assert session_settings(PIPELINE, "local[2,4]")["spark.sql.shuffle.partitions"] == "2"
-    assert session_settings(PIPELINE, "spark://host:7077") == {"spark.driver.memory": "2g"}
+    assert session_settings([PIPELINE], "local[3]")["spark.sql.shuffle.partitions"] == "3"
+    assert session_settings([PIPELINE], "local[2,4]")["spark.sql.shuffle.partitions"] == "2"
+    assert session_settings([PIPELINE], "spark://host:7077") == {"spark.driver.memory": "2g"}
 
 
 @pytest.mark.parametrize(
@@ -97,4 +100,13 @@ def test_checkpoints_on_local_disks_are_known_as_such(
 ) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     pipeline = Pipeline("p", source=topic("a"), sink=topic("b"), checkpoint=checkpoint)
-    assert has_local_checkpoints(pipeline) == is_quick
+    assert has_local_checkpoints([pipeline]) == is_quick
+
+
+def test_pipelines_of_one_process_share_its_settings_or_are_refused() -> None:
+    other = Pipeline("q", source=topic("a"), sink=topic("c"), settings={"spark.driver.memory": "2g", "spark.x": "1"})
+    settings = session_settings([PIPELINE, other], "local[2]")
+    assert (settings["spark.x"], settings["spark.scheduler.mode"]) == ("1", "FAIR")
+    third = Pipeline("r", source=topic("a"), sink=topic("c"), settings={"spark.driver.memory": "3g"})
+    with pytest.raises(PipelineError, match=r"'p' and 'r' cannot share a session: spark.driver.memory is 2g and 3g"):
+        session_settings([PIPELINE, third], "local[2]")
