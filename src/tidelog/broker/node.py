@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.background import BackgroundPool, Flusher, RecordPreparation
 from tidelog.broker.cleaner import CleanerService
 from tidelog.broker.client_quotas import ClientQuotaManager
+from tidelog.broker.delayed_delivery import DelayedDelivery
 from tidelog.broker.dynamic_config import DynamicConfig
 from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.handlers import cluster_handlers, handlers
@@ -58,6 +59,7 @@ class Node:
         "clock",
         "config",
         "config_layers",
+        "delayed",
         "dynamic_config",
         "fetch_sessions",
         "flusher",
@@ -140,6 +142,8 @@ class Node:
             replica_selector(config.replica_selector_class) if is_clustered else None,
             self.replication_quotas.leader,
         )
+        self.delayed = DelayedDelivery(self, base.loop)
+        self.replica_manager.delayed = self.delayed
         self.topics = TopicService(self)
         self.groups = GroupCoordinator(self, base.timer)
         self.transactions = TransactionCoordinator(self, base.timer, reach)

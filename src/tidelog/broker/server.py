@@ -286,6 +286,7 @@ class Server:
         node.log_manager.start_tasks()
         node.cleaning.update_config(node.config)
         node.cleaning.start()
+        node.delayed.start()
         idle_ms = node.config.connections_max_idle_ms
         if idle_ms > 0:
             period_ms = max(idle_ms // _IDLE_CHECKS, 10)
@@ -369,6 +370,7 @@ class Server:
         await node.log_dir_moves.close()
         await _within(_STOP_SECONDS, "requests under way", node.slices.drain())
         node.replica_manager.end_turn()
+        await _within(_STOP_SECONDS, "checkpoints of delayed records", node.delayed.close())
         node.socket_server.close()
         if node.authentication is not None:
             node.authentication.close()

@@ -298,6 +298,7 @@ class TopicService:
                 hosted = node.replica_manager.find(name, partition.index)
                 if hosted is not None:
                     hosted.log.update_config(config)
+                    node.delayed.opened(hosted)
                 await node.slices.pause()
             applied = config
 

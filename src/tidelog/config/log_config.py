@@ -141,6 +141,12 @@ class LogConfig(Settings, scope="topic"):
         "segment.ms", 7 * DAY_MS, type=LONG, at_least=1,
         synonyms=("log.roll.ms", Synonym("log.roll.hours", HOUR_MS)),
         doc="Start a new segment when the current one is this old.")
+    tidelog_delay_enable: bool = setting(
+        "tidelog.delay.enable", False,
+        doc="Let records with the header `tidelog-delay` or `tidelog-deliver-at` wait until their time. Not in Kafka.")
+    tidelog_delay_max_ms: int = setting(
+        "tidelog.delay.max.ms", 366 * DAY_MS, type=LONG, at_least=1,
+        doc="Refuse records that are to wait longer (`tidelog.delay.enable`). Not in Kafka.")
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable", False, synonyms=("unclean.leader.election.enable",),
         doc="Let a replica that is out of sync become leader when none in sync is left; acknowledged data may be lost.")

@@ -22,6 +22,7 @@ from tidelog.records._message_set import read_message_set
 from tidelog.records.batch import iterate_extents
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec, compress, decompress_to_buffer
+from tidelog.records.delayed import LOOP_RECORDS_MAX, DelayRules, Waiting, has_delay_headers, split
 from tidelog.records.errors import (
     CorruptRecordError,
     ExpansionError,
@@ -97,6 +98,8 @@ class AppendRules:
     max_message_bytes: int = 1048588
     segment_bytes: int = 2**30
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    delay: DelayRules | None = None
+    """The rules for delayed records; None where headers ask for no delay."""
     stores_as_is: bool = field(init=False)
     """Whether an uncompressed batch that passed every check needs nothing but its offsets."""
 
@@ -129,6 +132,8 @@ class PreparedRecords(NamedTuple):
     batch: bytearray | memoryview
     header: BatchHeader
     max_timestamp: int
+    waiting: Waiting | None = None
+    """The delayed records that were taken out of the batch."""
 
 
 def validate(
@@ -173,6 +178,8 @@ def prepare(
         raise InvalidRecordError(f"records of magic {magic} in a request whose version allows only magic 2")
     else:
         prepared = preparation.convert(records)
+    if rules.delay is not None and from_client:
+        prepared = preparation.split(prepared, rules.delay)
     size = len(prepared.batch)
     _check_size(size, rules)
     if size > rules.segment_bytes:
@@ -194,7 +201,7 @@ def assign(
     prepared: PreparedRecords, rules: AppendRules, base_offset: int, leader_epoch: int, now_ms: int
 ) -> ValidatedRecords:
     """Write offsets, leader epoch and timestamp type into a prepared batch."""
-    batch, header, max_timestamp = prepared
+    batch, header, max_timestamp, _ = prepared
     log_append_time = NO_TIMESTAMP
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         max_timestamp = log_append_time = now_ms
@@ -261,6 +268,22 @@ class _Preparation:
         max_timestamp = max(self._check_decoded(batch, header) for batch in batches)
         codec = messages.codec if rules.codec is None else rules.codec
         return self._build(messages.records, header, codec, max_timestamp)
+
+    def split(self, prepared: PreparedRecords, rules: DelayRules) -> PreparedRecords:
+        """Take the delayed records out of a batch that passed every check."""
+        header = prepared.header
+        content = self._content(memoryview(prepared.batch), header)
+        if not has_delay_headers(content):
+            return prepared
+        if header.record_count > LOOP_RECORDS_MAX:
+            self._leave_loop()
+        level = self._rules.level if self._rules.codec is header.codec else None
+        parts = split(header, content, rules, self._now_ms, level)
+        if parts is None:
+            return prepared
+        rest = read_header(parts.batch)
+        max_timestamp = rest.max_timestamp if rest.record_count else prepared.max_timestamp
+        return PreparedRecords(bytearray(parts.batch), rest, max_timestamp, parts.waiting)
 
     def _leave_loop(self) -> None:
         if self._on_loop:

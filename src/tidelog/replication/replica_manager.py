@@ -69,6 +69,27 @@ class ClusterView(Protocol):
         ...
 
 
+class DelayedRecords(Protocol):
+    """What follows the partitions that may have delayed records."""
+
+    def opened(self, partition: Partition) -> None:
+        """A partition is here, or has other settings or another log."""
+        ...
+
+    def closed(self, partition: Partition) -> None:
+        """A partition is here no more."""
+        ...
+
+    @property
+    def has_partitions(self) -> bool:
+        """Whether any partition is followed."""
+        ...
+
+    def advanced(self, partitions: Sequence[Partition]) -> None:
+        """Watermarks or roles of partitions changed."""
+        ...
+
+
 class OnlyBroker:
     """The view of a broker without a cluster: no followers, no controller."""
 
@@ -106,6 +127,7 @@ class ReplicaManager:
         """Chooses a follower for consumers near it; None where every consumer reads from the leader."""
         self.leader_quota = leader_quota or ReplicationQuota(local_id)
         """What leaders send to throttled followers."""
+        self.delayed: DelayedRecords | None = None
         self._cluster = cluster or OnlyBroker()
         self.produce_purgatory: Purgatory[DelayedProduce] = Purgatory("Produce", timer, intervals.producer)
         self.fetch_purgatory: Purgatory[DelayedFetch] = Purgatory("Fetch", timer, intervals.fetch)
@@ -136,6 +158,8 @@ class ReplicaManager:
     def add_partition(self, topic: str, index: int, topic_id: bytes, log: Log) -> Partition:
         partition = Partition(topic, index, topic_id, log, self.local_id, self._cluster.rules)
         self._partitions[topic, index] = self._by_wire_name[partition.topic_bytes, index] = partition
+        if self.delayed is not None:
+            self.delayed.opened(partition)
         return partition
 
     def remove_partition(self, topic: str, index: int) -> Partition | None:
@@ -145,12 +169,17 @@ class ReplicaManager:
         if partition is not None:
             del self._by_wire_name[partition.topic_bytes, index]
             partition.is_leader = False
+            if self.delayed is not None:
+                self.delayed.closed(partition)
             self._complete_all(partition.key)
         return partition
 
     def replace_log(self, partition: Partition, log: Log) -> None:
         """A copy of the log, in another directory, takes its place. Nothing is staged."""
         partition.log = log
+        if self.delayed is not None:
+            self.delayed.closed(partition)
+            self.delayed.opened(partition)
         if log.is_flush_due:
             self._flush_in_background(log, lambda: self._on_flushed(partition))
         self.watermark_moved(partition)
@@ -268,6 +297,8 @@ class ReplicaManager:
         advanced = self._advanced
         if advanced:
             self._advanced = []
+            if self.delayed is not None and self.delayed.has_partitions:
+                self.delayed.advanced(advanced)
             if self._has_waiting:
                 for partition in advanced:
                     self._complete_waiting(partition.key)
@@ -305,6 +336,8 @@ class ReplicaManager:
         """A sync that `flush.messages` asked for is done: what it covers may be read and answered."""
         if partition.is_leader:
             partition.advance_high_watermark(self._clock.monotonic_ms())
+            if self.delayed is not None:
+                self.delayed.advanced((partition,))
         self._complete_waiting(partition.key)
 
     def _delay(self, request: PendingProduce | PendingAppend) -> None:

@@ -13,6 +13,8 @@ CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+DELAYED_CHECKPOINT: Final = "delayed-records-checkpoint"
+"""Tidelog's own; Kafka ignores it."""
 DELETE_DIR_SUFFIX: Final = "-delete"
 FUTURE_DIR_SUFFIX: Final = "-future"
 STRAY_DIR_SUFFIX: Final = "-stray"

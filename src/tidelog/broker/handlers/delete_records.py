@@ -25,7 +25,7 @@ def handle(
     request: DeleteRecordsRequest, context: Context
 ) -> DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]:
     """Delete before the given offsets; answered once every replica has followed."""
-    if not are_few([topic.partitions for topic in request.topics]):
+    if context.node.delayed.has_partitions or not are_few([topic.partitions for topic in request.topics]):
         return _delete_many(request, context)
     offsets = {
         (topic.name, partition.partition_index): partition.offset
@@ -43,6 +43,7 @@ async def _delete_many(request: DeleteRecordsRequest, context: Context) -> Delet
         for partition in topic.partitions:
             offsets[topic.name, partition.partition_index] = partition.offset
             await context.node.slices.pause()
+    await _carry_delayed(offsets, context)
     wanted = list(offsets.items())
     deletions = []
     for start in range(0, len(wanted), PARTITIONS_AT_ONCE):
@@ -53,6 +54,21 @@ async def _delete_many(request: DeleteRecordsRequest, context: Context) -> Delet
         _add(await deletion if isinstance(deletion, Reply) else deletion, topics)
         await context.node.slices.pause()
     return DeleteRecordsResponse(topics=list(topics.values()))
+
+
+async def _carry_delayed(offsets: dict[tuple[str, int], int], context: Context) -> None:
+    """Copy records that still wait out of what is deleted: they are not in the topic yet."""
+    delayed = context.node.delayed
+    denied = context.denied_topics(AclOperation.DELETE, (topic for topic, _ in offsets))
+    for (topic, index), offset in offsets.items():
+        waiting = delayed.find(topic, index)
+        if waiting is None or topic in denied or not waiting.partition.is_leader:
+            continue
+        # What is copied lies after the high watermark of this moment, which -1 stands for.
+        high_watermark = waiting.partition.log.high_watermark
+        if offset == -1:
+            offsets[topic, index] = high_watermark
+        await delayed.carry_before(topic, index, high_watermark if offset == -1 else min(offset, high_watermark))
 
 
 def _delete(

@@ -9,6 +9,7 @@ from typing import Final
 from tidelog.config import LogConfig
 from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.control import EndTransactionMarker, parse_end_transaction_marker
+from tidelog.records.delayed import DelayRules
 from tidelog.records.errors import (
     CorruptRecordError,
     RecordBatchTooLargeError,
@@ -61,7 +62,8 @@ class AppendLimits:
 
     def __init__(self, config: LogConfig) -> None:
         self.rules = rules = _rules_of(config)
-        self.stores_as_is = rules.stores_as_is
+        # Delayed records are taken out of their batch, which takes the long way.
+        self.stores_as_is = rules.stores_as_is and rules.delay is None
         self.keeps_codec = rules.codec is None
         self.stores_own = rules.codec is None and rules.timestamp_type is _CREATE_TIME
         """Whether every batch that this broker has built itself is stored as it is."""
@@ -91,6 +93,9 @@ def _rules_of(config: LogConfig) -> AppendRules:
         max_message_bytes=config.max_message_bytes,
         segment_bytes=config.segment_bytes,
         decompressed_bytes_max=max(_EXPANDED_BYTES_MAX, _EXPANSION_MAX * config.max_message_bytes),
+        delay=DelayRules(config.tidelog_delay_max_ms, min(config.max_message_bytes, config.segment_bytes))
+        if config.tidelog_delay_enable
+        else None,
     )
 
 

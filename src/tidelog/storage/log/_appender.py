@@ -7,7 +7,7 @@ coordinators with their transaction markers, batches that are rejected, and the 
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from tidelog.config import LogConfig
 from tidelog.records.checksum import crc32c
@@ -55,6 +55,17 @@ _RECALLED_BYTES: Final = 16 << 20
 
 Marker = tuple[EndTransactionMarker, int]
 """The end of a transaction, and the timestamp of its record."""
+
+
+class Announcement(Protocol):
+    """Control batches that belong to a batch after them (`tidelog.records.delayed`)."""
+
+    @property
+    def batch_count(self) -> int: ...
+
+    def encode(self, base_offset: int, crc: int, now_ms: int) -> list[bytes]:
+        """The control batches, of one offset each from `base_offset` on; `crc` is that of the batch after them."""
+        ...
 
 
 class Appender:
@@ -214,7 +225,33 @@ class Appender:
     ) -> LogAppendInfo:
         """See `Log.append_prepared`."""
         self._staging.check_usable()
-        first_offset = self._positions.log_end_offset
+        if prepared.waiting is not None:
+            return self.append_announced(prepared, prepared.waiting, leader_epoch, now_ms, origin, guard)
+        return self._append_at(self._positions.log_end_offset, prepared, None, leader_epoch, now_ms, origin, guard)
+
+    def append_announced(
+        self,
+        prepared: PreparedRecords,
+        announcement: Announcement,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None = None,
+    ) -> LogAppendInfo:
+        """See `Log.append_announced`."""
+        first_offset = self._positions.log_end_offset + announcement.batch_count
+        return self._append_at(first_offset, prepared, announcement, leader_epoch, now_ms, origin, guard)
+
+    def _append_at(
+        self,
+        first_offset: int,
+        prepared: PreparedRecords,
+        announcement: Announcement | None,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None,
+    ) -> LogAppendInfo:
         validated = assign(prepared, self.limits.rules, first_offset, leader_epoch, now_ms)
         batch = memoryview(validated.records)
         header = read_header(batch)
@@ -223,6 +260,9 @@ class Appender:
             if duplicate is not None:
                 return duplicate
         marker = self._check_marker(header, batch, origin)
+        if announcement is not None:
+            for built in announcement.encode(self._positions.log_end_offset, header.crc, now_ms):
+                self._append_built(memoryview(bytearray(built)), leader_epoch, now_ms)
         self._roll_if_due(validated.max_timestamp, validated.last_offset, len(batch), now_ms)
         self._leader_epochs.assign(leader_epoch, first_offset)
         self._account(header, marker, now_ms)
@@ -239,6 +279,23 @@ class Appender:
         )
 
     # From this broker
+
+    def _append_built(self, batch: memoryview, leader_epoch: int, now_ms: int) -> None:
+        """Append a control batch as it is, its offsets included, whatever the topic's settings."""
+        header = read_header(batch)
+        assert header.base_offset == self._positions.log_end_offset, "an announcement is built for its offset"
+        self._roll_if_due(header.max_timestamp, header.last_offset, len(batch), now_ms)
+        self._leader_epochs.assign(leader_epoch, header.base_offset)
+        pack_offset_length_epoch_into(batch, 0, header.base_offset, header.batch_length, leader_epoch)
+        self._account(header, None, now_ms)
+        self._stage(batch, header.next_offset)
+
+    def append_changes(self, changes: Announcement, leader_epoch: int, now_ms: int) -> int:
+        """See `Log.append_changes`."""
+        self._staging.check_usable()
+        for built in changes.encode(self._positions.log_end_offset, 0, now_ms):
+            self._append_built(memoryview(bytearray(built)), leader_epoch, now_ms)
+        return self._positions.log_end_offset
 
     def append_own(self, records: bytearray | memoryview, leader_epoch: int, now_ms: int) -> LogAppendInfo:
         """Append a batch that this broker has just built, a coordinator's or a marker, which needs few checks.

@@ -12,17 +12,18 @@ One thread owns a log. Only a `FlushJob` may run on another one.
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from tidelog.config import LogConfig
+from tidelog.records.header import BatchHeader
 from tidelog.records.validation import AppendRules, PreparedRecords
 from tidelog.storage import names
-from tidelog.storage._files import Replacements
+from tidelog.storage._files import LogFile, Replacements
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.leader_epochs import LeaderEpochCache
 from tidelog.storage.log._append_checks import prepare_append
-from tidelog.storage.log._appender import Appender
+from tidelog.storage.log._appender import Announcement, Appender
 from tidelog.storage.log._flushing import FlushJob, FlushState
 from tidelog.storage.log._lookup import Lookup
 from tidelog.storage.log._positions import Positions
@@ -75,6 +76,7 @@ class Log:
         "positions",
         "producer_state",
         "read",
+        "retained_from",
         "segments",
         "topic",
         "topic_id",
@@ -115,6 +117,8 @@ class Log:
         """Set by the cleaner while it has a job on this log: segments must not be deleted meanwhile."""
         self.is_being_copied = False
         """Set while a copy in another log directory is made: the log must not be cleaned meanwhile."""
+        self.retained_from: int | None = None
+        """Segments with this offset or later ones are not deleted, whatever their retention; None without a limit."""
         self._is_deleted = False
         self.flush_state = FlushState(
             max(recovery_point, log_start_offset),
@@ -225,6 +229,16 @@ class Log:
         """The second half of an append: assign offsets and check the producer against the current log."""
         return self._appender.append_prepared(prepared, leader_epoch, now_ms, origin, guard)
 
+    def append_announced(
+        self, prepared: PreparedRecords, announcement: Announcement, leader_epoch: int, now_ms: int
+    ) -> LogAppendInfo:
+        """Append a batch of this broker behind the control batches that announce it."""
+        return self._appender.append_announced(prepared, announcement, leader_epoch, now_ms, AppendOrigin.COORDINATOR)
+
+    def append_changes(self, changes: Announcement, leader_epoch: int, now_ms: int) -> int:
+        """Append control batches that announce nothing; returns the log end offset after them."""
+        return self._appender.append_changes(changes, leader_epoch, now_ms)
+
     def append_as_follower(self, records: bytes | bytearray | memoryview, now_ms: int) -> LogAppendInfo:
         """Stage batches fetched from the leader, offsets and epochs as they are; an incomplete last batch is left out.
 
@@ -250,6 +264,18 @@ class Log:
         A read ends with its segment, so a reader of an older segment never gets more by waiting. Raises LogDirFailure.
         """
         return self._lookup.bytes_between(offset, end_offset)
+
+    def batches(self, offset: int, end_offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
+        """Segment, position and header of the written batches from the one with `offset` on, below `end_offset`.
+
+        It ends with the next change of the log. Raises OSError.
+        """
+        return self._lookup.batches(offset, end_offset)
+
+    def end_of_batch(self, base_offset: int) -> tuple[LogFile, int] | None:
+        """The file of the batch that begins at `base_offset` and the position after it, also before the log start
+        offset; None where the log has no such batch. Raises OSError."""
+        return self._lookup.end_of_batch(base_offset)
 
     def read_end_offset(self, result: LogRead) -> int:
         """An offset at or after the end of a read, as close to it as the index can find."""
@@ -432,13 +458,30 @@ class Log:
 
     def _delete_due(self, is_due: IsDue, now_ms: int) -> list[Segment]:
         segments = self.segments
-        count = count_due(segments, self.positions, is_due)
+        count = self._deletable(count_due(segments, self.positions, is_due))
         if count == 0:
             return []
         if count == len(segments):
             self.roll(now_ms)
         self.maybe_increment_log_start_offset(segments[count].base_offset, StartOffsetReason.SEGMENT_DELETION)
         return segments.delete(0, count)
+
+    def _deletable(self, count: int) -> int:
+        """How many of the first `count` segments lie before `retained_from`."""
+        retained_from = self.retained_from
+        if retained_from is not None:
+            while count and self._base_after(count) > retained_from:
+                count -= 1
+        return count
+
+    def _base_after(self, count: int) -> int:
+        segments = self.segments
+        return segments[count].base_offset if count < len(segments) else self.positions.log_end_offset
+
+    def retention_offset(self, now_ms: int) -> int:
+        """Where the log would begin if every segment past its retention were deleted, `retained_from` aside."""
+        rules = retention_rules(self.segments, self.positions, self.config, now_ms)
+        return self._base_after(max(count_due(self.segments, self.positions, is_due) for _, is_due in rules))
 
     # --- configuration ---
 

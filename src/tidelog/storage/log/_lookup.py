@@ -9,6 +9,7 @@ from typing import Final
 
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.header import LENGTH_PREFIX_BYTES, BatchHeader, read_length
+from tidelog.storage._files import LogFile
 from tidelog.storage.log._positions import Positions
 from tidelog.storage.log._segments import Segments
 from tidelog.storage.log._staging import Staging
@@ -164,6 +165,28 @@ class Lookup:
         for segment, start, end in reversed(spans):
             for _, header in iterate_headers(segment.log_file, start, end):
                 yield header
+
+    def batches(self, offset: int, end_offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
+        """See `Log.batches`."""
+        for segment in self._segments.since(offset):
+            if segment.base_offset >= end_offset:
+                return
+            end = self._end_position(segment, min(end_offset, self._positions.written_end_offset))
+            start, _ = self._start_position(segment, offset, end)
+            if start >= 0:
+                for position, header in iterate_headers(segment.log_file, start, end):
+                    yield segment, position, header
+
+    def end_of_batch(self, base_offset: int) -> tuple[LogFile, int] | None:
+        """See `Log.end_of_batch`."""
+        slot = self._segments.slot_of(base_offset)
+        if slot < 0:
+            return None
+        segment = self._segments[slot]
+        batch = segment.locate(base_offset, self._written_bytes(segment))
+        if batch is None or batch.base_offset != base_offset:
+            return None
+        return segment.log_file, batch.position + batch.size_bytes
 
     # By time. Everything staged has been written before.
 

@@ -1,0 +1,394 @@
+"""Delivers delayed records at their time, and changes those that wait.
+
+It follows every partition whose topic has `tidelog.delay.enable`, or had it while records still wait. Each has one
+piece of work at a time: apply what was committed, then append what is due, a batch at a time, until nothing is; then
+the timer has its next due time. Changes that clients ask for, and the copying of records out of a log's front, take
+turns with deliveries. Followers only apply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.names import DELAYED_CHECKPOINT
+from tidelog.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.replication.delayed import DelayedPartition
+    from tidelog.replication.partition import Partition
+    from tidelog.storage.waiting.files import Checkpoint
+    from tidelog.timing import TimerTask
+
+logger = logging.getLogger(__name__)
+
+_RETRY_MS: Final = 100
+"""Until a delivery is tried again that found too few replicas in sync."""
+_FAR_MS: Final = 60_000
+"""A due time further ahead is looked at again by then: the wall clock may be set."""
+_HOUSEKEEPING_MS: Final = 5_000
+_CHANGE_SECONDS: Final = 30
+
+
+class DelayedDelivery:
+    """The delayed records of one broker. Everything runs on the event loop's thread."""
+
+    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+        self._node = node
+        self._loop = loop
+        self._followed: dict[tuple[str, int], _Followed] = {}
+        self._is_closed = False
+        self._writes: set[asyncio.Task[None]] = set()
+
+    # --- partitions ---
+
+    @property
+    def has_partitions(self) -> bool:
+        """Whether any partition may have delayed records."""
+        return bool(self._followed)
+
+    def opened(self, partition: Partition) -> None:
+        """Follow a partition if its topic's setting or its files ask for it."""
+        if partition.key in self._followed or self._is_closed:
+            return
+        log = partition.log
+        if not log.config.tidelog_delay_enable and not os.path.exists(os.path.join(log.directory, DELAYED_CHECKPOINT)):
+            return
+        from tidelog.replication.delayed import DelayedPartition  # most brokers need it never
+
+        try:
+            delayed = DelayedPartition(partition)
+        except OSError as error:
+            raise log.fail(error) from error
+        self._followed[partition.key] = followed = _Followed(delayed)
+        self._wake(followed)
+
+    def closed(self, partition: Partition) -> None:
+        """A partition is here no more, or has another log."""
+        followed = self._followed.pop(partition.key, None)
+        if followed is not None:
+            followed.stop()
+
+    def advanced(self, partitions: Sequence[Partition]) -> None:
+        """Watermarks or roles of partitions changed."""
+        for partition in partitions:
+            followed = self._followed.get(partition.key)
+            if followed is not None:
+                self._wake(followed)
+
+    def find(self, topic: str, index: int) -> DelayedPartition | None:
+        """The waiting records of a partition; None if there can be none."""
+        followed = self._followed.get((topic, index))
+        return None if followed is None else followed.delayed
+
+    # --- work ---
+
+    def _wake(self, followed: _Followed) -> None:
+        """Look at a partition soon, after the replies of this turn."""
+        followed.is_woken = True
+        if not followed.is_working and not followed.is_stopped:
+            followed.is_working = True
+            self._loop.call_soon(self._begin, followed)
+
+    def _begin(self, followed: _Followed) -> None:
+        self._node.slices.start(self._work(followed), lambda _: None, partial(self._failed, followed))
+
+    async def _work(self, followed: _Followed) -> None:
+        """Apply what is committed and append what is due, until neither is left to do."""
+        delayed = followed.delayed
+        while followed.is_woken and not followed.is_stopped:
+            followed.is_woken = False
+            while delayed.apply():
+                await self._node.slices.pause()
+                if followed.is_stopped:
+                    return
+            followed.release(self._error_of(delayed))
+            if delayed.may_change and not followed.let_change() and not self._is_closed:
+                self._deliver(followed)
+            if delayed.is_checkpoint_due:
+                self._checkpoint(followed)
+            if delayed.index.is_merge_due:
+                self._merge(followed)
+        followed.is_working = False
+        self._arm(followed)
+
+    def _deliver(self, followed: _Followed) -> None:
+        partition = followed.delayed.partition
+        now_ms = self._node.clock.wall_ms()
+        due_ms = followed.delayed.next_due_ms()
+        if due_ms is None or due_ms > now_ms:
+            return
+        try:
+            followed.delayed.deliver(now_ms)
+        except ApiError as error:
+            logger.warning("%s-%d: delayed records wait for another attempt: %s", *partition.key, error)
+            followed.retry_ms = _RETRY_MS
+            return
+        self._staged(partition)
+
+    def _staged(self, partition: Partition) -> None:
+        """Records of a partition are to be written: the end of the turn does that, and moves the high watermark."""
+        self._node.replica_manager.staged(partition)
+        self._node.socket_server.wake()
+
+    def _arm(self, followed: _Followed) -> None:
+        """Set the timer to the next due time, on the leader."""
+        followed.disarm()
+        delayed = followed.delayed
+        if followed.is_stopped or self._is_closed or not delayed.partition.is_leader:
+            return
+        delay_ms, followed.retry_ms = followed.retry_ms, None
+        if delay_ms is None:
+            due_ms = delayed.next_due_ms()
+            if due_ms is None or not delayed.may_change:
+                return  # the next watermark wakes this partition
+            delay_ms = min(max(due_ms - self._node.clock.wall_ms(), 0), _FAR_MS)
+        timer = self._node.timer
+        followed.timer = timer.call_at(self._node.clock.monotonic_ms() + delay_ms, partial(self._wake, followed))
+        self._node.timer_driver.rearm()
+
+    def _failed(self, followed: _Followed, cause: Exception) -> None:
+        """The log could not be read or appended to."""
+        followed.is_working = False
+        partition = followed.delayed.partition
+        if followed.is_stopped or partition.log.is_deleted:
+            return
+        if isinstance(cause, LogDirFailure):
+            self._node.replica_manager.fail_log_dir(cause)
+        elif isinstance(cause, OSError):
+            self._node.replica_manager.fail_log_dir(partition.log.fail(cause))
+        else:
+            self._node.timer.report(partition.key, cause)
+
+    @staticmethod
+    def _error_of(delayed: DelayedPartition) -> ApiError | None:
+        return None if delayed.partition.is_leader else delayed.partition.absence()
+
+    # --- changes ---
+
+    async def change(
+        self,
+        topic: str,
+        index: int,
+        choose: Callable[[DelayedPartition], list[bytes]],
+        append: Callable[[DelayedPartition, list[bytes], int], None],
+    ) -> list[bytes]:
+        """Append a change of chosen entries when it is this partition's turn, and wait until it is committed.
+
+        `choose` and `append` run at once, one after the other. Returns the entries. Raises ApiError.
+        """
+        followed = self._followed.get((topic, index))
+        if followed is None:
+            return []
+        delayed = followed.delayed
+        async with self._turn(followed):
+            entries = choose(delayed)
+            if not entries:
+                return []
+            append(delayed, entries, self._node.clock.wall_ms())
+            end_offset = delayed.own_end
+            self._staged(delayed.partition)
+        try:
+            await asyncio.wait_for(followed.applied(end_offset), _CHANGE_SECONDS)
+        except TimeoutError:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT, f"a change of {topic}-{index} was not committed in {_CHANGE_SECONDS} s"
+            ) from None
+        return entries
+
+    @asynccontextmanager
+    async def _turn(self, followed: _Followed) -> AsyncIterator[None]:
+        """No delivery and no other change is under way meanwhile."""
+        async with followed.lock:
+            delayed = followed.delayed
+            delayed.partition.check_appendable(-1)
+            try:
+                if not delayed.may_change:
+                    self._wake(followed)
+                    await asyncio.wait_for(followed.turn(), _CHANGE_SECONDS)
+                    delayed.partition.check_appendable(-1)
+                yield
+            except TimeoutError:
+                raise ApiError(
+                    ErrorCode.REQUEST_TIMED_OUT, f"the delayed records of {delayed.partition.log.name} are busy"
+                ) from None
+            finally:
+                self._wake(followed)
+
+    async def carry_before(self, topic: str, index: int, offset: int) -> None:
+        """Copy the waiting records that lie before an offset of the log to its end. Raises ApiError."""
+        delayed = self.find(topic, index)
+        if delayed is None:
+            return
+        first = delayed.index.first_location
+        if first is None or first >= offset:
+            return
+        for piece in delayed.before(offset):
+            await self._node.slices.pause()
+            for group in delayed.groups(piece):
+                await self.change(topic, index, partial(_still_waiting, group), _carry)
+
+    # --- files ---
+
+    def start(self) -> None:
+        """Begin with periodic work."""
+        self._node.scheduler.schedule("delayed-records", self._keep_house, _HOUSEKEEPING_MS, _HOUSEKEEPING_MS)
+
+    def _keep_house(self) -> None:
+        now_ms = self._node.clock.wall_ms()
+        for followed in list(self._followed.values()):
+            delayed = followed.delayed
+            if not delayed.is_checkpointed:
+                self._checkpoint(followed)
+            if delayed.partition.is_leader and not followed.is_carrying and delayed.may_change:
+                offset = delayed.partition.log.retention_offset(now_ms)
+                first = delayed.index.first_location
+                if first is not None and first < offset:
+                    followed.is_carrying = True
+                    self._spawn(self._carry(followed, offset))
+
+    async def _carry(self, followed: _Followed, offset: int) -> None:
+        key = followed.delayed.partition.key
+        try:
+            await self.carry_before(*key, offset)
+        except ApiError as error:
+            logger.warning("%s-%d: waiting records stay in the log's front for now: %s", *key, error)
+        finally:
+            followed.is_carrying = False
+
+    def _checkpoint(self, followed: _Followed) -> None:
+        if not followed.is_writing:
+            followed.is_writing = True
+            self._spawn(self._write(followed, followed.delayed.checkpoint()))
+
+    async def _write(self, followed: _Followed, checkpoint: Checkpoint) -> None:
+        try:
+            await self._node.background.run(checkpoint.write)
+            if not followed.is_stopped:
+                followed.delayed.checkpoint_written(checkpoint)
+        except OSError as error:
+            self._failed(followed, error)
+        finally:
+            followed.is_writing = False
+
+    def _merge(self, followed: _Followed) -> None:
+        from tidelog.storage.waiting.runs import merge_runs
+
+        path, sources = followed.delayed.index.begin_merge()
+        self._spawn(self._run_merge(followed, path, partial(merge_runs, path, sources)))
+
+    async def _run_merge(self, followed: _Followed, path: str, merge: Callable[[], int]) -> None:
+        index = followed.delayed.index
+        try:
+            count = await self._node.background.run_alone(merge)
+        except OSError as error:
+            index.abandon_merge()
+            self._failed(followed, error)
+        else:
+            if not followed.is_stopped:
+                index.end_merge(path, count)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+
+    async def close(self) -> None:
+        """Deliver nothing more, and write a checkpoint of every partition."""
+        self._is_closed = True
+        for followed in self._followed.values():
+            followed.disarm()
+        await asyncio.gather(*self._writes, return_exceptions=True)
+        for followed in self._followed.values():
+            if not followed.is_stopped:
+                while followed.delayed.apply():
+                    await self._node.slices.pause()
+                await self._node.background.run(followed.delayed.checkpoint().write)
+
+
+def _still_waiting(entries: list[bytes], waiting: DelayedPartition) -> list[bytes]:
+    return waiting.still_waiting(entries)
+
+
+def _carry(waiting: DelayedPartition, entries: list[bytes], now_ms: int) -> None:
+    waiting.carry(entries, now_ms)
+
+
+class _Followed:
+    """A partition, its timer, and what waits for it."""
+
+    __slots__ = (
+        "_applied",
+        "_turn",
+        "delayed",
+        "is_carrying",
+        "is_stopped",
+        "is_woken",
+        "is_working",
+        "is_writing",
+        "lock",
+        "retry_ms",
+        "timer",
+    )
+
+    def __init__(self, delayed: DelayedPartition) -> None:
+        self.delayed = delayed
+        self.lock = asyncio.Lock()
+        self.timer: TimerTask | None = None
+        self.retry_ms: int | None = None
+        self.is_woken = self.is_working = self.is_stopped = self.is_writing = self.is_carrying = False
+        self._turn: asyncio.Future[None] | None = None
+        self._applied: list[tuple[int, asyncio.Future[None]]] = []
+
+    def turn(self) -> asyncio.Future[None]:
+        """Done when no change is under way; none begins before the event loop's next turn."""
+        self._turn = asyncio.get_running_loop().create_future()
+        return self._turn
+
+    def let_change(self) -> bool:
+        """Let a change that waits begin; whether there is one."""
+        turn, self._turn = self._turn, None
+        if turn is None or turn.done():
+            return False
+        turn.set_result(None)
+        return True
+
+    def applied(self, end_offset: int) -> asyncio.Future[None]:
+        """Done when the log is applied up to an offset."""
+        future = asyncio.get_running_loop().create_future()
+        self._applied.append((end_offset, future))
+        return future
+
+    def release(self, error: ApiError | None) -> None:
+        """Complete what waits for the log, or fail it."""
+        waiting, self._applied = self._applied, []
+        for end_offset, future in waiting:
+            if future.done():
+                continue
+            if self.delayed.applied_offset >= end_offset:
+                future.set_result(None)
+            elif error is not None:
+                future.set_exception(error)
+            else:
+                self._applied.append((end_offset, future))
+        if error is not None and self._turn is not None and not self._turn.done():
+            self._turn.set_exception(error)
+            self._turn = None
+
+    def disarm(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def stop(self) -> None:
+        """Do nothing any more."""
+        self.is_stopped = True
+        self.disarm()
+        self.release(self.delayed.partition.absence())
