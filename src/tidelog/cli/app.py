@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "export": "tidelog.cli.export",
     "import": "tidelog.cli.import_",
     "offsets": "tidelog.cli.offsets",
+    "delay": "tidelog.cli.delay",
     "delete-records": "tidelog.cli.delete_records",
     "config": "tidelog.cli.config",
     "acl": "tidelog.cli.acl",

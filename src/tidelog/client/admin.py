@@ -73,6 +73,10 @@ class Admin:
     create_partitions = _blocking(AsyncAdmin.create_partitions)
     compact_topic = _blocking(AsyncAdmin.compact_topic)
 
+    list_delayed_records = _blocking(AsyncAdmin.list_delayed_records)
+    cancel_delayed_records = _blocking(AsyncAdmin.cancel_delayed_records)
+    reschedule_delayed_records = _blocking(AsyncAdmin.reschedule_delayed_records)
+
     describe_configs = _blocking(AsyncAdmin.describe_configs)
     incremental_alter_configs = _blocking(AsyncAdmin.incremental_alter_configs)
     replace_configs = _blocking(AsyncAdmin.replace_configs)

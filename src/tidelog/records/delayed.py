@@ -174,6 +174,12 @@ def key_of(tail: bytes) -> bytes | None:
     return None if size < 0 else tail[position : position + size]
 
 
+def value_bytes_of(tail: bytes) -> int:
+    """The size of a waiting record's value; -1 if it is null."""
+    size, position = decode_varint(tail, 0)
+    return decode_varint(tail, position + max(size, 0))[0]
+
+
 def build_delivery(due: Sequence[tuple[int, bytes]]) -> bytes:
     """The batch of records that become visible: each with its due time as timestamp, all else as it was produced."""
     base_timestamp = due[0][0]

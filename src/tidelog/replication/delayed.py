@@ -36,7 +36,6 @@ from tidelog.records.delayed import (
 )
 from tidelog.records.header import BatchHeader
 from tidelog.replication.partition import ACKS_ALL, Partition
-from tidelog.storage._files import LogFile
 from tidelog.storage.segment import Segment
 from tidelog.storage.waiting.files import AppliedLog, Checkpoint, Pending, WaitingFiles
 from tidelog.storage.waiting.index import RECENT_MAX, WaitingIndex
@@ -309,7 +308,7 @@ class DelayedPartition:
 
     def reader(self) -> Callable[[Entry], bytes | None]:
         """A function that returns the bytes of an entry's record, None if the log has lost them."""
-        ends: dict[int, tuple[LogFile, int] | None] = {}
+        ends: dict[int, tuple[Segment, int] | None] = {}
 
         def read(entry: Entry) -> bytes | None:
             location = entry.location
@@ -318,7 +317,8 @@ class DelayedPartition:
             found = ends[location]
             if found is None:
                 return None
-            file, end = found
+            segment, end = found
+            file = segment.log_file
             start = end - 1 - entry.distance
             data = file.read(start, min(_GUESSED_BYTES, entry.distance))
             size = waiting_size(data)

@@ -19,7 +19,7 @@ from tidelog.config import LogConfig
 from tidelog.records.header import BatchHeader
 from tidelog.records.validation import AppendRules, PreparedRecords
 from tidelog.storage import names
-from tidelog.storage._files import LogFile, Replacements
+from tidelog.storage._files import Replacements
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.leader_epochs import LeaderEpochCache
 from tidelog.storage.log._append_checks import prepare_append
@@ -272,8 +272,8 @@ class Log:
         """
         return self._lookup.batches(offset, end_offset)
 
-    def end_of_batch(self, base_offset: int) -> tuple[LogFile, int] | None:
-        """The file of the batch that begins at `base_offset` and the position after it, also before the log start
+    def end_of_batch(self, base_offset: int) -> tuple[Segment, int] | None:
+        """The segment of the batch that begins at `base_offset` and the position after it, also before the log start
         offset; None where the log has no such batch. Raises OSError."""
         return self._lookup.end_of_batch(base_offset)
 

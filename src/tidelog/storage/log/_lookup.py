@@ -9,7 +9,6 @@ from typing import Final
 
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.header import LENGTH_PREFIX_BYTES, BatchHeader, read_length
-from tidelog.storage._files import LogFile
 from tidelog.storage.log._positions import Positions
 from tidelog.storage.log._segments import Segments
 from tidelog.storage.log._staging import Staging
@@ -177,7 +176,7 @@ class Lookup:
                 for position, header in iterate_headers(segment.log_file, start, end):
                     yield segment, position, header
 
-    def end_of_batch(self, base_offset: int) -> tuple[LogFile, int] | None:
+    def end_of_batch(self, base_offset: int) -> tuple[Segment, int] | None:
         """See `Log.end_of_batch`."""
         slot = self._segments.slot_of(base_offset)
         if slot < 0:
@@ -186,7 +185,7 @@ class Lookup:
         batch = segment.locate(base_offset, self._written_bytes(segment))
         if batch is None or batch.base_offset != base_offset:
             return None
-        return segment.log_file, batch.position + batch.size_bytes
+        return segment, batch.position + batch.size_bytes
 
     # By time. Everything staged has been written before.
 

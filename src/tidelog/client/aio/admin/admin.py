@@ -17,6 +17,7 @@ from tidelog.client.aio.admin import (
     access,
     compaction,
     configs,
+    delayed,
     group_descriptions,
     groups,
     partitions,
@@ -35,6 +36,7 @@ from tidelog.client.aio.admin.types import (
     ConfigEntry,
     ConfigResource,
     CreatedTopic,
+    DelayedListing,
     DelegationToken,
     ElectionType,
     GroupDescription,
@@ -193,6 +195,46 @@ class AsyncAdmin:
         topic = (await self.describe_topics([name]))[name]
         chosen = [each.partition for each in topic.partitions] if partitions is None else partitions
         return await compaction.compact_topic(self._running, topic, chosen, only_status=only_status)
+
+    # Delayed records. Only with Tidelog's brokers.
+
+    async def list_delayed_records(
+        self, topic: str, partitions: Iterable[int] | None = None, *, key: bytes | None = None, limit: int = 100
+    ) -> dict[int, DelayedListing]:
+        """What waits in partitions (None: all) of a topic, the next due first; of one key if that is given."""
+        driver, chosen = await self._delayed_in(topic, partitions)
+        return await delayed.list_delayed(driver, topic, chosen, key, limit=limit)
+
+    async def cancel_delayed_records(
+        self,
+        topic: str,
+        partitions: Iterable[int] | None = None,
+        *,
+        key: bytes | None = None,
+        offset: int | None = None,
+    ) -> int:
+        """Cancel the records of a key, or the one with an offset, that wait in a topic; how many there were."""
+        return await self.reschedule_delayed_records(topic, delayed.CANCEL, partitions, key=key, offset=offset)
+
+    async def reschedule_delayed_records(
+        self,
+        topic: str,
+        deliver_at_ms: int,
+        partitions: Iterable[int] | None = None,
+        *,
+        key: bytes | None = None,
+        offset: int | None = None,
+    ) -> int:
+        """Give the records of a key, or the one with an offset, that wait in a topic another time; how many."""
+        driver, chosen = await self._delayed_in(topic, partitions)
+        return await delayed.alter_delayed(driver, topic, chosen, deliver_at_ms, key=key, offset=offset)
+
+    async def _delayed_in(self, topic: str, partitions: Iterable[int] | None) -> tuple[Driver, list[int]]:
+        if partitions is None:
+            described = (await self.describe_topics([topic]))[topic]
+            partitions = [each.partition for each in described.partitions]
+        chosen = list(partitions)
+        return await self._knowing(TopicPartition(topic, index) for index in chosen), chosen
 
     # Settings.
 

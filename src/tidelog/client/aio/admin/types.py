@@ -154,6 +154,24 @@ class TopicDescription(NamedTuple):
     partitions: tuple[PartitionDescription, ...]
 
 
+class DelayedRecord(NamedTuple):
+    """A record that waits for its time. Sorted by due time."""
+
+    deliver_at_ms: int
+    partition: int
+    offset: int
+    """As in the reply to its producer; consumers meet the record at another one."""
+    key: bytes | None
+    value_bytes: int
+
+
+class DelayedListing(NamedTuple):
+    """What waits in one partition: how many records in all, and the next due of them."""
+
+    waiting: int
+    records: tuple[DelayedRecord, ...]
+
+
 class Compaction(NamedTuple):
     """One replica of a partition: the state of its last compaction that was requested; empty if none was."""
 

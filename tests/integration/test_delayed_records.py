@@ -1,0 +1,156 @@
+"""Delayed records of one broker and of a cluster: transactions, restarts, changes by key, deletions, leader changes."""
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+
+from tests.integration.cli_support import run_here
+from tidelog.client import Admin, ApiError, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.testing import Broker
+from tidelog.testing.cluster import Cluster
+
+SECONDS = 30.0
+SETTINGS = {"tidelog.delay.enable": "true"}
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker({"transaction.state.log.num.partitions": 1}) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    name = f"delayed-{next(_numbers)}"
+    broker.create_topic(name, config=SETTINGS)
+    return name
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _send(producer: Producer, topic: str, value: bytes, delay: str, key: bytes | None = None) -> int:
+    headers = [("tidelog-delay", delay.encode())]
+    return producer.send(topic, value, key=key, headers=headers, partition=0).result(SECONDS).offset
+
+
+def _read(servers: str, topic: str, count: int, isolation: IsolationLevel = "read_uncommitted") -> list[bytes]:
+    """The first values of partition 0, in order."""
+    with Consumer(bootstrap_servers=servers, isolation_level=isolation) as consumer:
+        where = TopicPartition(topic, 0)
+        consumer.assign([where])
+        consumer.seek_to_beginning(where)
+        found: list[bytes] = []
+        deadline = time.monotonic() + SECONDS
+        while len(found) < count and time.monotonic() < deadline:
+            found += [record.value or b"" for record in consumer.poll(0.1)]
+        return found
+
+
+def test_keys_are_listed_cancelled_and_moved(broker: Broker, topic: str) -> None:
+    servers = broker.bootstrap_servers
+    with Producer(bootstrap_servers=servers) as producer, Admin(bootstrap_servers=servers) as admin:
+        offset = _send(producer, topic, b"moved", "1d", b"a")
+        _send(producer, topic, b"cancelled", "1h", b"b")
+        _send(producer, topic, b"stays", "2h", b"c")
+        listing = admin.list_delayed_records(topic)[0]
+        assert listing.waiting == 3
+        assert [record.key for record in listing.records] == [b"b", b"c", b"a"]
+        assert [record.offset for record in admin.list_delayed_records(topic, key=b"a")[0].records] == [offset]
+        assert admin.cancel_delayed_records(topic, key=b"b") == 1
+        assert admin.cancel_delayed_records(topic, key=b"b") == 0
+        assert admin.reschedule_delayed_records(topic, _now_ms() + 20, key=b"a", offset=offset) == 1
+        assert _read(servers, topic, 1) == [b"moved"]
+        assert admin.list_delayed_records(topic)[0].waiting == 1
+        with pytest.raises(ApiError, match=r"tidelog\.delay\.max\.ms"):
+            admin.reschedule_delayed_records(topic, _now_ms() * 2, key=b"c")
+        with pytest.raises(ApiError, match="key or the offset"):
+            admin.cancel_delayed_records(topic)
+
+
+def test_the_command_line_does_the_same(broker: Broker, topic: str) -> None:
+    servers = broker.bootstrap_servers
+    with Producer(bootstrap_servers=servers) as producer:
+        _send(producer, topic, b"soon", "1d", b"a")
+        _send(producer, topic, b"never", "1d", b"b")
+    assert "2 records wait" in run_here("delay", "list", topic, server=servers).out
+    moved = run_here("delay", "reschedule", topic, "--key", "a", "--delay", "10ms", "--format", "json", server=servers)
+    assert moved.document["rescheduled"] == 1
+    cancelled = run_here("delay", "cancel", topic, "--key", "b", "--format", "json", server=servers)
+    assert cancelled.document == {"cancelled": 1}
+    assert _read(servers, topic, 1) == [b"soon"]
+    assert run_here("delay", "list", topic, "--format", "json", server=servers).document["records"] == []
+    assert "--key or --offset" in run_here("delay", "cancel", topic, server=servers).err
+
+
+def test_a_delay_begins_at_the_commit_and_an_abort_drops_it(broker: Broker, topic: str) -> None:
+    servers = broker.bootstrap_servers
+    with Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
+        producer.init_transactions()
+        producer.begin()
+        _send(producer, topic, b"aborted", "1ms")
+        producer.abort()
+        producer.begin()
+        _send(producer, topic, b"committed", "100ms")
+        producer.send(topic, b"at once", partition=0)
+        with Admin(bootstrap_servers=servers) as admin:
+            assert admin.list_delayed_records(topic)[0].waiting == 0
+            before_ms = _now_ms()
+            producer.commit()
+            (record,) = admin.list_delayed_records(topic)[0].records
+            assert record.deliver_at_ms >= before_ms + 100
+    assert _read(servers, topic, 2, "read_committed") == [b"at once", b"committed"]
+
+
+def test_deleting_records_leaves_those_that_wait(broker: Broker, topic: str) -> None:
+    servers = broker.bootstrap_servers
+    with Producer(bootstrap_servers=servers) as producer, Admin(bootstrap_servers=servers) as admin:
+        _send(producer, topic, b"waits", "1h", b"k")
+        producer.send(topic, b"deleted", partition=0).result(SECONDS)
+        admin.delete_records({TopicPartition(topic, 0): -1})
+        assert admin.list_delayed_records(topic)[0].waiting == 1
+        admin.reschedule_delayed_records(topic, _now_ms(), key=b"k")
+        assert _read(servers, topic, 1) == [b"waits"]
+
+
+def test_records_wait_through_restarts_and_their_files_may_be_lost(tmp_path: object) -> None:
+    with Broker(data_dir=str(tmp_path)) as broker:
+        broker.create_topic("t", config=SETTINGS)
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            _send(producer, "t", b"later", "600ms")
+            _send(producer, "t", b"sooner", "500ms")
+        broker.restart()
+        assert _read(broker.bootstrap_servers, "t", 2) == [b"sooner", b"later"]
+
+
+@pytest.mark.long
+def test_the_next_leader_delivers() -> None:
+    """Acknowledged with acks=all: every in-sync replica has it. Each is delivered once, by whichever broker leads."""
+    with Cluster(3, {"default.replication.factor": 3, "min.insync.replicas": 2}) as cluster:
+        servers = cluster.bootstrap_servers
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic("t", 1, 3, SETTINGS)])
+        with Producer(bootstrap_servers=servers, acks="all") as producer:
+            due = _now_ms() + 6000
+            for number in range(300):
+                headers = [("tidelog-deliver-at", b"%d" % (due + number * 20))]
+                producer.send("t", b"%d" % number, headers=headers, partition=0)
+            producer.flush()
+            first = cluster.leader_of("t", 0)
+            cluster.kill(first)
+            while _now_ms() < due + 3000:
+                time.sleep(0.05)
+            cluster.restart(first)
+            second = cluster.leader_of("t", 0)
+            assert second != first
+            cluster.kill(second)
+            found = _read(servers, "t", 300)
+            assert [int(value) for value in found] == list(range(300))
+            _send(producer, "t", b"last", "10ms")
+            assert len(_read(servers, "t", 301)) == 301
