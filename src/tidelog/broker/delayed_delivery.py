@@ -245,6 +245,10 @@ class DelayedDelivery:
         now_ms = self._node.clock.wall_ms()
         for followed in list(self._followed.values()):
             delayed = followed.delayed
+            if delayed.is_idle and not followed.is_writing:
+                self.closed(delayed.partition)
+                delayed.forget()
+                continue
             if not delayed.is_checkpointed:
                 self._checkpoint(followed)
             if delayed.partition.is_leader and not followed.is_carrying and delayed.may_change:

@@ -93,8 +93,9 @@ class DelayedPartition:
         self._recent_max = recent_max
         self._files = WaitingFiles(lambda: partition.log.directory)
         self._announced: list[_Announced] = []
-        self._own_end = 0
-        self._own_epoch = -1
+        # A leader that comes back to its partition, with another log say, may have a change under way.
+        self._own_end = partition.log.log_end_offset
+        self._own_epoch = partition.leader_epoch
         self._changes_since_checkpoint = 0
         self.index: WaitingIndex
         self._pending: Pending
@@ -384,6 +385,11 @@ class DelayedPartition:
         self._checkpointed = checkpoint.applied
         self._files.remove_others(self.index.run_numbers() | checkpoint.numbers)
         self._retain()
+
+    def forget(self) -> None:
+        """Nothing waits: remove the files and let go of the log."""
+        self._files.new_index()
+        self.partition.log.retained_from = None
 
     def _retain(self) -> None:
         """Keep the segments that waiting records lie in, and those that a restart would apply again."""

@@ -64,6 +64,8 @@ def first_dirty(log: Log) -> int:
 
 def _first_uncleanable(log: Log, first_dirty_offset: int, now_ms: int) -> int:
     offset = min(log.last_stable_offset, log.active_segment.base_offset)
+    if log.retained_from is not None:
+        offset = min(offset, log.retained_from)  # delayed records that still wait
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in _inactive_since(log, first_dirty_offset):

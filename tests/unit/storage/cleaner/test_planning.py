@@ -136,3 +136,10 @@ def test_truncation_takes_the_clean_point_back(tmp_path: Path) -> None:
     log.positions.mark_clean(6)
     log.truncate_to(3, NOW_MS)
     assert log.positions.clean_point == 3
+
+
+def test_segments_that_delayed_records_wait_in_are_not_cleaned(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    _segments(log, 3)
+    log.retained_from = 3
+    assert examine(log, NOW_MS).end_offset == 2
