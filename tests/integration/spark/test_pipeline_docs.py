@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.integration.registry_server import registry_server
 from tests.integration.spark.pipeline_support import committed
 from tidelog.client import Admin, NewTopic, Producer
+from tidelog.client.schemas import AvroDeserializer, AvroSerializer, SchemaRegistry
 from tidelog.spark.pipeline import Pipeline
 from tidelog.spark.pipeline.definition.loading import load_pipeline
+from tidelog.spark.pipeline.failing.headers import decode
 from tidelog.spark.pipeline.running.run import start
 from tidelog.testing import Broker
 
@@ -81,3 +84,26 @@ def test_change_data_capture(spark: SparkSession, broker: Broker, example: Calla
     assert values(servers, "customers") == [ann]
     assert [record.key for record in committed(servers, "customers")] == [b"1"]
     assert values(servers, "customers.dlq") == [{"nothing": 1}]
+
+
+def test_schemas(spark: SparkSession, broker: Broker, example: Callable[..., Pipeline]) -> None:
+    servers = broker.bootstrap_servers
+    make(servers, "orders", "orders.large")
+    fields = [{"name": "id", "type": "long"}, {"name": "amount", "type": "double"}]
+    with registry_server() as registry:
+        client = SchemaRegistry(registry.url)
+        order = AvroSerializer[Any](client, {"type": "record", "name": "Order", "fields": fields})
+        orders = [
+            order.serialize("orders", {"id": id_, "amount": amount}) for id_, amount in ((1, 5), (2, 500), (3, -1))
+        ]
+        send(servers, "orders", *[(None, each) for each in (*orders, b"poison")])
+        run_once(example("Schemas", **{"http://localhost:8081": registry.url}), spark, servers)
+        reader = AvroDeserializer[Any](client)
+        large = [reader.deserialize("", bytes(record.value or b"")) for record in committed(servers, "orders.large")]
+        assert large == [{"id": 2, "amount": 500.0}]
+        assert client.latest("orders.large-value").schema_id
+    reasons = [decode(record.headers) for record in committed(servers, "orders.dlq")]
+    assert {trail.error_message for trail in reasons if trail} == {
+        "negative amount",
+        "the first byte is 112, not 0: not written by a registry serializer",
+    }

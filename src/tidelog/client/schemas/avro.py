@@ -2,6 +2,7 @@
 
 Data is written with the serializer's schema, or the newest of its subject, and read with the schema it was written
 with; a reader's schema turns what older or newer producers wrote into what this program expects, by Avro's rules.
+Without a registry (None), the data stands alone: nothing before it names a schema, and both sides need the same one.
 """
 
 import json
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from tidelog.client.errors import ClientConfigError
 from tidelog.client.schemas.framing import HEADER_BYTES, frame_header, read_schema_id
 from tidelog.client.schemas.registry import Schema, SchemaReference, SchemaRegistry
 from tidelog.client.schemas.serializing import Registration, missing, referenced, schema_to_write
@@ -38,7 +40,7 @@ class AvroSerializer(Generic[T]):
 
     def __init__(
         self,
-        registry: SchemaRegistry,
+        registry: SchemaRegistry | None,
         schema: str | Mapping[str, Any] | list[Any] | None = None,
         *,
         to_dict: Callable[[T], Any] | None = None,
@@ -57,9 +59,7 @@ class AvroSerializer(Generic[T]):
 
     def serialize(self, topic: str, value: T) -> bytes:
         """The framed bytes of `value`. Raises ValueError or TypeError where the schema forbids it."""
-        writer = self._writers.get(topic)
-        if writer is None:
-            writer = self._writers[topic] = self._writer(topic)
+        writer = self.prepare(topic)
         data = value if self._to_dict is None else self._to_dict(value)
         if writer.is_bytes:
             # As Confluent's serializers have it: plain bytes stand without Avro's length before them.
@@ -69,12 +69,22 @@ class AvroSerializer(Generic[T]):
         schemaless_writer(out, writer.schema, data)
         return out.getvalue()
 
+    def prepare(self, topic: str) -> _Writer:
+        """Find or register the schema for a topic now, and not with the first value."""
+        writer = self._writers.get(topic)
+        if writer is None:
+            writer = self._writers[topic] = self._writer(topic)
+        return writer
+
     def _writer(self, topic: str) -> _Writer:
-        name = None
-        if self._own is not None:
-            name = _record_name(_parsed(self._registry, self._own))
+        own = None if self._own is None else parse_avro_schema(self._registry, self._own)
+        if self._registry is None:
+            if own is None:
+                raise ClientConfigError("an Avro serializer without a registry needs a schema")
+            return _Writer(b"", own, _is_bytes(own))
+        name = None if own is None else _record_name(own)
         schema_id, schema = schema_to_write(self._registry, self._registration, topic, name, self._own)
-        parsed = _parsed(self._registry, schema)
+        parsed = parse_avro_schema(self._registry, schema)
         return _Writer(frame_header(schema_id), parsed, _is_bytes(parsed))
 
 
@@ -86,7 +96,7 @@ class AvroDeserializer(Generic[T]):
 
     def __init__(
         self,
-        registry: SchemaRegistry,
+        registry: SchemaRegistry | None,
         reader_schema: str | Mapping[str, Any] | list[Any] | None = None,
         *,
         from_dict: Callable[[Any], T] | None = None,
@@ -95,34 +105,40 @@ class AvroDeserializer(Generic[T]):
         self._registry = registry
         self._from_dict = from_dict
         self._reader: Any = None
+        if reader_schema is None and registry is None:
+            raise ClientConfigError("an Avro deserializer without a registry needs a schema")
         if reader_schema is not None:
-            self._reader = _parsed(registry, Schema(_schema_text(reader_schema), "AVRO", references))
+            self._reader = parse_avro_schema(registry, Schema(_schema_text(reader_schema), "AVRO", references))
         self._written: dict[int, tuple[Any, bool]] = {}
 
     def deserialize(self, topic: str, data: bytes) -> T:  # noqa: ARG002 - the topic decides nothing here
         """The value of framed bytes. Raises ValueError for bytes that are no such value."""
-        schema_id = read_schema_id(data)
-        written = self._written.get(schema_id)
-        if written is None:
-            written = self._written[schema_id] = self._schema_of(schema_id)
-        schema, is_bytes = written
-        if is_bytes:
-            value: Any = data[HEADER_BYTES:]
+        if self._registry is None:
+            value = self._read(data, 0, self._reader, _is_bytes(self._reader), "the schema")
         else:
-            source = BytesIO(data)
-            source.seek(HEADER_BYTES)
-            try:
-                value = schemaless_reader(source, schema, self._reader)
-            except EOFError as error:
-                raise ValueError(f"the data ends too early for schema {schema_id}") from error
+            schema_id = read_schema_id(data)
+            written = self._written.get(schema_id)
+            if written is None:
+                written = self._written[schema_id] = self._schema_of(self._registry, schema_id)
+            value = self._read(data, HEADER_BYTES, *written, f"schema {schema_id}")
         made: T = value if self._from_dict is None else self._from_dict(value)
         return made
 
-    def _schema_of(self, schema_id: int) -> tuple[Any, bool]:
-        schema = self._registry.schema(schema_id)
+    def _read(self, data: bytes, position: int, schema: Any, is_bytes: bool, what: str) -> Any:
+        if is_bytes:
+            return data[position:]
+        source = BytesIO(data)
+        source.seek(position)
+        try:
+            return schemaless_reader(source, schema, self._reader)
+        except EOFError as error:
+            raise ValueError(f"the data ends too early for {what}") from error
+
+    def _schema_of(self, registry: SchemaRegistry, schema_id: int) -> tuple[Any, bool]:
+        schema = registry.schema(schema_id)
         if schema.type != "AVRO":
             raise ValueError(f"schema {schema_id} is of type {schema.type}, not AVRO")
-        parsed = _parsed(self._registry, schema)
+        parsed = parse_avro_schema(registry, schema)
         return parsed, _is_bytes(parsed)
 
 
@@ -130,7 +146,7 @@ def _schema_text(schema: str | Mapping[str, Any] | list[Any]) -> str:
     return schema if isinstance(schema, str) else json.dumps(schema)
 
 
-def _parsed(registry: SchemaRegistry, schema: Schema) -> Any:
+def parse_avro_schema(registry: SchemaRegistry | None, schema: Schema) -> Any:
     """The schema as fastavro wants it, with everything it refers to."""
     names: dict[str, Any] = {}
     for used in referenced(registry, schema).values():

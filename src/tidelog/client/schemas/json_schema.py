@@ -1,12 +1,14 @@
 """JSON keys and values, validated by a JSON Schema, in Confluent's wire format.
 
-Needs `pip install 'tidelog[json-schema]'`.
+Needs `pip install 'tidelog[json-schema]'`. Without a registry (None), the JSON text stands alone, and the serializer's
+own schema checks it.
 """
 
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from tidelog.client.errors import ClientConfigError
 from tidelog.client.schemas.framing import HEADER_BYTES, frame_header, read_schema_id
 from tidelog.client.schemas.registry import Schema, SchemaReference, SchemaRegistry
 from tidelog.client.schemas.serializing import Registration, missing, referenced, schema_to_write
@@ -33,7 +35,7 @@ class JsonSchemaSerializer(Generic[T]):
 
     def __init__(
         self,
-        registry: SchemaRegistry,
+        registry: SchemaRegistry | None,
         schema: str | Mapping[str, Any] | None = None,
         *,
         to_dict: Callable[[T], Any] | None = None,
@@ -54,15 +56,24 @@ class JsonSchemaSerializer(Generic[T]):
 
     def serialize(self, topic: str, value: T) -> bytes:
         """The framed bytes of `value`. Raises ValueError where the schema forbids the value."""
-        writer = self._writers.get(topic)
-        if writer is None:
-            writer = self._writers[topic] = self._writer(topic)
+        writer = self.prepare(topic)
         data = value if self._to_dict is None else self._to_dict(value)
         if writer.check is not None:
             writer.check(data)
         return writer.header + json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
+    def prepare(self, topic: str) -> _Writer:
+        """Find or register the schema for a topic now, and not with the first value."""
+        writer = self._writers.get(topic)
+        if writer is None:
+            writer = self._writers[topic] = self._writer(topic)
+        return writer
+
     def _writer(self, topic: str) -> _Writer:
+        if self._registry is None:
+            if self._own is None:
+                raise ClientConfigError("a JSON Schema serializer without a registry needs a schema")
+            return _Writer(b"", _checker(None, self._own) if self._validate else None)
         name = None if self._own is None else json.loads(self._own.text).get("title")
         schema_id, schema = schema_to_write(self._registry, self._registration, topic, name, self._own)
         return _Writer(frame_header(schema_id), _checker(self._registry, schema) if self._validate else None)
@@ -73,7 +84,7 @@ class JsonSchemaDeserializer(Generic[T]):
 
     def __init__(
         self,
-        registry: SchemaRegistry,
+        registry: SchemaRegistry | None,
         schema: str | Mapping[str, Any] | None = None,
         *,
         from_dict: Callable[[Any], T] | None = None,
@@ -84,26 +95,33 @@ class JsonSchemaDeserializer(Generic[T]):
         self._from_dict = from_dict
         self._validate = validate
         self._own = None
+        if schema is None and registry is None and validate:
+            raise ClientConfigError("a JSON Schema deserializer without a registry needs a schema")
         if schema is not None and validate:
             self._own = _checker(registry, Schema(_schema_text(schema), "JSON", references))
         self._checks: dict[int, Callable[[Any], None]] = {}
 
     def deserialize(self, topic: str, data: bytes) -> T:  # noqa: ARG002 - the topic decides nothing here
         """The value of framed bytes. Raises ValueError for bytes that are no such value."""
-        schema_id = read_schema_id(data)
-        value = json.loads(data[HEADER_BYTES:])
-        if self._validate:
-            (self._own or self._check(schema_id))(value)
+        if self._registry is None:
+            value = json.loads(data)
+            check = self._own
+        else:
+            schema_id = read_schema_id(data)
+            value = json.loads(data[HEADER_BYTES:])
+            check = self._own or (self._check(self._registry, schema_id) if self._validate else None)
+        if check is not None:
+            check(value)
         made: T = value if self._from_dict is None else self._from_dict(value)
         return made
 
-    def _check(self, schema_id: int) -> Callable[[Any], None]:
+    def _check(self, registry: SchemaRegistry, schema_id: int) -> Callable[[Any], None]:
         check = self._checks.get(schema_id)
         if check is None:
-            schema = self._registry.schema(schema_id)
+            schema = registry.schema(schema_id)
             if schema.type != "JSON":
                 raise ValueError(f"schema {schema_id} is of type {schema.type}, not JSON")
-            check = self._checks[schema_id] = _checker(self._registry, schema)
+            check = self._checks[schema_id] = _checker(registry, schema)
         return check
 
 
@@ -111,7 +129,7 @@ def _schema_text(schema: str | Mapping[str, Any]) -> str:
     return schema if isinstance(schema, str) else json.dumps(schema)
 
 
-def _checker(registry: SchemaRegistry, schema: Schema) -> Callable[[Any], None]:
+def _checker(registry: SchemaRegistry | None, schema: Schema) -> Callable[[Any], None]:
     """A function that raises ValueError for a value that `schema` forbids, naming the place in the value."""
     resources = [
         (name, Resource.from_contents(json.loads(used.text), default_specification=DRAFT202012))

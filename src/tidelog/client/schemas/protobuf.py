@@ -50,10 +50,14 @@ class ProtobufSerializer(Generic[M]):
         """The framed bytes of a message."""
         if not isinstance(value, self._message):
             raise TypeError(f"{value!r} is not a {self._message.DESCRIPTOR.full_name}")
+        return self.prepare(topic) + value.SerializeToString()
+
+    def prepare(self, topic: str) -> bytes:
+        """Find or register the schema for a topic now, and not with the first value; the bytes before a payload."""
         header = self._headers.get(topic)
         if header is None:
             header = self._headers[topic] = self._header(topic)
-        return header + value.SerializeToString()
+        return header
 
     def _header(self, topic: str) -> bytes:
         descriptor = self._message.DESCRIPTOR

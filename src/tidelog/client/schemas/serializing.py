@@ -46,10 +46,13 @@ def missing(package: str, extra: str, error: ModuleNotFoundError) -> ClientConfi
     return made
 
 
-def referenced(registry: SchemaRegistry, schema: Schema) -> dict[str, Schema]:
+def referenced(registry: SchemaRegistry | None, schema: Schema) -> dict[str, Schema]:
     """Every schema that `schema` uses, and those that these use, by the name they are used by, the inner ones first."""
     found: dict[str, Schema] = {}
-    _collect(registry, schema, found)
+    if registry is not None:
+        _collect(registry, schema, found)
+    elif schema.references:
+        raise ClientConfigError("a schema with references needs a registry")
     return found
 
 

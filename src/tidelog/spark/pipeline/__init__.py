@@ -4,6 +4,7 @@
     checks        mistakes found before a pipeline runs
     failing       rows that fail: headers, routing, order by key, dead letters and their replay
     lake          tables of a lakehouse: appended to, merged into, compacted and read
+    schemas       values with schemas: Avro, JSON Schema, Protobuf
     running       sources and sinks opened, the query run, its progress explained
 
 Names are imported on first use; Spark is not imported before a pipeline runs.
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     )
     from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
     from tidelog.spark.pipeline.definition.policy import DeadLetters, RetryLadder
+    from tidelog.spark.pipeline.definition.schema_steps import (
+        pack_avro,
+        pack_json_schema,
+        pack_protobuf,
+        parse_avro,
+        parse_json_schema,
+        parse_protobuf,
+    )
     from tidelog.spark.pipeline.definition.steps import (
         DROP,
         ERROR,
@@ -55,10 +64,16 @@ __all__ = [
     "iceberg",
     "mark_failed",
     "merge_changes",
+    "pack_avro",
     "pack_json",
+    "pack_json_schema",
+    "pack_protobuf",
     "parquet",
+    "parse_avro",
     "parse_debezium",
     "parse_json",
+    "parse_json_schema",
+    "parse_protobuf",
     "row_step",
     "spark_format",
     "topic",
@@ -81,10 +96,16 @@ _HOMES = {
     "iceberg": "definition.endpoints",
     "mark_failed": "failing.guarded",
     "merge_changes": "definition.endpoints",
+    "pack_avro": "definition.schema_steps",
     "pack_json": "definition.steps",
+    "pack_json_schema": "definition.schema_steps",
+    "pack_protobuf": "definition.schema_steps",
     "parquet": "definition.endpoints",
+    "parse_avro": "definition.schema_steps",
     "parse_debezium": "definition.steps",
     "parse_json": "definition.steps",
+    "parse_json_schema": "definition.schema_steps",
+    "parse_protobuf": "definition.schema_steps",
     "row_step": "definition.steps",
     "spark_format": "definition.endpoints",
     "topic": "definition.endpoints",

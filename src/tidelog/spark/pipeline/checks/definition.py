@@ -13,11 +13,21 @@ from tidelog.metadata.topic_names import check_topic_name
 from tidelog.spark.pipeline.checks.kinds import wrong_kinds
 from tidelog.spark.pipeline.checks.lake import lake_problems
 from tidelog.spark.pipeline.checks.option_names import SOURCE_OPTIONS, sink_problems, source_problems, table_problems
+from tidelog.spark.pipeline.checks.schemas import debezium_problems, schema_problems
 from tidelog.spark.pipeline.definition.durations import DurationError, milliseconds
 from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, EachBatch, Files, Iceberg, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, topic_sinks
 from tidelog.spark.pipeline.definition.policy import RetryLadder
-from tidelog.spark.pipeline.definition.steps import OWN_STEPS, BatchStep, PackJson, ParseJson, RowStep, name_of
+from tidelog.spark.pipeline.definition.schema_steps import PackSchema, ParseSchema
+from tidelog.spark.pipeline.definition.steps import (
+    OWN_STEPS,
+    BatchStep,
+    PackJson,
+    ParseDebezium,
+    ParseJson,
+    RowStep,
+    name_of,
+)
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
 from tidelog.wire.errors import ApiError
 
@@ -134,6 +144,10 @@ def _steps(pipeline: Pipeline) -> Problems:
         setting = f"steps[{number}]"
         if not callable(step):
             yield Problem(setting, f"{step!r} is not a function from DataFrame to DataFrame")
+        elif isinstance(step, ParseSchema | PackSchema):
+            yield from (Problem(setting, sentence) for sentence in schema_problems(step))
+        elif isinstance(step, ParseDebezium):
+            yield from (Problem(setting, sentence) for sentence in debezium_problems(step))
         elif not isinstance(step, OWN_STEPS):
             wanted = tables_wanted(step)
             if wanted is None:
@@ -277,7 +291,7 @@ def _value_column(pipeline: Pipeline) -> Problems:
     """Check that the steps produce the column `value`, as far as that is known."""
     columns = _source_columns(pipeline)
     for step in pipeline.steps:
-        if isinstance(step, PackJson):
+        if isinstance(step, PackJson | PackSchema):
             columns = {"key", "value"}
         elif not isinstance(step, OWN_STEPS):
             return

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Iceberg, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.definition.policy import DeadLetters, RetryLadder
-from tidelog.spark.pipeline.definition.steps import BatchStep, ParseDebezium, ParseJson, RowStep
+from tidelog.spark.pipeline.definition.steps import BatchStep, ParseJson, RowStep
 
 Wrong = Iterator[tuple[str, str]]
 """The setting and what is wrong with it."""
@@ -19,7 +19,7 @@ def wrong_kinds(pipeline: Pipeline) -> Wrong:
     """Every setting of the wrong type."""
     yield from _plain(pipeline)
     for number, step in enumerate(pipeline.steps if _is_list(pipeline.steps) else (), start=1):
-        if isinstance(step, RowStep | BatchStep | ParseJson | ParseDebezium) and not isinstance(step.schema, str):
+        if isinstance(step, RowStep | BatchStep | ParseJson) and not isinstance(step.schema, str):
             yield f"steps[{number}]", f"the schema {step.schema!r} must be a text like 'id long, amount double'"
     yield from _topic_names("source", pipeline.source)
     for sink in pipeline.sinks:

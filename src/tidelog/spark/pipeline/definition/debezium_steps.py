@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
+from tidelog.spark.pipeline.definition.schema_steps import AVRO, ParseSchema
 from tidelog.spark.pipeline.failing.guarded import mark_failed, struct_of
 
 if TYPE_CHECKING:
@@ -40,10 +41,34 @@ def parse(rows: "DataFrame", step: "ParseDebezium") -> "DataFrame":
         if name not in rows.columns:
             raise PipelineError(f"{step.name} needs the column {name!r} of the record: make it the first step")
     is_tombstone = F.col("value").isNull()
-    rows = _read_events(rows, step.schema, is_tombstone)
-    if step.key is not None:
-        rows = _read_keys(rows, step.key)
+    if step.registry is not None:
+        rows = _read_avro(rows, step)
+    else:
+        assert step.schema is not None, "checked before"
+        rows = _read_events(rows, step.schema, is_tombstone)
+        if step.key is not None:
+            rows = _read_keys(rows, step.key)
     return _checked(_as_columns(rows, is_tombstone))
+
+
+def _read_avro(rows: "DataFrame", step: "ParseDebezium") -> "DataFrame":
+    def read(column: str, into: str, *, allow_null: bool) -> ParseSchema:
+        return ParseSchema(
+            AVRO,
+            registry=step.registry,
+            subject=f"{step.topic}-{column}",
+            column=column,
+            into=into,
+            registry_options=step.registry_options,
+            allow_null=allow_null,
+        )
+
+    rows = read("value", _EVENT, allow_null=True)(rows)
+    fields = {each.name for each in rows.schema[_EVENT].dataType}  # type: ignore[attr-defined]
+    if not {"before", "after", "op", "source"} <= fields:
+        raise PipelineError(f"the schema of {step.topic}-value is not a change event: it has {', '.join(fields)}")
+    source = F.to_json(F.col(f"{_EVENT}.source"))
+    return read("key", "row_key", allow_null=False)(rows.withColumn(_EVENT, F.col(_EVENT).withField("source", source)))
 
 
 def _read_events(rows: "DataFrame", schema: str, is_tombstone: "Column") -> "DataFrame":

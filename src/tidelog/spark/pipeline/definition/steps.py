@@ -5,9 +5,11 @@ A step here is a callable from DataFrame to DataFrame that also has a name, may 
 imported until one is called, so that a pipeline's file loads without it.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
+
+from tidelog.spark.pipeline.definition.schema_steps import PackSchema, ParseSchema
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -140,8 +142,11 @@ class PackJson:
 class ParseDebezium:
     """A change event in Debezium's envelope, as columns; other values fail."""
 
-    schema: str
+    schema: str | None = None
     key: str | None = None
+    registry: str | None = None
+    topic: str | None = None
+    registry_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -154,7 +159,7 @@ class ParseDebezium:
         return parse(rows, self)
 
 
-FALLIBLE_STEPS: Final = (RowStep, BatchStep, FailWhen, ParseJson, ParseDebezium)
+FALLIBLE_STEPS: Final = (RowStep, BatchStep, FailWhen, ParseJson, ParseDebezium, ParseSchema, PackSchema)
 """Steps that can set the column `_error`."""
 
 OWN_STEPS: Final = (*FALLIBLE_STEPS, PackJson)
@@ -200,14 +205,24 @@ def pack_json(*columns: str, key: str | None = None) -> PackJson:
     return PackJson(columns or None, key)
 
 
-def parse_debezium(schema: str, *, key: str | None = None) -> ParseDebezium:
+def parse_debezium(
+    schema: str | None = None,
+    *,
+    key: str | None = None,
+    registry: str | None = None,
+    topic: str | None = None,
+    registry_options: Mapping[str, Any] | None = None,
+) -> ParseDebezium:
     """A step: a change event of a table with the columns `schema` becomes columns; other values have failed.
 
     The columns are `operation` (`create`, `snapshot`, `update`, `delete`, `truncate`, `message` or `tombstone`),
     `before` and `after` (the row), `source` (JSON text: where the event comes from) and `changed_at`. With `key`, the
     columns of the record's key, there is `row_key` too. JSON is read with and without its schema.
+
+    With `registry`, events and keys are Avro, and their newest schemas of the subjects `<topic>-value` and
+    `<topic>-key` give the columns.
     """
-    return ParseDebezium(schema, key)
+    return ParseDebezium(schema, key, registry, topic, registry_options or {})
 
 
 def is_fallible(step: object) -> bool:

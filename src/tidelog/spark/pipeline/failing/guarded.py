@@ -1,6 +1,6 @@
 """Steps that fail row by row, as transformations of DataFrames. Imports Spark: to be imported when a pipeline runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,12 +37,24 @@ def mark_failed(
 
 def run_row_step(step: RowStep, rows: "DataFrame") -> "DataFrame":
     """`step` over `rows`."""
-    return _mapped(rows, step, partial(_over, run_rows, step.function, step.columns))
+    return map_rows(rows, step.function, struct_of(step.schema), step.columns)
 
 
 def run_batch_step(step: BatchStep, rows: "DataFrame") -> "DataFrame":
     """`step` over `rows`."""
-    return _mapped(rows, step, partial(_over, run_batches, step.function, step.columns))
+    return _mapped(rows, struct_of(step.schema), step.columns, partial(_over, run_batches, step.function, step.columns))
+
+
+def map_rows(
+    rows: "DataFrame",
+    function: Callable[[dict[str, Any]], Any],
+    made: StructType,
+    columns: Sequence[str] | None,
+    *,
+    fatal: tuple[type[Exception], ...] = (),
+) -> "DataFrame":
+    """`function` for each row, which makes the columns `made`; an error of the types `fatal` fails the whole batch."""
+    return _mapped(rows, made, columns, partial(_over, partial(run_rows, fatal=fatal), function, columns))
 
 
 def struct_of(schema: str) -> StructType:
@@ -53,17 +65,19 @@ def struct_of(schema: str) -> StructType:
 
 
 def _mapped(
-    rows: "DataFrame", step: RowStep | BatchStep, over: "Callable[[pa.Schema, pa.Schema], Callable[..., Any]]"
+    rows: "DataFrame",
+    new: StructType,
+    columns_read: Sequence[str] | None,
+    over: "Callable[[pa.Schema, pa.Schema], Callable[..., Any]]",
 ) -> "DataFrame":
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    for name in step.columns or ():
+    for name in columns_read or ():
         if name not in rows.columns:
             columns = ", ".join(each for each in rows.columns if each not in (RECORD, ERROR))
             raise PipelineError(f"column {name!r} does not exist; the columns are {columns}")
     # Spark hands timestamps over in the session's zone, and an Arrow type names its zone.
     zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
-    new = struct_of(step.schema)
     made = {field.name: field for field in new}
     there = [made.get(field.name, field) for field in rows.schema if field.name != ERROR]
     added = [field for field in new if field.name not in rows.columns]

@@ -33,9 +33,18 @@ def error_of(error: BaseException) -> Error:
 
 
 def run_rows(
-    batch: "pa.RecordBatch", function: RowFunction, columns: Sequence[str] | None, fields: "pa.Schema", out: "pa.Schema"
+    batch: "pa.RecordBatch",
+    function: RowFunction,
+    columns: Sequence[str] | None,
+    fields: "pa.Schema",
+    out: "pa.Schema",
+    *,
+    fatal: tuple[type[Exception], ...] = (),
 ) -> "pa.RecordBatch":
-    """`function` for each row of `batch`; `fields` are the columns it makes, `out` is the shape of the result."""
+    """`function` for each row of `batch`; `fields` are the columns it makes, `out` is the shape of the result.
+
+    Errors of the types `fatal` are not a row's: they are raised.
+    """
     errors = _errors_before(batch)
     inputs = batch.select(list(columns) if columns is not None else _visible(batch)).to_pylist()
     results: list[Any] = [None] * batch.num_rows
@@ -44,6 +53,8 @@ def run_rows(
         if errors[index] is None:
             try:
                 results[index] = _checked(function(row), fields)
+            except fatal:
+                raise
             except (Exception, SystemExit) as error:
                 errors[index] = error_of(error)
             kept[index] = results[index] is not DROP
