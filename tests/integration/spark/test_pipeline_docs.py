@@ -3,18 +3,19 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.integration.registry_server import registry_server
-from tests.integration.spark.pipeline_support import committed
+from tests.integration.spark.pipeline_support import committed, forget_last_commit, wait_for
 from tidelog.client import Admin, NewTopic, Producer
 from tidelog.client.schemas import AvroDeserializer, AvroSerializer, SchemaRegistry
-from tidelog.spark.pipeline import Pipeline
+from tidelog.spark.pipeline import DeadLetters, Pipeline, PipelineError, RetryLadder, row_step, topic
 from tidelog.spark.pipeline.definition.loading import load_pipeline
 from tidelog.spark.pipeline.failing.headers import decode
 from tidelog.spark.pipeline.running.run import start
@@ -30,15 +31,16 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pi
     """The pipeline that a section of the page defines; texts of the page may be replaced, such as a port."""
     monkeypatch.setenv("TIDELOG_CHECKPOINTS", str(tmp_path / "checkpoints"))
 
-    def load(section: str, **replaced: str) -> Pipeline:
+    def load(section: str, number: int = 0, **replaced: str) -> Pipeline:
         text = PAGE.read_text(encoding="utf-8")
         part = re.search(rf"^##+ {re.escape(section)}\n(.*?)(?=^##+ |\Z)", text, re.MULTILINE | re.DOTALL)
         assert part is not None, f"docs/pipelines.md has no section {section!r}"
-        code = next(block for block in re.findall(r"```python\n(.*?)```", part[1], re.DOTALL) if "Pipeline(" in block)
+        blocks = re.findall(r"```python\n(.*?)```", part[1], re.DOTALL)
+        code = [block for block in blocks if "Pipeline(" in block][number]
         for old, new in replaced.items():
             assert old in code
             code = code.replace(old, new)
-        file = tmp_path / f"{re.sub('[^a-z]', '_', section.lower())}.py"
+        file = tmp_path / f"{re.sub('[^a-z]', '_', section.lower())}{number}.py"
         file.write_text(code, encoding="utf-8")
         return load_pipeline(str(file))
 
@@ -107,3 +109,118 @@ def test_schemas(spark: SparkSession, broker: Broker, example: Callable[..., Pip
         "negative amount",
         "the first byte is 112, not 0: not written by a registry serializer",
     }
+
+
+def test_several_topics(spark: SparkSession, broker: Broker, example: Callable[..., Pipeline]) -> None:
+    """Also when the last batch is done again, and without a policy."""
+    servers = broker.bootstrap_servers
+    make(servers, "orders.in", "orders.all", "orders.large", "orders.alerts")
+    orders = [{"id": id_, "customer": "c", "amount": amount} for id_, amount in ((1, 5), (2, 500), (3, 5000))]
+    send(servers, "orders.in", *[(None, each) for each in (*orders, "poison")])
+    pipeline = example("Several topics")
+    run_once(pipeline, spark, servers)
+    forget_last_commit(Path(pipeline.checkpoint_path))
+    run_once(pipeline, spark, servers)
+
+    def written() -> list[list[int]]:
+        return [sorted(order["id"] for order in values(servers, f"orders.{name}")) for name in ("all", "large")]
+
+    def alerts() -> list[tuple[bytes | None, bytes | None]]:
+        return [(record.key, record.value) for record in committed(servers, "orders.alerts")]
+
+    assert written() == [[1, 2, 3], [2, 3]]
+    assert alerts() == [(b"c", b"large order 3")]
+    assert values(servers, "orders.in.dlq") == ["poison"]
+
+    well = replace(pipeline, on_failure=None, source=topic("orders.all"), name="again", steps=pipeline.steps[:2])
+    sinks = [topic("copy", where=f"id {sign} 2", value="value") for sign in ("=", ">", ">=")]
+    make(servers, "copy")
+    run_once(replace(well, sink=sinks), spark, servers)
+    assert sorted(order["id"] for order in values(servers, "copy")) == [2, 2, 3, 3]
+
+
+def test_windows_with_a_policy(spark: SparkSession, broker: Broker, example: Callable[..., Pipeline]) -> None:
+    servers = broker.bootstrap_servers
+    make(servers, "payments", "payments.per-minute")
+
+    def payment(id_: int, amount: float, minute: int) -> tuple[None, dict[str, Any]]:
+        return None, {"id": id_, "customer": "c", "amount": amount, "at": f"2026-01-01T10:{minute:02}:30Z"}
+
+    pipeline = example("Windows, joins and other state")
+    send(servers, "payments", payment(1, 2.0, 0), payment(1, 2.0, 0), payment(2, 3.0, 0), payment(3, -1.0, 0))
+    run_once(pipeline, spark, servers)
+    send(servers, "payments", payment(4, 4.0, 0), (None, b"poison"), payment(5, 1.0, 30))
+    run_once(pipeline, spark, servers)
+    forget_last_commit(Path(pipeline.checkpoint_path))
+    run_once(pipeline, spark, servers)
+    send(servers, "payments", payment(6, 1.0, 31))
+    run_once(pipeline, spark, servers)
+    totals = values(servers, "payments.per-minute")
+    assert [(each["customer"], each["total"]) for each in totals] == [("c", 9.0)], "each payment once, over two runs"
+    letters = [record.value for record in committed(servers, "payments.dlq")]
+    assert len(letters) == 2
+    assert b"poison" in letters
+
+    def deduplicated(rows: DataFrame) -> DataFrame:
+        return rows.withWatermark("at", "10 minutes").dropDuplicatesWithinWatermark(["id"])
+
+    ladder = replace(
+        pipeline,
+        steps=[*pipeline.steps[:2], deduplicated],
+        on_failure=RetryLadder(delays=["1s"], keep_order_by_key=True),
+    )
+    with pytest.raises(PipelineError, match=r"keeps state over batches.*keep_order_by_key decides about each batch"):
+        start(ladder, spark, servers=servers)
+    own = replace(pipeline, steps=[*pipeline.steps[:2], same, *pipeline.steps[2:]])
+    with pytest.raises(PipelineError, match=r"keeps state over batches.*same would be called twice"):
+        start(own, spark, servers=servers)
+
+
+@row_step("id long", columns=["id"])
+def same(row: dict[str, Any]) -> dict[str, Any]:
+    return row
+
+
+def test_a_join_of_streams(spark: SparkSession, broker: Broker, example: Callable[..., Pipeline]) -> None:
+    servers = broker.bootstrap_servers
+    make(servers, "placed", "paid", "placed.paid")
+    send(servers, "placed", *[(None, {"id": number}) for number in range(4)])
+    pipeline = example("Windows, joins and other state", 1)
+    run_once(pipeline, spark, servers)
+    send(servers, "paid", (b"1", b""), (b"3", b""), (b"9", b""))
+    run_once(pipeline, spark, servers)
+    assert sorted(each["id"] for each in values(servers, "placed.paid")) == [1, 3]
+
+
+def test_tables_that_change(
+    spark: SparkSession, broker: Broker, example: Callable[..., Pipeline], tmp_path: Path
+) -> None:
+    servers = broker.bootstrap_servers
+    make(servers, "orders.raw", "orders.named")
+    path = str(tmp_path / "customers")
+
+    def name(text: str) -> None:
+        spark.createDataFrame([("c", text)], "customer string, name string").write.mode("overwrite").parquet(path)
+
+    def order(id_: int) -> None:
+        send(servers, "orders.raw", (None, {"id": id_, "customer": "c"}))
+
+    name("Ann")
+    order(1)
+    pipeline = example("Tables that change", **{"/data/customers": path, '"10m"': '"1ms"'})
+    running = start(pipeline, spark, servers=servers)
+    try:
+        for number, text in ((1, "Ann"), (2, "Bob")):
+            if number > 1:
+                name(text)
+                order(number)
+            wait_for(lambda: len(values(servers, "orders.named")) == number, 100, "the order")  # noqa: B023
+    finally:
+        running.stop()
+    assert [each["name"] for each in values(servers, "orders.named")] == ["Ann", "Bob"]
+    order(3)
+    run_once(replace(pipeline, on_failure=DeadLetters()), spark, servers)
+    assert [each["name"] for each in values(servers, "orders.named")] == ["Ann", "Bob", "Bob"]
+    windowed = [lambda rows: rows.withWatermark("timestamp", "1 minute"), *pipeline.steps]
+    with pytest.raises(PipelineError, match=r"keeps state over batches.*tables that are refreshed"):
+        start(replace(pipeline, steps=windowed), spark, servers=servers)

@@ -46,12 +46,17 @@ def viewfs(spark: SparkSession, directory: Path) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("start", "is_local"),
-    [(stream, False), (each_batch, True), (each_batch, False)],
-    ids=["a stream on another file system", "foreachBatch", "foreachBatch on another file system"],
+    ("start", "place"),
+    [(stream, "file"), (stream, "viewfs"), (each_batch, "path"), (each_batch, "viewfs")],
+    ids=[
+        "a stream at a file URL",
+        "a stream on another file system",
+        "foreachBatch",
+        "foreachBatch on another file system",
+    ],
 )
 def test_a_restored_checkpoint_is_refused(
-    spark: SparkSession, broker: Broker, tmp_path: Path, start: Start, is_local: bool
+    spark: SparkSession, broker: Broker, tmp_path: Path, start: Start, place: str
 ) -> None:
     source, sink = (f"{name}-{next(_numbers)}" for name in ("source", "sink"))
     servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
@@ -59,7 +64,7 @@ def test_a_restored_checkpoint_is_refused(
         broker.create_topic(name, 1)
     rows = spark.readStream.format("tidelog").options(**servers, subscribe=source, startingOffsets="earliest").load()
     local = tmp_path / "checkpoint"
-    checkpoint = str(local) if is_local else viewfs(spark, tmp_path)
+    checkpoint = {"path": str(local), "file": local.as_uri()}.get(place) or viewfs(spark, tmp_path)
 
     def run(*values: int, **options: str) -> None:
         with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         iceberg,
         merge_changes,
         parquet,
+        refreshed,
         spark_format,
         topic,
     )
@@ -74,6 +75,7 @@ __all__ = [
     "parse_json",
     "parse_json_schema",
     "parse_protobuf",
+    "refreshed",
     "row_step",
     "spark_format",
     "topic",
@@ -106,6 +108,7 @@ _HOMES = {
     "parse_json": "definition.steps",
     "parse_json_schema": "definition.schema_steps",
     "parse_protobuf": "definition.schema_steps",
+    "refreshed": "definition.endpoints",
     "row_step": "definition.steps",
     "spark_format": "definition.endpoints",
     "topic": "definition.endpoints",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tidelog.spark.pipeline.checks.definition import Problem
 from tidelog.spark.pipeline.checks.survey import Survey
-from tidelog.spark.pipeline.definition.endpoints import Topic
+from tidelog.spark.pipeline.definition.endpoints import Topic, table_source
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, topic_sinks
 from tidelog.spark.pipeline.failing.routing import ladder_of
 
@@ -20,7 +20,8 @@ def _sources(pipeline: Pipeline, survey: Survey) -> Iterator[Problem]:
             yield Problem("source", _missing(name))
     if isinstance(pipeline.source, Topic) and pipeline.source.pattern is not None and not survey.source_topics:
         yield Problem("source", f"no topic matches the pattern {pipeline.source.pattern!r} yet", is_warning=True)
-    for table, source in pipeline.tables.items():
+    for table, given in pipeline.tables.items():
+        source = table_source(given)
         if isinstance(source, Topic):
             for name in source.names:
                 if not survey.has(name):

@@ -15,7 +15,16 @@ from tidelog.spark.pipeline.checks.lake import lake_problems
 from tidelog.spark.pipeline.checks.option_names import SOURCE_OPTIONS, sink_problems, source_problems, table_problems
 from tidelog.spark.pipeline.checks.schemas import debezium_problems, schema_problems
 from tidelog.spark.pipeline.definition.durations import DurationError, milliseconds
-from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, EachBatch, Files, Iceberg, Topic
+from tidelog.spark.pipeline.definition.endpoints import (
+    Changes,
+    Delta,
+    EachBatch,
+    Files,
+    Iceberg,
+    Refreshed,
+    Topic,
+    table_source,
+)
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, topic_sinks
 from tidelog.spark.pipeline.definition.policy import RetryLadder
 from tidelog.spark.pipeline.definition.schema_steps import PackSchema, ParseSchema
@@ -85,6 +94,9 @@ def _source(pipeline: Pipeline) -> Problems:
 
 
 def _source_topics(source: Topic) -> Problems:
+    for name, given in {"where": source.where, "key": source.key, "value": source.value}.items():
+        if given is not None:
+            yield Problem("source", f"topic(…, {name}={given!r}) is for sinks: use a step instead")
     if bool(source.names) == (source.pattern is not None):
         yield Problem("source", "name topics, topic('a', 'b'), or a pattern, topic(pattern='a.*'), and not both")
     for name in source.names:
@@ -111,8 +123,9 @@ def _sinks(pipeline: Pipeline) -> Problems:
             yield from _table_sink(sink, pipeline.output_mode)
         elif not isinstance(sink, Files):
             yield Problem("sink", f"{sink!r} is not a sink: use topic(…), delta(…), iceberg(…) or each_batch(…)")
-    if len(topic_sinks(pipeline)) > 1:
-        yield Problem("sink", "only one sink may be a topic: use topic() and a column `to_topic` to write to several")
+    topics = topic_sinks(pipeline)
+    if any(sink.options != topics[0].options for sink in topics):
+        yield Problem("sink", "all topics are written in one transaction by one producer: give them the same options")
 
 
 def _sink_topic(pipeline: Pipeline, sink: Topic) -> Problems:
@@ -153,17 +166,45 @@ def _steps(pipeline: Pipeline) -> Problems:
             if wanted is None:
                 yield Problem(setting, f"{name_of(step)}() takes no rows: its first parameter must be the DataFrame")
             for name in wanted or ():
-                if name not in pipeline.tables:
-                    there = ", ".join(pipeline.tables) or "none"
-                    yield Problem(
-                        setting, f"{name_of(step)}() has the parameter {name!r}, which is not in `tables` ({there})"
-                    )
+                if name not in pipeline.tables and name not in pipeline.streams:
+                    there = ", ".join([*pipeline.tables, *pipeline.streams]) or "none"
+                    message = f"{name_of(step)}() has the parameter {name!r}, which is not in `tables` ({there})"
+                    yield Problem(setting, message)
             used.update(wanted or ())
     for name, table in pipeline.tables.items():
-        for sentence in table_problems(table) if isinstance(table, Topic) else ():
+        source = table_source(table)
+        for sentence in table_problems(source) if isinstance(source, Topic) else ():
             yield Problem(f"tables[{name}]", sentence)
+        if isinstance(table, Refreshed):
+            yield from _refreshed(pipeline, name, table)
         if name not in used:
             yield Problem("tables", f"{name!r} is not used: no step has a parameter of this name", is_warning=True)
+    yield from _streams(pipeline, used)
+
+
+def _refreshed(pipeline: Pipeline, name: str, table: Refreshed) -> Problems:
+    try:
+        milliseconds(table.every)
+    except DurationError as error:
+        yield Problem(f"tables[{name}].every", str(error))
+    if pipeline.output_mode != "append":
+        yield Problem(f"tables[{name}]", f"a refreshed table needs output_mode='append', not {pipeline.output_mode!r}")
+    for sink in pipeline.sinks:
+        if isinstance(sink, Files):
+            yield Problem("sink", f"{sink} cannot be written exactly once with a refreshed table: write to a topic")
+
+
+def _streams(pipeline: Pipeline, used: set[str]) -> Problems:
+    for name, source in pipeline.streams.items():
+        setting = f"streams[{name}]"
+        if isinstance(source, Topic):
+            yield from (Problem(setting, each.message) for each in _source_topics(source))
+        elif not isinstance(source, Files):
+            yield Problem(setting, f"{source} cannot be read as a stream: put it in `tables`")
+        if name in pipeline.tables:
+            yield Problem(setting, f"{name!r} is in `tables` too: give it another name")
+        if name not in used:
+            yield Problem(setting, f"{name!r} is not used: no step has a parameter of this name", is_warning=True)
 
 
 def tables_wanted(step: Callable[..., object]) -> list[str] | None:
@@ -299,8 +340,10 @@ def _value_column(pipeline: Pipeline) -> Problems:
             columns = columns | column_names(step.schema)
     if columns is not None and "value" not in columns:
         for sink in topic_sinks(pipeline):
-            there = ", ".join(sorted(columns))
-            yield Problem("sink", f"{sink} needs a column `value`, not only {there}: end the steps with pack_json()")
+            if sink.value is None:
+                there = ", ".join(sorted(columns))
+                message = f"{sink} needs a column `value`, not only {there}: end the steps with pack_json()"
+                yield Problem("sink", message)
 
 
 def _packed_columns(pipeline: Pipeline) -> Problems:
@@ -350,7 +393,11 @@ def _matches(source: object, name: str) -> bool:
 
 
 def _libraries(pipeline: Pipeline) -> Problems:
-    places = {"source": [pipeline.source], "sink": pipeline.sinks, "tables": list(pipeline.tables.values())}
+    places = {
+        "source": [pipeline.source],
+        "sink": pipeline.sinks,
+        "tables": [table_source(each) for each in pipeline.tables.values()],
+    }
     for setting, named in places.items():
         kinds = {type(each.table if isinstance(each, Changes) else each) for each in named}
         for kind, (function, library, extra) in _TABLE_LIBRARIES.items():

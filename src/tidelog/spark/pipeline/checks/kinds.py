@@ -6,7 +6,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Iceberg, Topic
+from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Iceberg, Topic, table_source
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.definition.policy import DeadLetters, RetryLadder
 from tidelog.spark.pipeline.definition.steps import BatchStep, ParseJson, RowStep
@@ -25,6 +25,8 @@ def wrong_kinds(pipeline: Pipeline) -> Wrong:
     for sink in pipeline.sinks:
         yield from _topic_names("sink", sink)
     yield from _tables(pipeline.tables)
+    if not isinstance(pipeline.streams, Mapping):
+        yield "streams", f"it must be a dict like {{'payments': topic('payments')}}, not {pipeline.streams!r}"
     yield from _policy(pipeline.on_failure)
 
 
@@ -53,7 +55,8 @@ def _tables(tables: object) -> Wrong:
     if not isinstance(tables, Mapping):
         yield "tables", f"it must be a dict like {{'customers': topic('customers')}}, not {tables!r}"
         return
-    for name, source in tables.items():
+    for name, table in tables.items():
+        source = table_source(table)
         yield from _topic_names(f"tables[{name}]", source)
         if not isinstance(source, Topic | Files | Delta | Iceberg):
             message = f"{source!r} is not a source: use topic(…), delta(…), iceberg(…) or spark_format(…)"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.cluster import Cluster
 from tidelog.client.types import TopicPartition
-from tidelog.spark.pipeline.definition.endpoints import Topic
+from tidelog.spark.pipeline.definition.endpoints import Source, Topic, table_source
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, topic_sinks
 from tidelog.spark.pipeline.failing.own_topics import read_keys
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
@@ -22,7 +22,7 @@ class PartitionSpan:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The topics a pipeline reads (by name, those that match its pattern included), writes and owns."""
+    """The topics a pipeline reads (by name, those that match its pattern and its streams included), writes and owns."""
 
     source_topics: tuple[str, ...]
     there: dict[str, dict[int, PartitionSpan]] = field(default_factory=dict)
@@ -54,12 +54,17 @@ def survey(pipeline: Pipeline, cluster: Cluster, *, with_offsets: bool = True) -
 
 def _all_topics(pipeline: Pipeline, sources: list[str], ladder: Ladder | None) -> list[str]:
     outputs = [name for sink in topic_sinks(pipeline) for name in sink.names]
-    tables = [name for table in pipeline.tables.values() if isinstance(table, Topic) for name in table.names]
+    sources_of_tables = map(table_source, pipeline.tables.values())
+    tables = [name for table in sources_of_tables if isinstance(table, Topic) for name in table.names]
     return sorted({*sources, *outputs, *tables, *(ladder.own_topics if ladder else ())})
 
 
 def _source_topics(pipeline: Pipeline, cluster: Cluster) -> list[str]:
-    source = pipeline.source
+    found = [_topics_of(source, cluster) for source in (pipeline.source, *pipeline.streams.values())]
+    return list(dict.fromkeys(name for names in found for name in names))
+
+
+def _topics_of(source: Source, cluster: Cluster) -> list[str]:
     if not isinstance(source, Topic):
         return []
     if source.pattern is None:

@@ -22,11 +22,17 @@ _REQUEST_BYTES: Final = "kafka.max.request.size"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Topics by name or by pattern. As a sink: one topic, or none when the column `to_topic` names it for each row."""
+    """Topics by name or by pattern. As a sink: one topic, or none when the column `to_topic` names it for each row.
+
+    A sink takes the rows for which `where` is true, and the columns `key` and `value` as the record's.
+    """
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
     options: Options = field(default_factory=dict)
+    where: str | None = None
+    key: str | None = None
+    value: str | None = None
 
     def __str__(self) -> str:
         if self.pattern is not None:
@@ -104,17 +110,37 @@ class EachBatch:
         return f"function {getattr(self.function, '__name__', self.function)}"
 
 
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """A table to join with that is read again when it is older than `every`, and kept in memory until then."""
+
+    source: "Source"
+    every: Duration
+
+    def __str__(self) -> str:
+        return f"{self.source}, read again every {self.every}"
+
+
 Table = Delta | Iceberg
 Source = Topic | Files | Delta | Iceberg
 Sink = Topic | Files | Delta | Iceberg | Changes | EachBatch
 
 
-def topic(*names: str, pattern: str | None = None, options: Mapping[str, Any] | None = None, **more: Any) -> Topic:
+def topic(
+    *names: str,
+    pattern: str | None = None,
+    where: str | None = None,
+    key: str | None = None,
+    value: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Topic:
     """Topics to read, or one to write.
 
-    Options are the connector's, as keywords (`startingOffsets="earliest"`) or, where they have dots, in `options`.
+    Options are the connector's, as keywords (`startingOffsets="earliest"`) or, where they have dots, in `options`. For
+    a sink, `where` is a condition in SQL: only such rows are written; `key` and `value` name the columns to write.
     """
-    return Topic(tuple(names), pattern, texts({**(options or {}), **more}))
+    return Topic(tuple(names), pattern, texts({**(options or {}), **more}), where, key, value)
 
 
 def parquet(path: Path, *, schema: str | None = None, partition_by: tuple[str, ...] = (), **options: Any) -> Files:
@@ -186,6 +212,16 @@ def merge_changes(
     keys = (key,) if isinstance(key, str) else tuple(key)
     deletes = (delete,) if isinstance(delete, str) else tuple(delete)
     return Changes(table, keys, order_by, operation, deletes, keep_deleted)
+
+
+def refreshed(source: "Source", *, every: Duration) -> Refreshed:
+    """A table to join with that changes slowly: read at most once in `every` (`10m`), and kept in memory until then."""
+    return Refreshed(source, every)
+
+
+def table_source(table: "Source | Refreshed") -> "Source":
+    """The source of a table, whether it is refreshed or not."""
+    return table.source if isinstance(table, Refreshed) else table
 
 
 def spark_format(

@@ -20,7 +20,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.spark.pipeline.definition.durations import Duration
-from tidelog.spark.pipeline.definition.endpoints import Sink, Source, Topic
+from tidelog.spark.pipeline.definition.endpoints import Refreshed, Sink, Source, Topic
 from tidelog.spark.pipeline.definition.policy import Policy
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ class Pipeline:
     """A source, a chain of functions from DataFrame to DataFrame, a sink, and a policy for rows that fail.
 
     A step's first parameter is the rows so far; further parameters are filled by name from `tables`, the sources that
-    are read whole for every batch to join with. `sink` may be several. Without `on_failure` a row that fails stops the
-    pipeline. `checkpoint` stores the offsets; by default a directory named after the pipeline below
-    TIDELOG_CHECKPOINTS or ./tidelog-checkpoints.
+    are read whole to join with, and from `streams`, further sources that are read as streams. `sink` may be several;
+    all topics among them are written in one transaction. Without `on_failure` a row that fails stops the pipeline.
+    `checkpoint` stores the offsets; by default a directory named after the pipeline below TIDELOG_CHECKPOINTS or
+    ./tidelog-checkpoints.
     """
 
     name: str
@@ -51,7 +52,8 @@ class Pipeline:
     source: Source
     sink: Sink | Sequence[Sink]
     steps: Sequence[Step] = ()
-    tables: Mapping[str, Source] = field(default_factory=dict)
+    tables: Mapping[str, Source | Refreshed] = field(default_factory=dict)
+    streams: Mapping[str, Source] = field(default_factory=dict)
     on_failure: Policy | None = None
     trigger: Duration = "500ms"
     output_mode: str = "append"
@@ -74,10 +76,22 @@ class Pipeline:
 
     @property
     def checkpoint_paths(self) -> list[str]:
-        """One for each query: without a policy, every sink of several has a query of its own."""
-        if self.on_failure is not None or len(self.sinks) == 1:
+        """One for each query: without a policy, every sink of several has a query of its own, and all topics one."""
+        count = len(self.written_sinks)
+        if self.on_failure is not None or count == 1:
             return [self.checkpoint_path]
-        return [os.path.join(self.checkpoint_path, f"sink-{number}") for number in range(1, len(self.sinks) + 1)]
+        return [os.path.join(self.checkpoint_path, f"sink-{number}") for number in range(1, count + 1)]
+
+    @property
+    def written_sinks(self) -> list[tuple[Sink, ...]]:
+        """The sinks by who writes them: all topics together, in one transaction, and each other sink alone."""
+        topics = tuple(topic_sinks(self))
+        first = next((number for number, sink in enumerate(self.sinks) if isinstance(sink, Topic)), None)
+        return [
+            topics if number == first else (sink,)
+            for number, sink in enumerate(self.sinks)
+            if number == first or not isinstance(sink, Topic)
+        ]
 
     def servers(self, override: str | None = None) -> str:
         """The brokers to start from: `override`, the definition, TIDELOG_BOOTSTRAP_SERVERS, this machine."""

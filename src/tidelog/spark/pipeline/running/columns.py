@@ -12,8 +12,11 @@ from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
 from tidelog.spark.pipeline.failing import headers as names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame
 
+    from tidelog.spark.pipeline.definition.endpoints import Topic
     from tidelog.spark.pipeline.failing.routing import Ladder
 
 HEADERS_TYPE: Final = "array<struct<key: string, value: binary>>"
@@ -22,6 +25,7 @@ VERDICT: Final = "_verdict"
 SEQUENCE: Final = "_sequence"
 _ATTEMPTS: Final = "_attempts"
 _RUNG: Final = "_rung"
+_ROUTE: Final = "_route"
 
 
 def restore(rows: "DataFrame", ladder: "Ladder", pipeline: str, *, show_headers: bool) -> "DataFrame":
@@ -64,22 +68,50 @@ def header_text(name: str) -> "Column":
     return F.decode(F.try_element_at(found, F.lit(-1))["value"], "UTF-8")
 
 
-def output_rows(rows: "DataFrame", topic: str | None) -> "DataFrame":
-    """The sink's columns of rows that succeeded: `value`, and `key`, `headers`, `to_topic`, `to_partition` if there."""
-    if "value" not in rows.columns:
-        there = ", ".join(name for name in rows.columns if not name.startswith("_"))
-        raise PipelineError(f"the sink needs a column `value`, not only {there}: end the steps with pack_json()")
-    if topic is None and "to_topic" not in rows.columns:
-        raise PipelineError("topic() without a name needs a column `to_topic` with the topic of each row")
-    target = F.lit(topic) if topic is not None else F.col("to_topic")
+def output_rows(rows: "DataFrame", sinks: "Sequence[Topic]") -> "DataFrame":
+    """The columns of a topic's records, a row for each topic it goes to.
+
+    They are `value`, or the column that the sink names, and `key`, `headers`, `to_topic`, `to_partition` if there.
+    """
+    routes = [_route(rows, sink) for sink in sinks]
+    if len(routes) == 1 and sinks[0].where is None:
+        (chosen,) = routes
+    else:
+        rows = rows.withColumn(_ROUTE, F.explode(_matching(rows, sinks, routes)))
+        chosen = {name: F.col(f"{_ROUTE}.{name}") for name in ("key", "value", "topic")}
     return rows.select(
-        _binary(rows, "key").alias("key"),
-        _binary(rows, "value").alias("value"),
+        chosen["key"].alias("key"),
+        chosen["value"].alias("value"),
         _or_null(rows, "headers", HEADERS_TYPE).alias("headers"),
-        target.alias("topic"),
+        chosen["topic"].alias("topic"),
         _or_null(rows, "to_partition", "int").alias("partition"),
         *[F.col(name) for name in (RECORD, ERROR, VERDICT, SEQUENCE) if name in rows.columns],
     )
+
+
+def _route(rows: "DataFrame", sink: "Topic") -> "dict[str, Column]":
+    value = sink.value or "value"
+    if value not in rows.columns:
+        there = ", ".join(name for name in rows.columns if not name.startswith("_"))
+        raise PipelineError(f"the sink needs a column `{value}`, not only {there}: end the steps with pack_json()")
+    if sink.key is not None and sink.key not in rows.columns:
+        raise PipelineError(f"{sink} needs the column `{sink.key}` as the key, which is not there")
+    if not sink.names and "to_topic" not in rows.columns:
+        raise PipelineError("topic() without a name needs a column `to_topic` with the topic of each row")
+    target = F.lit(sink.names[0]) if sink.names else F.col("to_topic")
+    return {"key": _binary(rows, sink.key or "key"), "value": _binary(rows, value), "topic": target}
+
+
+def _matching(rows: "DataFrame", sinks: "Sequence[Topic]", routes: "list[dict[str, Column]]") -> "Column":
+    """The routes of a row. A failed row has one, which is not used: `route` sends it to the ladder's topics."""
+    made = [F.struct(*[column.alias(name) for name, column in route.items()]) for route in routes]
+    wanted = [
+        each if sink.where is None else F.when(F.expr(sink.where), each) for sink, each in zip(sinks, made, strict=True)
+    ]
+    routes_of_row = F.filter(F.array(*wanted), lambda each: each.isNotNull())
+    if ERROR not in rows.columns:
+        return routes_of_row
+    return F.when(F.col(ERROR).isNotNull(), F.array(made[0])).otherwise(routes_of_row)
 
 
 def _binary(rows: "DataFrame", column: str) -> "Column":

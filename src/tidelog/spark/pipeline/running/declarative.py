@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.spark.pipeline.definition.chain import needs_setting_aside, run_steps
 from tidelog.spark.pipeline.definition.endpoints import Topic, with_room
-from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.definition.steps import RECORD
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
 from tidelog.spark.pipeline.running.columns import output_rows, restore, route
@@ -37,41 +37,42 @@ def declare(pipeline: Pipeline, *, bootstrap_servers: str | None = None) -> None
         sink = with_room(sink, prepare_topics(pipeline, ladder, servers))
     name = "".join(letter if letter.isalnum() else "_" for letter in pipeline.name)
     options = {**sink.options, "kafka.bootstrap.servers": servers}
-    if sink.names and ladder is None:
-        options["topic"] = sink.names[0]
+    topic = topic_of(topic_sinks(pipeline))
+    if topic is not None and ladder is None:
+        options["topic"] = topic
     dp.create_sink(f"{name}_sink", "tidelog", options)
 
     # Made here, because a flow's function may not ask for the columns of a DataFrame.
-    rows = _rows(SparkSession.active(), pipeline, ladder, sink, servers)
+    rows = _rows(SparkSession.active(), pipeline, ladder, servers)
 
     @dp.append_flow(target=f"{name}_sink", name=f"{name}_flow")
     def flow() -> DataFrame:
         return rows
 
 
-def _rows(spark: SparkSession, pipeline: Pipeline, ladder: Ladder | None, sink: Topic, servers: str) -> DataFrame:
+def _rows(spark: SparkSession, pipeline: Pipeline, ladder: Ladder | None, servers: str) -> DataFrame:
     rows = open_stream(spark, pipeline, servers, ladder)
     tables = open_tables(spark, pipeline, servers)
     if ladder is not None:
-        return _with_policy(pipeline, ladder, rows, tables, sink, servers)
+        return _with_policy(pipeline, ladder, rows, tables, servers)
     result = run_steps(pipeline.steps, rows, tables, lambda computed: computed, on_failed=stop_at_failed).rows
-    topic = topic_of(sink)
-    return place_rows(output_rows(stop_at_failed(result), topic), topic=topic, bootstrap_servers=servers)
+    sinks = topic_sinks(pipeline)
+    rows = output_rows(stop_at_failed(result), sinks)
+    return place_rows(rows, topic=topic_of(sinks), bootstrap_servers=servers)
 
 
 def _with_policy(
-    pipeline: Pipeline, ladder: Ladder, rows: DataFrame, tables: Mapping[str, DataFrame], sink: Topic, servers: str
+    pipeline: Pipeline, ladder: Ladder, rows: DataFrame, tables: Mapping[str, DataFrame], servers: str
 ) -> DataFrame:
-    evaluated = evaluate(
-        pipeline, restore(rows, ladder, pipeline.name, show_headers=False), tables, topic_of(sink), lambda each: each
-    )
+    restored = restore(rows, ladder, pipeline.name, show_headers=False)
+    evaluated = evaluate(pipeline, restored, tables, lambda each: each)
     return place_rows(route(evaluated, ladder, pipeline.name).drop(RECORD), bootstrap_servers=servers)
 
 
 def _the_topic(pipeline: Pipeline, ladder: Ladder | None) -> Topic:
-    sinks = pipeline.sinks
-    if len(sinks) != 1 or not isinstance(sinks[0], Topic):
-        raise PipelineError(f"pipeline {pipeline.name!r} cannot be declared: its sink must be one topic")
+    sinks = topic_sinks(pipeline)
+    if not sinks or len(sinks) != len(pipeline.sinks):
+        raise PipelineError(f"pipeline {pipeline.name!r} cannot be declared: its sinks must be topics")
     if ladder is not None and (ladder.keeps_order or needs_setting_aside(pipeline.steps)):
         raise PipelineError(
             f"pipeline {pipeline.name!r} cannot be declared: its batches need a function (order by key, or functions "

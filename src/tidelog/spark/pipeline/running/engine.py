@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.definition.chain import Applied, run_steps
-from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
 from tidelog.spark.pipeline.failing.failures import in_a_sentence
 from tidelog.spark.pipeline.failing.guarded import ERROR_TYPE
@@ -56,7 +56,6 @@ class BatchEngine:
         pipeline: Pipeline,
         ladder: Ladder,
         open_tables: OpenTables,
-        topic: str | None,
         write: WriteRows,
         order: OrderKeeper | None = None,
         hint: ParkedTopicHint | None = None,
@@ -65,7 +64,6 @@ class BatchEngine:
         self._pipeline = pipeline
         self._ladder = ladder
         self._open_tables = open_tables
-        self._topic = topic
         self._write = write
         self._order = order
         self._hint = hint
@@ -86,7 +84,7 @@ class BatchEngine:
         try:
             tables = self._open_tables(batch.sparkSession)
             if self._order is None:
-                evaluated = evaluate(self._pipeline, batch, tables, self._topic, materialize)
+                evaluated = evaluate(self._pipeline, batch, tables, materialize)
                 self._write(route(evaluated, self._ladder, self._pipeline.name).drop(RECORD), batch_id)
             else:
                 waits = self._order.is_any_waiting
@@ -96,7 +94,7 @@ class BatchEngine:
                 if waits:
                     # Read once: Spark counts the rows of a batch by how often it reads them.
                     batch = materialize(batch)
-                evaluated = evaluate(self._pipeline, batch, tables, self._topic, materialize)
+                evaluated = evaluate(self._pipeline, batch, tables, materialize)
                 kept = materialize(evaluated).withColumn(_LEFT_OUT, F.lit(False))
                 if waits:
                     kept = materialize(_with_left_out(kept, batch))
@@ -156,7 +154,6 @@ def evaluate(
     pipeline: Pipeline,
     rows: "DataFrame",
     tables: Mapping[str, "DataFrame"],
-    topic: str | None,
     materialize: Callable[["DataFrame"], "DataFrame"],
 ) -> "DataFrame":
     """`rows` after all steps: the sink's columns, `_record`, and `_error` where one failed."""
@@ -167,7 +164,7 @@ def evaluate(
         result = result.withColumn(ERROR, F.lit(None).cast(ERROR_TYPE))
     if RECORD not in result.columns:
         result = result.withColumn(RECORD, F.lit(None).cast(rows.schema[RECORD].dataType))
-    evaluated = output_rows(result, topic).select(*OUTPUT_COLUMNS, RECORD, ERROR)
+    evaluated = output_rows(result, topic_sinks(pipeline)).select(*OUTPUT_COLUMNS, RECORD, ERROR)
     for failed in applied.set_aside:
         evaluated = evaluated.unionByName(failed, allowMissingColumns=True)
     return evaluated

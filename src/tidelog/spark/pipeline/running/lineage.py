@@ -16,7 +16,7 @@ from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Sink, Source, Topic
+from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Sink, Source, Topic, table_source
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.failing.routing import ladder_of
 from tidelog.spark.pipeline.running.supervision import PipelineStatus, State
@@ -111,7 +111,9 @@ def datasets(pipeline: Pipeline, servers: str) -> tuple[list[dict[str, str]], li
     """What a pipeline reads and writes. A topic pattern, and topics named by a column, are not known before a run."""
     ladder = ladder_of(pipeline)
     own = [*ladder.retry_topics, ladder.dead_letters] if ladder is not None else []
-    inputs = [each for source in (pipeline.source, *pipeline.tables.values()) for each in _of(source, servers)]
+    tables = [table_source(table) for table in pipeline.tables.values()]
+    read = (pipeline.source, *pipeline.streams.values(), *tables)
+    inputs = [each for source in read for each in _of(source, servers)]
     outputs = [each for sink in pipeline.sinks for each in _of(sink, servers)]
     return inputs, [*outputs, *(_topic(name, servers) for name in own)]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Iceberg, Source, Topic
+from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Iceberg, Refreshed, Source, Topic, table_source
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.failing.routing import Ladder
 from tidelog.spark.pipeline.running import ladder_source
@@ -11,6 +11,8 @@ from tidelog.spark.pipeline.running.source_options import ladder_options, source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from tidelog.spark.pipeline.running.refreshing import RefreshedTables
 
 
 def open_stream(spark: "SparkSession", pipeline: Pipeline, servers: str, ladder: Ladder | None) -> "DataFrame":
@@ -23,6 +25,17 @@ def open_stream(spark: "SparkSession", pipeline: Pipeline, servers: str, ladder:
         spark.dataSource.register(ladder_source.LadderSource)
         options |= ladder_options(ladder, pipeline.checkpoint_path)
         return spark.readStream.format(ladder_source.FORMAT).options(**options).load()
+    return _read_stream(spark, source, servers)
+
+
+def open_streams(spark: "SparkSession", pipeline: Pipeline, servers: str) -> dict[str, "DataFrame"]:
+    """The further streams to join with, by name."""
+    return {name: _read_stream(spark, source, servers) for name, source in pipeline.streams.items()}
+
+
+def _read_stream(spark: "SparkSession", source: Source, servers: str) -> "DataFrame":
+    if isinstance(source, Topic):
+        return spark.readStream.format("tidelog").options(**source_options(source, servers, None)).load()
     assert isinstance(source, Files), "checked before"
     reader = spark.readStream.format(source.format).options(**source.options)
     if source.schema is not None:
@@ -30,9 +43,11 @@ def open_stream(spark: "SparkSession", pipeline: Pipeline, servers: str, ladder:
     return reader.load(source.path) if source.path else reader.load()
 
 
-def open_tables(spark: "SparkSession", pipeline: Pipeline, servers: str) -> Mapping[str, "DataFrame"]:
-    """The tables to join with, by name."""
-    return _Tables(spark, pipeline.tables, servers)
+def open_tables(
+    spark: "SparkSession", pipeline: Pipeline, servers: str, kept: "RefreshedTables | None" = None
+) -> Mapping[str, "DataFrame"]:
+    """The tables to join with, by name; those that are refreshed on a schedule are in `kept`."""
+    return _Tables(spark, pipeline.tables, servers, kept)
 
 
 class _Tables(Mapping[str, "DataFrame"]):
@@ -41,13 +56,27 @@ class _Tables(Mapping[str, "DataFrame"]):
     A DataFrame over a Python source is planned once and stays with the offsets it found then, however often it is used.
     """
 
-    def __init__(self, spark: "SparkSession", sources: Mapping[str, Source], servers: str) -> None:
+    def __init__(
+        self,
+        spark: "SparkSession",
+        sources: Mapping[str, Source | Refreshed],
+        servers: str,
+        kept: "RefreshedTables | None",
+    ) -> None:
         self._spark = spark
         self._sources = sources
         self._servers = servers
+        self._kept = kept
 
     def __getitem__(self, name: str) -> "DataFrame":
-        return _open_table(self._spark, self._sources[name], self._servers)
+        table = self._sources[name]
+
+        def open_now() -> "DataFrame":
+            return _open_table(self._spark, table_source(table), self._servers)
+
+        if isinstance(table, Refreshed) and self._kept is not None:
+            return self._kept.get(name, table, open_now)
+        return open_now()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sources)

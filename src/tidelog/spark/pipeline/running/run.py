@@ -3,7 +3,8 @@
 Four shapes, from the definition:
 
     no policy              a query for each sink: read, steps, write
-    policy, steps in one   one query into topics, failed rows on their way in the same plan of expressions
+    policy, steps in one   one query into topics, failed rows on their way in the same plan of expressions; also with
+                           state over batches (windows, joins of streams), which only a streaming plan can keep
     policy, otherwise      one query that hands its batches to `engine`: set aside, keep order, write
     policy, more sinks     the same, its batches computed once and kept until every sink has them (`staged`)
 """
@@ -236,12 +237,14 @@ def _begin(writer: "tuple[str, str, DataStreamWriter]", pipeline: Pipeline, once
 
 
 def _writers(pipeline: Pipeline, spark: "SparkSession", servers: str) -> "list[tuple[str, str, DataStreamWriter]]":
-    from tidelog.spark.pipeline.running.opening import open_stream, open_tables
+    from tidelog.spark.pipeline.running.opening import open_stream, open_streams, open_tables
 
     ladder = ladder_of(pipeline)
     record_bytes = 0 if ladder is None else prepare_topics(pipeline, ladder, servers)
     rows = open_stream(spark, pipeline, servers, ladder)
-    tables = open_tables(spark, pipeline, servers)
+    tables: Mapping[str, DataFrame] = open_tables(spark, pipeline, servers)
+    if pipeline.streams:
+        tables = {**tables, **open_streams(spark, pipeline, servers)}
     checkpoint = pipeline.checkpoint_path
     if ladder is None:
         return _plain(pipeline, rows, tables, servers)
@@ -252,15 +255,23 @@ def _writers(pipeline: Pipeline, spark: "SparkSession", servers: str) -> "list[t
 def _plain(
     pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]", servers: str
 ) -> "list[tuple[str, str, DataStreamWriter]]":
+    from tidelog.spark.pipeline.checks.state import check_state
     from tidelog.spark.pipeline.definition.chain import run_steps
+    from tidelog.spark.pipeline.running.refreshing import batch_writer, has_refreshed
     from tidelog.spark.pipeline.running.sinks import stop_at_failed, stream_writer
 
     result = run_steps(pipeline.steps, rows, tables, lambda computed: computed, on_failed=stop_at_failed).rows
     places = pipeline.checkpoint_paths
     names = [pipeline.name if len(places) == 1 else f"{pipeline.name}-{number + 1}" for number in range(len(places))]
+    if has_refreshed(pipeline):
+        check_state(pipeline, result)
+        return [
+            (name, place, batch_writer(pipeline, rows, sinks, _table_opener(pipeline, servers), servers))
+            for name, place, sinks in zip(names, places, pipeline.written_sinks, strict=True)
+        ]
     return [
-        (name, place, stream_writer(result, sink, servers, place, pipeline.output_mode))
-        for name, place, sink in zip(names, places, pipeline.sinks, strict=True)
+        (name, place, stream_writer(result, sinks, servers, place, pipeline.output_mode))
+        for name, place, sinks in zip(names, places, pipeline.written_sinks, strict=True)
     ]
 
 
@@ -276,20 +287,17 @@ def _with_policy(
     from tidelog.spark.pipeline.definition.steps import RECORD
     from tidelog.spark.pipeline.running.columns import restore, route
     from tidelog.spark.pipeline.running.engine import BatchEngine
-    from tidelog.spark.pipeline.running.opening import open_tables
-    from tidelog.spark.pipeline.running.sinks import routed_batches, routed_stream, topic_of
+    from tidelog.spark.pipeline.running.sinks import routed_batches, routed_stream
     from tidelog.spark.pipeline.running.staged import StagedEngine
 
     show_headers = (_option(pipeline, "includeHeaders") or "false").lower() == "true"
     restored = restore(rows, ladder, pipeline.name, show_headers=show_headers)
     is_all = len(topic_sinks(pipeline)) == len(pipeline.sinks)
-    evaluated, needs_batches = _evaluated(pipeline, restored, tables, topic_of(sink))
+    evaluated, needs_batches = _evaluated(pipeline, restored, tables)
     if is_all and not ladder.keeps_order and not needs_batches:
         return routed_stream(route(evaluated, ladder, pipeline.name).drop(RECORD), sink, servers, checkpoint)
 
-    def open_again(spark: "SparkSession") -> "Mapping[str, DataFrame]":
-        return open_tables(spark, pipeline, servers)
-
+    open_again = _table_opener(pipeline, servers)
     if not is_all:
         process = StagedEngine(pipeline, ladder, open_again, sink, servers, checkpoint).process
     else:
@@ -299,20 +307,28 @@ def _with_policy(
             return restore(parked, ladder, pipeline.name, show_headers=show_headers)
 
         write = routed_batches(sink, servers)
-        process = BatchEngine(pipeline, ladder, open_again, topic_of(sink), write, order, hint, restore_parked).process
+        process = BatchEngine(pipeline, ladder, open_again, write, order, hint, restore_parked).process
     return restored.writeStream.outputMode("append").foreachBatch(process)
 
 
-def _evaluated(
-    pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]", topic: str | None
-) -> "tuple[DataFrame, bool]":
+def _table_opener(pipeline: Pipeline, servers: str) -> "Callable[[SparkSession], Mapping[str, DataFrame]]":
+    """A function that opens the tables of each batch; it keeps those that are refreshed on a schedule."""
+    from tidelog.spark.pipeline.running.opening import open_tables
+    from tidelog.spark.pipeline.running.refreshing import RefreshedTables
+
+    kept = RefreshedTables()
+    return lambda spark: open_tables(spark, pipeline, servers, kept)
+
+
+def _evaluated(pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]") -> "tuple[DataFrame, bool]":
     """The whole stream after all steps, and whether failed rows must be set aside on the way, batch by batch.
 
     Mistakes that only Spark can find are raised here, before the query starts.
     """
-    from tidelog.spark.pipeline.checks.stateless import refuse_state
+    from tidelog.spark.pipeline.checks.state import check_state
     from tidelog.spark.pipeline.definition.chain import run_steps
     from tidelog.spark.pipeline.running.engine import evaluate
+    from tidelog.spark.pipeline.running.refreshing import has_refreshed
 
     set_aside: list[DataFrame] = []
 
@@ -321,11 +337,11 @@ def _evaluated(
         return computed
 
     if topic_sinks(pipeline):
-        evaluated = evaluate(pipeline, rows, tables, topic, note)
+        evaluated = evaluate(pipeline, rows, tables, note)
     else:
         evaluated = run_steps(pipeline.steps, rows, tables, note).rows
-    refuse_state(evaluated)
-    return evaluated, bool(set_aside)
+    has_state = check_state(pipeline, evaluated)
+    return evaluated, has_refreshed(pipeline) or (bool(set_aside) and not has_state)
 
 
 def _order_keeper(pipeline: Pipeline, ladder: Ladder, servers: str, checkpoint: str) -> Any:

@@ -1,6 +1,6 @@
 """Opens the sinks of a pipeline: one streaming query for each, or a function for each batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
@@ -19,11 +19,19 @@ if TYPE_CHECKING:
 AGE = "age"
 
 
-def stream_writer(rows: "DataFrame", sink: Sink, servers: str, checkpoint: str, output_mode: str) -> "DataStreamWriter":
-    """A writer for `rows`, which stop the query where they have failed; it is started by the caller."""
+def stream_writer(
+    rows: "DataFrame", sinks: Sequence[Sink], servers: str, checkpoint: str, output_mode: str
+) -> "DataStreamWriter":
+    """A writer for `rows`, which stop the query where they have failed; it is started by the caller.
+
+    `sinks` are topics, or one other sink.
+    """
     rows = stop_at_failed(rows)
-    if isinstance(sink, Topic):
-        return _topic_stream(output_rows(rows, topic_of(sink)), sink, servers, checkpoint, output_mode)
+    topics = [sink for sink in sinks if isinstance(sink, Topic)]
+    if topics:
+        return _topic_stream(output_rows(rows, topics), topics, servers, checkpoint, output_mode)
+    (sink,) = sinks
+    assert not isinstance(sink, Topic)
     rows = rows.drop(RECORD)
     if isinstance(sink, Files):
         writer = rows.writeStream.format(sink.format).options(**sink.options).outputMode(output_mode)
@@ -60,9 +68,9 @@ def routed_batches(sink: Topic, servers: str) -> "Callable[[DataFrame, int], Non
     return write_routed
 
 
-def topic_of(sink: Topic) -> str | None:
-    """The topic a sink names."""
-    return sink.names[0] if sink.names else None
+def topic_of(sinks: Sequence[Topic]) -> str | None:
+    """The topic of all rows, if there is one."""
+    return sinks[0].names[0] if len(sinks) == 1 and sinks[0].names else None
 
 
 def stop_at_failed(rows: "DataFrame") -> "DataFrame":
@@ -78,10 +86,10 @@ def stop_at_failed(rows: "DataFrame") -> "DataFrame":
 
 
 def _topic_stream(
-    rows: "DataFrame", sink: Topic, servers: str, checkpoint: str, output_mode: str
+    rows: "DataFrame", sinks: Sequence[Topic], servers: str, checkpoint: str, output_mode: str
 ) -> "DataStreamWriter":
-    options = {**sink.options, "kafka.bootstrap.servers": servers}
-    topic = topic_of(sink)
+    options = {**sinks[0].options, "kafka.bootstrap.servers": servers}
+    topic = topic_of(sinks)
     if topic is not None:
         options["topic"] = topic
     if output_mode == "update":

@@ -19,7 +19,7 @@ from tidelog.spark.pipeline.failing.guarded import ERROR_TYPE
 from tidelog.spark.pipeline.failing.routing import Ladder
 from tidelog.spark.pipeline.running.columns import output_rows, route
 from tidelog.spark.pipeline.running.engine import OpenTables, release, short_errors
-from tidelog.spark.pipeline.running.sinks import batch_function, routed_batches, topic_of
+from tidelog.spark.pipeline.running.sinks import batch_function, routed_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,9 +61,9 @@ class StagedEngine:
 
     def _for_topics(self, rows: "DataFrame") -> "DataFrame":
         if topic_sinks(self._pipeline):
-            named = output_rows(rows, topic_of(self._topic))
+            named = output_rows(rows, topic_sinks(self._pipeline))
         else:
-            named = output_rows(rows.where(F.col(ERROR).isNotNull()).withColumn("value", F.lit(None)), "")
+            named = output_rows(rows.where(F.col(ERROR).isNotNull()).withColumn("value", F.lit(None)), [Topic(("",))])
         return route(named, self._ladder, self._pipeline.name).drop(RECORD)
 
     def _staged(self, batch: "DataFrame", batch_id: int) -> "DataFrame":

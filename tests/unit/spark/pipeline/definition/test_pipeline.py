@@ -36,6 +36,9 @@ def test_without_a_policy_each_sink_of_several_has_a_checkpoint_of_its_own() -> 
     both = Pipeline("p", source=topic("a"), sink=[topic("b"), delta(Path("/d"))], checkpoint=Path("/c"))
     assert both.checkpoint_paths == ["/c/sink-1", "/c/sink-2"]
     assert replace(both, sink=topic("b")).checkpoint_paths == ["/c"]
+    assert replace(both, sink=[topic("b"), topic("d")]).checkpoint_paths == ["/c"], "topics share a transaction"
+    mixed = replace(both, sink=[delta("/d"), topic("b"), delta("/e"), topic("f")])
+    assert mixed.written_sinks == [(delta("/d"),), (topic("b"), topic("f")), (delta("/e"),)]
     assert replace(both, on_failure=DeadLetters()).checkpoint_paths == ["/c"]
 
 

@@ -1,0 +1,73 @@
+"""Steps that keep state over batches, in pipelines with a failure policy: what is possible, and the reason if not.
+
+State lives in a streaming plan. A policy that hands each batch to a function computes batches one by one, and a window
+with a watermark would cover only one batch and still look right. In a streaming plan, the failed rows are a second
+branch: the steps before the state are computed twice, for the rows that succeeded and for those that failed, and must
+give the same result both times. Steps of this package do; a user's function may not, and a row could be lost.
+
+Spark's plan shows such steps without running them. An aggregate without a watermark is no state: a stream in append
+mode cannot have one, so it is meant per batch.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.spark.pipeline.definition.endpoints import Refreshed
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
+from tidelog.spark.pipeline.definition.steps import BatchStep, RowStep, name_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_STATEFUL: Final = frozenset(
+    {
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "EventTimeWatermark",
+        "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState",
+        "TransformWithState",
+        "TransformWithStateInPySpark",
+    }
+)
+
+
+def check_state(pipeline: Pipeline, rows: "DataFrame") -> bool:
+    """Whether the steps that made the stream `rows` keep state over batches. Raise PipelineError if they must not."""
+    found = _stateful(rows._jdf.queryExecution().analyzed())
+    if found is None:
+        return False
+    reason = _obstacle(pipeline)
+    if reason is not None:
+        raise PipelineError(
+            f"a step keeps state over batches ({found}), which is not possible here: {reason}. Write the rows to a "
+            "topic, and let a second pipeline read it"
+        )
+    return True
+
+
+def _obstacle(pipeline: Pipeline) -> str | None:
+    if any(isinstance(table, Refreshed) for table in pipeline.tables.values()):
+        return "tables that are refreshed need batches that are computed one by one"
+    if pipeline.on_failure is None:
+        return None
+    if getattr(pipeline.on_failure, "keep_order_by_key", False):
+        return "keep_order_by_key decides about each batch by itself"
+    if len(topic_sinks(pipeline)) < len(pipeline.sinks):
+        return "only topics can be written in one streaming plan with failed rows"
+    for step in pipeline.steps:
+        if isinstance(step, RowStep | BatchStep):
+            return f"{name_of(step)} would be called twice for each row, and may give another result the second time"
+    return None
+
+
+def _stateful(plan: Any) -> str | None:
+    if not plan.isStreaming():
+        return None
+    name = str(plan.nodeName())
+    if name in _STATEFUL:
+        return name
+    children = plan.children()
+    inner = [children.apply(index) for index in range(children.size())]
+    if name == "Join" and all(child.isStreaming() for child in inner):
+        return "a join of two streams"
+    return next((found for child in inner if (found := _stateful(child)) is not None), None)
