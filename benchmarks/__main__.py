@@ -2,6 +2,7 @@
 
 `python -m benchmarks cluster` measures three brokers beside three of Apache Kafka,
 `python -m benchmarks spark` runs those of the Spark connector, which have a part of the page to themselves;
+`python -m benchmarks metrics` compares a broker with metrics to one without,
 `python -m benchmarks hostile` sends hostile requests and writes HOSTILE.md.
 """
 
@@ -46,6 +47,10 @@ def main() -> int:
         from benchmarks import cluster
 
         return cluster.main(sys.argv[2:])
+    if sys.argv[1:2] == ["metrics"]:
+        from benchmarks import metrics
+
+        return metrics.main(sys.argv[2:])
     if sys.argv[1:2] == ["clients"]:
         from benchmarks import clients
 

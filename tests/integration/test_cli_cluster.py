@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.compat.metrics.pages import Page
 from tests.integration.cli_support import Ran, run
 from tests.integration.zookeeper_support import needs_zookeeper
 
@@ -36,6 +37,14 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     cluster(place, "up", "--brokers", "2", "--port", "0", "--detach", "--set", "zookeeper.session.timeout.ms=2000")
     yield place
     run("cluster", "down", "--directory", str(place))
+
+
+def test_every_broker_serves_metrics_and_status_says_where(directory: Path) -> None:
+    status = json.loads(cluster(directory, "status", "--format", "json").out)
+    active = "kafka_controller_kafkacontroller_activecontrollercount"
+    urls = [broker["metrics"] for broker in status["brokers"]]
+    assert sum(Page.read(url).value(active) for url in urls) == 1
+    assert f"metrics: {' '.join(urls)}" in cluster(directory, "status").out
 
 
 def test_brokers_are_killed_restarted_added_and_stopped_by_commands(directory: Path) -> None:

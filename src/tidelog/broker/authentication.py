@@ -14,6 +14,7 @@ logins with tokens and nothing else.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -93,6 +94,10 @@ class Authentication:
         self._unfinished: dict[Connection, int] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._under_way: dict[Work, asyncio.Future[object]] = {}
+        self.succeeded: Counter[str] = Counter()
+        """Authentications that succeeded, by listener; those that renew a session are in `renewed`."""
+        self.renewed: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
 
     def on_open(self, connection: Connection) -> None:
         """A client connects: if its listener demands so, it is served nothing before it has authenticated itself."""
@@ -274,6 +279,8 @@ class SaslAuthenticator:
             raise SaslError(
                 f"Cannot change principals during re-authentication from {session.principal} to {principal}"
             )
+        owner = self._owner
+        (owner.renewed if session.is_authenticated else owner.succeeded)[session.listener] += 1
         session.principal = principal
         session.is_authenticated = True
         self._state, self._mechanism = State.DONE, None
@@ -312,6 +319,7 @@ class SaslAuthenticator:
         connection = slot.connection
         logger.warning("closing %s (listener %s): %s", connection.address, connection.session.listener, why)
         self._state = State.FAILED
+        self._owner.failed[connection.session.listener] += 1
         self._owner.finished(connection)
 
         def end() -> None:

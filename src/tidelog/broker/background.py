@@ -10,8 +10,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import Final, TypeVar
 
+from tidelog.metrics import Distribution
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
 from tidelog.timing import Clock
@@ -77,6 +79,8 @@ class Flusher:
         self._on_failure = on_failure
         self._running: dict[Log, list[Callable[[], None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.times = Distribution()
+        """How long syncs took, in microseconds."""
 
     def flush(self, log: Log, on_flushed: Callable[[], None] | None = None) -> None:
         """Sync a log; `on_flushed` is called on the loop once everything written until now is on disk."""
@@ -113,7 +117,9 @@ class Flusher:
             try:
                 # The same job again: what it covers is accounted for by it and by nothing else.
                 job = job or log.prepare_flush()
+                began = monotonic()
                 await self._pool.run(job.run)
+                self.times.record(int((monotonic() - began) * 1e6))
             except OutOfDescriptorsError as error:
                 logger.warning("a sync to disk is tried again in %d s: %s", _RETRY_SECONDS, error)
                 await asyncio.sleep(_RETRY_SECONDS)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidelog.config import BrokerConfig
     from tidelog.storage.cleaner.jobs import CleanJob, Event
     from tidelog.storage.cleaner.manager import LogCleaner
+    from tidelog.storage.cleaner.metrics import CleanerMetrics
     from tidelog.storage.directories.manager import LogManager
     from tidelog.storage.errors import LogDirFailure
     from tidelog.storage.log import Log
@@ -88,6 +89,11 @@ class CleanerService:
             from tidelog.storage.cleaner.manager import CleanerConfig
 
             self._cleaner.update_config(CleanerConfig.of(config))
+
+    @property
+    def metrics(self) -> CleanerMetrics | None:
+        """The figures of the cleaner; None before its first look at the logs."""
+        return None if self._cleaner is None else self._cleaner.metrics
 
     def abort(self, log: Log) -> None:
         """Stop cleaning a log, if it is being cleaned."""

@@ -10,6 +10,7 @@ Nothing is counted, and nothing is called, while no quota is set.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.request_hooks import RequestHooks
@@ -82,6 +83,10 @@ class ClientQuotaManager:
         self._timed: tuple[Connection, float] | None = None
         """Whose request the event loop is busy with, and since when."""
         self.limits_fetch = False
+        self.throttles = 0
+        """How often a client was told to wait."""
+        self.throttled_ms = 0
+        """How long all of them together."""
 
     def use(self, dispatcher: Dispatcher) -> None:
         """Hook into a dispatcher as soon as there is a quota."""
@@ -115,7 +120,8 @@ class ClientQuotaManager:
     def _hook(self) -> None:
         assert self._dispatcher is not None, "a broker has a dispatcher before it reads its quotas"
         is_needed = any(quotas.is_limited for quotas in self._by_type.values())
-        self._dispatcher.hooks = RequestHooks(throttle=self._on_request) if is_needed else None
+        hooks = self._dispatcher.hooks or RequestHooks()
+        self._dispatcher.set_hooks(replace(hooks, throttle=self._on_request if is_needed else None))
         self.limits_fetch = self._fetch.is_limited
 
     # --- requests ---
@@ -164,6 +170,8 @@ class ClientQuotaManager:
         until_ms = self._clock.monotonic_ms() + wait_ms
         if wait_ms <= 0 or connection.is_closed or until_ms <= connection.throttled_until_ms:
             return
+        self.throttles += 1
+        self.throttled_ms += wait_ms
         is_first = not connection.throttle_ms
         connection.throttle(wait_ms, until_ms)
         if is_first:

@@ -165,6 +165,10 @@ class ClusterMember:
             setup_timeout_ms=node.config.socket_connection_setup_timeout_ms,
         )
 
+    def queue_sizes(self) -> dict[int, int]:
+        """How many requests of this broker's controller wait for each broker."""
+        return self._control_channels.queue_sizes()
+
     def start(self) -> None:
         """Begin what is done from time to time, and take a block of producer ids from the controller."""
         self._node.producer_ids.prefetch()

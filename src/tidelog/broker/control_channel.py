@@ -58,6 +58,10 @@ class ControlChannels:
         queue = self._queues.get(broker_id)
         return None if queue is None else queue.endpoint(self._listeners)
 
+    def queue_sizes(self) -> dict[int, int]:
+        """How many requests wait for each broker, the one under way included."""
+        return {broker_id: len(queue) for broker_id, queue in self._queues.items()}
+
     def add_broker(self, broker: LiveBroker) -> None:
         self.remove_broker(broker.broker_id)
         is_local = broker.broker_id == self._broker_id and self._local is not None
@@ -108,6 +112,9 @@ class _BrokerQueue:
         self._requests: deque[tuple[Message, OnResponse]] = deque()
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def __len__(self) -> int:
+        return len(self._requests)
 
     def endpoint(self, listeners: Sequence[str]) -> Endpoint | None:
         endpoints = {endpoint.listener: endpoint for endpoint in self._broker.registration.endpoints}

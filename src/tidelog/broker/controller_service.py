@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import TypeVar
 
 from tidelog.broker.control_channel import ControlChannels
@@ -22,6 +24,7 @@ from tidelog.controller.request_batch import Pause
 from tidelog.metadata.store import SessionState, Store
 from tidelog.metadata.store_queue import StoreQueue, call_on_loop
 from tidelog.metadata.tree import ProducerIdBlock, ReplicaAssignment
+from tidelog.metrics import Distribution
 from tidelog.timing import ScheduledTask, Scheduler
 from tidelog.wire.errors import ApiError
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -53,6 +56,8 @@ class ControllerService:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._queue = EventQueue(self._wake.set)
+        self.event_times: defaultdict[type[Event], Distribution] = defaultdict(Distribution)
+        """How long events of each type took, in microseconds."""
         self.controller = Controller(
             broker_id,
             settings_of(config),
@@ -107,7 +112,9 @@ class ControllerService:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
+            began = monotonic()
             await self.controller.process(event)
+            self.event_times[type(event)].record(int((monotonic() - began) * 1e6))
             if isinstance(event, events.Shutdown):
                 return
 

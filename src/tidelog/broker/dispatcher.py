@@ -25,7 +25,7 @@ from tidelog.broker.context import ClientLeft, Context
 from tidelog.broker.coordinators import Reply
 from tidelog.broker.demands import ON_CLUSTER
 from tidelog.broker.metadata_errors import storage_error
-from tidelog.broker.routes import REQUEST_BYTES_MAX, Route
+from tidelog.broker.routes import REQUEST_BYTES_MAX, Route, request_name
 from tidelog.metadata.errors import StoreUnavailableError
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.security.acls import AclResourceType
@@ -68,8 +68,12 @@ class Dispatcher:
         self.routes = routes
         self._node = node
         self.hooks = hooks
-        """Called for every request; may be replaced at any time."""
+        """Called for every request; `set_hooks` replaces them at any time."""
         self._large = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
+
+    def set_hooks(self, hooks: RequestHooks) -> None:
+        """Call these for every request from now on."""
+        self.hooks = hooks if hooks.count is not None or hooks.throttle is not None else None
 
     def request_limit(self, api_key: int) -> int:
         """How many bytes a request of an API may have; what is not served is not read either."""
@@ -85,10 +89,14 @@ class Dispatcher:
             if route is None or not route.min_version <= version <= route.max_version:
                 self._answer_unsupported(connection, slot, api_key, version, correlation_id)
                 return
-            if self.hooks is not None:
-                if client_id_bytes >= 0:
-                    connection.session.client_id = str(data[start + 10 : start + 10 + client_id_bytes], "utf-8")
-                self.hooks.call(connection, route, version, stop - start)
+            hooks = self.hooks
+            if hooks is not None:
+                if hooks.count is not None:
+                    hooks.count(slot, route, version)
+                if hooks.throttle is not None:
+                    if client_id_bytes >= 0:
+                        connection.session.client_id = str(data[start + 10 : start + 10 + client_id_bytes], "utf-8")
+                    hooks.throttle(connection, route, version, stop - start)
             if api_key not in _BLIND_TO_LOGS and len(connection.slots) > 1:
                 # An earlier request of this connection may have staged records that this one has to see.
                 self._node.replica_manager.write_staged()
@@ -194,7 +202,7 @@ class Dispatcher:
                 response = self._error_response(context.route, cause)
         if type(response) is Reply:
             return response
-        _tell_throttle(context, response)
+        _note(context, response)
         body = await self._node.slices.run(response.encode_in_slices(context.api_version))
         if len(body) > _RELEASED_AT_ONCE_BYTES_MAX:
             elements: list[Any] = []
@@ -258,7 +266,7 @@ class Dispatcher:
     @staticmethod
     def _answer(context: Context, response: Message) -> None:
         version = context.api_version
-        _tell_throttle(context, response)
+        _note(context, response)
         _fill(
             context.slot,
             encode_response(context.route.api_key, version, context.correlation_id, response.encode(version)),
@@ -283,8 +291,11 @@ class Dispatcher:
         return response  # type: ignore[no-any-return]
 
 
-def _tell_throttle(context: Context, response: Any) -> None:
-    """Put into a response how long its client has to wait, if it exceeds a quota."""
+def _note(context: Context, response: Any) -> None:
+    """Put into a response how long its client has to wait, if it exceeds a quota, and count its error."""
+    traffic = context.node.replica_manager.traffic
+    if traffic is not None and getattr(response, "error_code", False):
+        traffic.count_error(request_name(context.route.api_key).removesuffix("Request"), response.error_code)
     throttle_ms = context.slot.connection.throttle_ms
     if throttle_ms and "throttle_time_ms" in type(response).fields:
         response.throttle_time_ms = throttle_ms

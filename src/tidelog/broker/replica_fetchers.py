@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.channels import BrokerChannels, BrokerUnreachable
@@ -95,6 +95,14 @@ class ReplicaFetchers:
             self._tasks.pop(key, None)
             return True
         return False
+
+    def bytes_fetched(self) -> tuple[int, int]:
+        """What was fetched from leaders since the start, and how much of it for partitions that a reassignment adds."""
+        return self._manager.bytes_fetched()
+
+    def fetchers(self) -> Iterator[tuple[FetcherKey, Fetcher]]:
+        """All fetchers, each with its leader and number."""
+        return iter(self._manager)
 
     async def close(self) -> None:
         """Fetch nothing more; what was fetched and not appended is dropped."""

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidelog.broker.routes import Route
-    from tidelog.network.connection import Connection
+    from tidelog.network.connection import Connection, Slot
 
-Hook = Callable[["Connection", "Route", int, int], None]
+Count = Callable[["Slot", "Route", int], None]
+"""`(slot, route, api version)`"""
+Throttle = Callable[["Connection", "Route", int, int], None]
 """`(connection, route, api version, size of the request in bytes)`"""
 
 
@@ -22,12 +24,7 @@ Hook = Callable[["Connection", "Route", int, int], None]
 class RequestHooks:
     """The hooks of one broker, in the order in which they are called."""
 
-    count: Hook | None = None
+    count: Count | None = None
     """Counts the request, whatever becomes of it."""
-    throttle: Hook | None = None
-    """Charges the request to the quotas of its client."""
-
-    def call(self, connection: Connection, route: Route, version: int, request_bytes: int) -> None:
-        for hook in (self.count, self.throttle):
-            if hook is not None:
-                hook(connection, route, version, request_bytes)
+    throttle: Throttle | None = None
+    """Charges the request to the quotas of its client, whose id is in the session."""

@@ -21,6 +21,7 @@ from tidelog.broker.garbage import GarbageCollection
 from tidelog.broker.identity import establish_broker_id, establish_cluster_id
 from tidelog.broker.node import Node, NodeBase
 from tidelog.broker.own_apis import own_handlers
+from tidelog.broker.request_hooks import RequestHooks
 from tidelog.broker.settings import load_dynamic_layers, network_limits, registration_of, warn_of_idle_settings
 from tidelog.broker.surroundings import Surroundings
 from tidelog.config import BrokerConfig, LogConfig, settings_without_effect
@@ -41,6 +42,7 @@ from tidelog.storage.errors import LogDirFailure
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster import ClusterMember
+    from tidelog.broker.metrics import BrokerMetrics, RequestMeter
     from tidelog.network.connection import Connection
 
 logger = logging.getLogger(__name__)
@@ -81,6 +83,9 @@ class Server:
         self._in_sync_at_start: list[tuple[str, int]] = []
         self._failed: asyncio.Future[LogDirFailure] | None = None
         self.address = ("", 0)
+        self._meter: RequestMeter | None = None
+        self.metrics: BrokerMetrics | None = None
+        """None without `metrics.listeners`."""
 
     @property
     def node(self) -> Node:
@@ -103,6 +108,7 @@ class Server:
             node = self._node = self._build_node(loop, base, metadata, store, directories)
             undo.callback(node.socket_server.close)
             self._bind()
+            await self._start_metrics(node, undo)
             if node.member is None:
                 self._register(store)
                 self._load(store)
@@ -111,6 +117,15 @@ class Server:
                 undo.push_async_callback(node.member.close)
                 await self._join(node.member, store)
             undo.pop_all()
+
+    async def _start_metrics(self, node: Node, undo: AsyncExitStack) -> None:
+        """Count, and serve pages of metrics, if `metrics.listeners` is set."""
+        if self._meter is not None:
+            from tidelog.broker.metrics import BrokerMetrics
+
+            self.metrics = BrokerMetrics(node, self._meter)
+            undo.push_async_callback(self.metrics.close)
+            await self.metrics.start()
 
     def _start_base(self, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack) -> NodeBase:
         """Time, threads and the log manager, which need no metadata."""
@@ -158,6 +173,11 @@ class Server:
             dispatcher = Dispatcher(node, {**node.routes, **own_handlers()})
             node.client_quotas.use(dispatcher)
             surroundings = self._surroundings
+            if node.config.metrics_listeners:
+                from tidelog.broker.metrics import RequestMeter
+
+                self._meter = RequestMeter()
+                dispatcher.set_hooks(RequestHooks(count=self._meter.count))
             return SocketServer(
                 loop,
                 network_limits(layers.config, surroundings.socket_descriptors_max()),
@@ -363,6 +383,8 @@ class Server:
         if node.member is not None:
             await node.member.hand_over()
         node.socket_server.stop_accepting()
+        if self.metrics is not None:
+            await self.metrics.close()
         node.groups.stop()
         node.transactions.stop()
         if node.member is not None:

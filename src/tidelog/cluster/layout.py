@@ -36,6 +36,8 @@ class BrokerDescription:
     pid: int = 0
     settings: dict[str, str] = field(default_factory=dict)
     """Settings of this broker alone; they take precedence over all others."""
+    metrics_port: int = 0
+    """Where its metrics are read; 0 if they are not, or elsewhere by its settings."""
 
 
 @dataclass
@@ -52,6 +54,12 @@ class ClusterDescription:
     """0 while that is stopped."""
     supervisor_pid: int = 0
     host: str = "127.0.0.1"
+    has_metrics: bool = False
+    """Whether brokers serve pages of metrics, unless `metrics.listeners` is set otherwise."""
+
+    def metrics_url(self, broker: BrokerDescription) -> str | None:
+        """Where the metrics of a broker are read."""
+        return f"http://{self.host}:{broker.metrics_port}/metrics" if broker.metrics_port else None
 
     @property
     def bootstrap_servers(self) -> str:

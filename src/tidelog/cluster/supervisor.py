@@ -27,6 +27,7 @@ _READY: Final = b"tidelog ready "
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 30.0
 _LOG_TAIL_LINES: Final = 8
+_METRICS_PORT: Final = 9404
 
 ZOOKEEPER: Final = "zookeeper"
 """Names the supervisor's ZooKeeper where a command takes a broker."""
@@ -166,6 +167,7 @@ class Supervisor:
         return process
 
     async def _start_broker(self, broker: BrokerDescription) -> None:
+        self._choose_metrics_port(broker)
         with self.directory.log_of(broker.broker_id).open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -188,6 +190,18 @@ class Supervisor:
         task = asyncio.create_task(self._watch(broker, process))
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
+
+    def _choose_metrics_port(self, broker: BrokerDescription) -> None:
+        """The port of last time or, for the first broker, the one that the JMX exporter uses; else any that is free."""
+        description = self.description
+        if not description.has_metrics or "metrics.listeners" in description.settings.keys() | broker.settings.keys():
+            broker.metrics_port = 0
+            return
+        preferred = broker.metrics_port or _METRICS_PORT + broker.broker_id - 1
+        others = {each.metrics_port for each in description.brokers if each is not broker}
+        if preferred in others or not is_free(preferred, description.host):
+            preferred = next(iter(free_ports(1, description.host)))
+        broker.metrics_port = preferred
 
     async def _wait_until_ready(self, broker: BrokerDescription, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None, "its stdout is a pipe"
@@ -245,6 +259,9 @@ class Supervisor:
             "broker.id": str(broker.broker_id),
             "listeners": f"PLAINTEXT://{description.host}:{broker.port}",
             "log.dirs": str(self.directory.data_of(broker.broker_id)),
+            **(
+                {"metrics.listeners": f"http://{description.host}:{broker.metrics_port}"} if broker.metrics_port else {}
+            ),
             **broker.settings,
         }
 
@@ -323,6 +340,17 @@ def new_description(
         zookeeper_port=zookeeper_port,
         host=host,
     )
+
+
+def is_free(port: int, host: str) -> bool:
+    """Whether nothing listens on a port now."""
+    with socket.socket() as each:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            each.bind((host, port))
+        except OSError:
+            return False
+    return True
 
 
 def free_ports(count: int, host: str) -> Iterable[int]:

@@ -144,6 +144,15 @@ def _check_ports(listeners: tuple[Listener, ...]) -> None:
             )
 
 
+def _metrics_listeners(config: BrokerConfig) -> None:
+    ports = [each.port for each in (*config.parsed_listeners, *config.parsed_metrics_listeners) if each.port]
+    for each in config.parsed_metrics_listeners:
+        _refuse_unless(
+            ports.count(each.port) <= 1,
+            f"metrics.listeners: port {each.port} of {config.metrics_listeners} is used by another listener",
+        )
+
+
 def _inter_broker_listener(config: BrokerConfig) -> None:
     names = [each.name for each in config.parsed_advertised_listeners]
     if config.inter_broker_listener_name is not None:
@@ -201,6 +210,7 @@ _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _offset_commits,
     _connections,
     _listeners,
+    _metrics_listeners,
     _inter_broker_listener,
     _sasl,
     _control_plane_listener,

@@ -58,6 +58,15 @@ def parse_listeners(text: str, protocols: Mapping[str, str], *, setting: str) ->
     return listeners
 
 
+def parse_metrics_listeners(text: str) -> tuple[Listener, ...]:
+    """A comma-separated list of `http://host:port`. Raises ConfigError."""
+    setting = "metrics.listeners"
+    for item in parse_items(text):
+        if not item.lower().startswith("http://"):
+            raise ConfigError(f"{setting}: {item!r} is not of the form http://host:port", setting=setting)
+    return tuple([_parse_one(item.rstrip("/"), {"HTTP": "PLAINTEXT"}, setting) for item in parse_items(text)])
+
+
 def _parse_one(item: str, protocols: Mapping[str, str], setting: str) -> Listener:
     name, separator, address = item.partition("://")
     host, colon, digits = address.rpartition(":")

@@ -92,7 +92,16 @@ class QuotaSettings(Settings, area="Quotas"):
         doc="A class that decides quotas.")
 
 
-class MetricSettings(Settings, area="Metrics", effect=False):
+class MetricSettings(Settings, area="Metrics"):
+    """The pages of metrics. Kafka's settings of its own reporters have no effect."""
+
+    metrics_listeners: str = setting(
+        "metrics.listeners", "",
+        doc="Addresses at which Prometheus reads metrics, comma-separated, each `http://host:port`; port 0 is any free "
+            "port. Empty: none are counted. Anybody who can connect can read them.")
+
+
+class MetricReporterSettings(Settings, area="Metrics", effect=False):
     """How measurements are sampled."""
 
     metric_reporters: tuple[str, ...] = setting(

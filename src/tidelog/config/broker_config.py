@@ -14,7 +14,12 @@ from tidelog.config._coordinator_settings import GroupSettings, TransactionSetti
 from tidelog.config._listener_settings import ConnectionSettings, ListenerSettings
 from tidelog.config._listeners import Listener
 from tidelog.config._log_settings import CleanerSettings, LogSettings
-from tidelog.config._replication_settings import MetricSettings, QuotaSettings, ReplicationSettings
+from tidelog.config._replication_settings import (
+    MetricReporterSettings,
+    MetricSettings,
+    QuotaSettings,
+    ReplicationSettings,
+)
 from tidelog.config._security_settings import (
     AuthorizationSettings,
     BearerTokenSettings,
@@ -47,6 +52,7 @@ class BrokerConfig(
     BearerTokenSettings,
     QuotaSettings,
     MetricSettings,
+    MetricReporterSettings,
 ):
     """All settings of one broker. A field is the setting's name with underscores for dots."""
 
@@ -71,6 +77,11 @@ class BrokerConfig(
         return _listeners.parse_listeners(
             self.advertised_listeners, self.security_protocols, setting="advertised.listeners"
         )
+
+    @property
+    def parsed_metrics_listeners(self) -> tuple[Listener, ...]:
+        """The addresses at which metrics are read. Raises ConfigError."""
+        return _listeners.parse_metrics_listeners(self.metrics_listeners)
 
     @property
     def inter_broker_name(self) -> str:

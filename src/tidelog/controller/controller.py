@@ -88,6 +88,11 @@ class Controller:
     def epoch(self) -> int:
         return self.context.epoch
 
+    @property
+    def unclean_elections(self) -> int:
+        """Elections of replicas that were not in sync, since this broker started."""
+        return self._partitions.unclean_elections
+
     def update_settings(self, settings: ControllerSettings) -> None:
         """Follow these settings from now on; a change of the default for unclean elections takes effect at once."""
         before, self._environment.settings = self._environment.settings, settings

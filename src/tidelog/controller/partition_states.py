@@ -33,6 +33,8 @@ class PartitionStateMachine:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._context = environment.context
+        self.unclean_elections = 0
+        """Elections of replicas that were not in sync: records may be lost."""
 
     async def start(self) -> None:
         """A controller was elected: find out the state of every partition and elect leaders where they lack."""
@@ -193,6 +195,7 @@ class PartitionStateMachine:
                     )
                 else:
                     elections[partition] = election
+                    self.unclean_elections += election.leadership.leader not in leadership.isr
             await self._environment.pause()
         return elections
 

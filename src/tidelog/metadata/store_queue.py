@@ -10,12 +10,15 @@ broker. `on_loop` is for watches: the store calls them on whichever thread it li
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import Concatenate, ParamSpec, TypeVar
 
 from tidelog.metadata.errors import SessionExpiredError
 from tidelog.metadata.store import SessionState, Store, Watcher, WatchEvent
+from tidelog.metrics import Distribution
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,6 +43,12 @@ class StoreQueue:
         self._loop = loop
         self._store = store
         self._is_reachable = True
+        self.state = SessionState.CONNECTED
+        """The state of the session, as far as is known."""
+        self.state_changes: Counter[SessionState] = Counter()
+        """How often the session entered each state."""
+        self.times = Distribution()
+        """How long calls took from when they were queued, in microseconds."""
         store.add_session_listener(self._on_state)
         self._executor: ThreadPoolExecutor | None = ThreadPoolExecutor(1, thread_name_prefix="tidelog-metadata")
 
@@ -50,8 +59,12 @@ class StoreQueue:
         """
         if self._executor is None:
             raise SessionExpiredError("the metadata store is closed")
+        began = monotonic()
         call = self._loop.run_in_executor(self._executor, lambda: function(self._store, *args, **kwargs))
-        return await asyncio.shield(call)
+        try:
+            return await asyncio.shield(call)
+        finally:
+            self.times.record(int((monotonic() - began) * 1e6))
 
     def on_loop(self, watcher: Watcher) -> Watcher:
         """The watcher, to be called on the event loop whatever thread the store calls it on."""
@@ -68,6 +81,8 @@ class StoreQueue:
 
     def _on_state(self, state: SessionState) -> None:
         self._is_reachable = state is SessionState.CONNECTED
+        self.state = state
+        self.state_changes[state] += 1
 
     def limit_waits(self, seconds: float) -> None:
         """Let calls, also the one under way, wait no longer than this for a connection: a shutdown has begun."""

@@ -87,7 +87,12 @@ def _nothing() -> None:
 class Slot:
     """The place of one reply in its connection's order."""
 
-    __slots__ = ("abandon", "connection", "reply", "request_bytes")
+    __slots__ = ("abandon", "connection", "metrics", "reply", "request_bytes", "times_ns")
+
+    metrics: object
+    """Where a request that is timed is counted. This and the next are set for such requests alone."""
+    times_ns: list[int]
+    """When it came, was handled, began to wait, and was answered."""
 
     def __init__(self, connection: Connection, request_bytes: int) -> None:
         self.connection = connection

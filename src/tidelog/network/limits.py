@@ -88,12 +88,15 @@ class ConnectionQuotas:
         "_rate",
         "_rates",
         "_total",
+        "accepted",
     )
 
     def __init__(self, limits: NetworkLimits) -> None:
         self._total = 0
         self._by_listener: Counter[str] = Counter()
         self._by_address: Counter[str] = Counter()
+        self.accepted: Counter[str] = Counter()
+        """Connections since the start, by listener."""
         self._address_rate_default = UNLIMITED
         self._address_rates_max: dict[str, int] = {}
         self._address_rates: dict[str, ConnectionRate] = {}
@@ -111,6 +114,10 @@ class ConnectionQuotas:
     @property
     def total(self) -> int:
         return self._total
+
+    def open_on(self, listener: str) -> int:
+        """How many connections a listener has."""
+        return self._by_listener[listener]
 
     def has_room(self, listener: str) -> bool:
         """May this listener take one more connection now? If not, it should stop accepting until one closes."""
@@ -170,6 +177,7 @@ class ConnectionQuotas:
             return False
         self._total += 1
         self._by_listener[listener] += 1
+        self.accepted[listener] += 1
         self._by_address[address] += 1
         return True
 

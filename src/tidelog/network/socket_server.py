@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -85,6 +86,10 @@ class SocketServer:
 
         `on_open` is called with every connection before anything is read from it.
         """
+        self.idle_closed = 0
+        """Connections that were closed because they were idle."""
+        self.failed_handshakes: Counter[str] = Counter()
+        """TLS handshakes that failed, by listener."""
         self.dispatch = dispatch
         self.buffers = BufferPool()
         self.scratch = bytearray(SCRATCH_BYTES)
@@ -109,6 +114,7 @@ class SocketServer:
         self._to_flush: list[Connection] = []
         self._to_look_at: list[Connection] = []
         self._to_hand_over: list[Connection] = []
+        self._after_flush: list[Callable[[], None]] = []
         self._sender = new_sender(loop)
         self._is_turn_scheduled = False
         self._is_turn_ending = False
@@ -254,6 +260,7 @@ class SocketServer:
                 self.read_soon(connection)
 
         def on_failed(below: Transport) -> None:
+            self.failed_handshakes[session.listener] += 1
             below.close()
             self._release(session)
 
@@ -348,6 +355,11 @@ class SocketServer:
         if not self._is_turn_ending:
             self.wake()
 
+    def after_flush(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, when the replies of this turn have been sent."""
+        self._after_flush.append(callback)
+        self.wake()
+
     def wake(self) -> None:
         """Make sure that a turn ends soon: something was staged or completed."""
         if not self._is_turn_scheduled:
@@ -366,6 +378,10 @@ class SocketServer:
         finally:
             self._is_turn_ending = False
         self._flush()
+        if self._after_flush:
+            callbacks, self._after_flush = self._after_flush, []
+            for callback in callbacks:
+                callback()
         if self._to_look_at:
             to_look_at, self._to_look_at = self._to_look_at, []
             for connection in to_look_at:
@@ -421,6 +437,7 @@ class SocketServer:
         idle = [c for c in self.connections.values() if c.last_active_ms < oldest and not c.unanswered]
         for connection in idle:
             connection.close()
+        self.idle_closed += len(idle)
         return len(idle)
 
     def update_limits(self, limits: NetworkLimits) -> None:

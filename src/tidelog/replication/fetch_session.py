@@ -132,6 +132,7 @@ class FetchSessionCache:
         self._slots_max = slots_max
         self._new_session_id = new_session_id
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -201,10 +202,12 @@ class FetchSessionCache:
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.last_used_ms > EVICTION_MS_MIN:
             del self._sessions[oldest.session_id]
+            self.evictions += 1
             return True
         least = min(self._sessions.values(), key=lambda s: (s.is_privileged, len(s.partitions)))
         if (least.is_privileged, len(least.partitions)) < (is_privileged, size):
             del self._sessions[least.session_id]
+            self.evictions += 1
             return True
         return False
 

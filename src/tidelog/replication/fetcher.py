@@ -96,6 +96,7 @@ class _Followed:
         "failures",
         "fetch_offset",
         "is_caught_up",
+        "lag",
         "last_fetched_epoch",
         "leader_epoch",
         "partition",
@@ -113,6 +114,8 @@ class _Followed:
         """How often in a row it was refused, or not answered."""
         self.is_caught_up = False
         """Whether the log reached the leader's high watermark with the last response."""
+        self.lag = 0
+        """How far it was behind that high watermark then."""
 
     @property
     def name(self) -> str:
@@ -154,6 +157,10 @@ class Fetcher:
         """How many fetches in a row got no answer."""
         self._rests_until_ms = 0
         self._was_limited = False
+        self.requests = 0
+        self.bytes_fetched = 0
+        self.reassignment_bytes_fetched = 0
+        """Those of `bytes_fetched` that are for partitions which a reassignment adds to this broker."""
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -161,6 +168,15 @@ class Fetcher:
     def partitions(self) -> list[Partition]:
         """The partitions that are followed."""
         return [followed.partition for followed in self._followed.values()]
+
+    def lags(self) -> list[tuple[PartitionKey, int]]:
+        """How far each partition is behind its leader's high watermark."""
+        return [(key, followed.lag) for key, followed in self._followed.items()]
+
+    @property
+    def failed_count(self) -> int:
+        """Partitions that are not fetched any more, until the next LeaderAndIsr."""
+        return sum(followed.state is FetchState.FAILED for followed in self._followed.values())
 
     @property
     def has_others(self) -> bool:
@@ -324,6 +340,7 @@ class Fetcher:
         """Take what the leader sent, one partition a step."""
         session = self._session
         self._unanswered = 0
+        self.requests += 1
         if not session.on_response(ErrorCode(response.error_code), response.session_id):
             logger.info("the fetch session with broker %d begins again: %s", self.leader_id, response.error_code)
             return
@@ -375,9 +392,14 @@ class Fetcher:
         if data.records:
             partition.append_fetched(data.records, self._wall_ms())
             self._fetch_on(followed)
+            size_bytes = len(data.records)
+            self.bytes_fetched += size_bytes
+            if self._broker_id in partition.replica_set.adding_replicas:
+                self.reassignment_bytes_fetched += size_bytes
             if self._quota.is_limited:
-                self._count(partition, len(data.records), now_ms)
-        followed.is_caught_up = data.high_watermark <= followed.fetch_offset
+                self._count(partition, size_bytes, now_ms)
+        followed.lag = max(data.high_watermark - followed.fetch_offset, 0)
+        followed.is_caught_up = not followed.lag
         followed.failures = 0
         start_before = log.positions.log_start_offset
         has_moved = partition.follow_leader(data.high_watermark, data.log_start_offset)

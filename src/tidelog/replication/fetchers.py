@@ -28,6 +28,17 @@ class FetcherManager:
         self._count = count
         self._fetchers: dict[FetcherKey, Fetcher] = {}
         self._places: dict[PartitionKey, FetcherKey] = {}
+        self.retired_bytes = 0
+        """What fetchers have fetched that are no more."""
+        self.retired_reassignment_bytes = 0
+
+    def bytes_fetched(self) -> tuple[int, int]:
+        """What was fetched from leaders since the start, and how much of it for partitions that a reassignment adds."""
+        fetchers = self._fetchers.values()
+        return (
+            self.retired_bytes + sum(each.bytes_fetched for each in fetchers),
+            self.retired_reassignment_bytes + sum(each.reassignment_bytes_fetched for each in fetchers),
+        )
 
     def __iter__(self) -> Iterator[tuple[FetcherKey, Fetcher]]:
         return iter(list(self._fetchers.items()))
@@ -56,7 +67,10 @@ class FetcherManager:
         fetcher = self._fetchers.get(key)
         if fetcher is not None and len(fetcher):
             return False
-        self._fetchers.pop(key, None)
+        retired = self._fetchers.pop(key, None)
+        if retired is not None:
+            self.retired_bytes += retired.bytes_fetched
+            self.retired_reassignment_bytes += retired.reassignment_bytes_fetched
         return True
 
     def set_count(self, count: int) -> None:

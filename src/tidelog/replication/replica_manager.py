@@ -23,6 +23,7 @@ from tidelog.replication.partition import Partition
 from tidelog.replication.produce import DelayedProduce, PendingAppend, PendingProduce
 from tidelog.replication.replica_selection import ClientMetadata, RackAwareReplicaSelector, ReplicaView
 from tidelog.replication.replica_set import IsrProposal, ReplicaRules
+from tidelog.replication.traffic import TrafficCounters
 from tidelog.replication.wide_fetch import WideFetches
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
@@ -152,6 +153,11 @@ class ReplicaManager:
         self._on_log_dir_failure = on_log_dir_failure
         self._flush_in_background = flush_in_background
         self._wake = wake
+        self.isr_shrinks = 0
+        self.isr_expands = 0
+        self.isr_updates_failed = 0
+        self.traffic: TrafficCounters | None = None
+        """Counts what goes in and out of topics; None in a broker without metrics."""
 
     # --- partitions ---
 
@@ -187,6 +193,11 @@ class ReplicaManager:
     def add_offline(self, topic: str, index: int) -> None:
         """A partition of this broker whose log is in a directory that could not even be opened."""
         self._without_log.add((topic, index))
+
+    @property
+    def without_log(self) -> int:
+        """Partitions of this broker whose log directory could not even be opened."""
+        return len(self._without_log)
 
     def find(self, topic: str | None, index: int) -> Partition | None:
         return self._partitions.get((topic, index))  # type: ignore[arg-type]
@@ -241,6 +252,8 @@ class ReplicaManager:
             self.fail_log_dir(failure)
             raise failure.for_client() from failure
         first_offset, last_offset = info[0], info[1]
+        if self.traffic is not None:
+            self.traffic.count_append(partition.topic_bytes, info)
         if not partition.is_dirty:
             self.staged(partition)
         self._pending.append(PendingAppend(partition, first_offset, last_offset + 1, timeout_ms, on_committed))
@@ -507,6 +520,7 @@ class ReplicaManager:
         """The controller answered a proposal."""
         partition, proposal, altered, error = outcome
         if altered is None:
+            self.isr_updates_failed += 1
             logger.info(
                 "%s-%d: the controller refused to change the ISR to %s: %s",
                 *partition.key,
@@ -515,7 +529,11 @@ class ReplicaManager:
             )
             if partition.on_refused(proposal, error):
                 self._cluster.propose(partition, proposal)
-        elif partition.on_altered(proposal, altered, self._clock.monotonic_ms()):
+            return
+        change = len(altered.isr) - len(partition.isr)
+        self.isr_expands += change > 0
+        self.isr_shrinks += change < 0
+        if partition.on_altered(proposal, altered, self._clock.monotonic_ms()):
             self.watermark_moved(partition)
 
     def preferred_read_replica(self, partition: Partition, client: ClientMetadata, fetch_offset: int) -> int:

@@ -81,7 +81,7 @@ class World:
         self.written = 0
         node: Any = SimpleNamespace(
             slices=TimeSlices(asyncio.get_running_loop()),
-            replica_manager=SimpleNamespace(write_staged=self._write),
+            replica_manager=SimpleNamespace(write_staged=self._write, traffic=None),
             access=None,
         )
         self.slices: TimeSlices = node.slices
@@ -289,23 +289,23 @@ def test_staged_records_are_written_for_the_next_request_of_the_same_connection(
 
 def test_hooks_see_every_request_in_their_order_the_fast_paths_included() -> None:
     async def body() -> None:
-        seen: list[tuple[str, str, str, int]] = []
+        seen: list[tuple[str, str, int]] = []
 
-        def hook(name: str) -> Callable[[Connection, Route, int, int], None]:
-            def call(connection: Connection, route: Route, version: int, request_bytes: int) -> None:
-                assert request_bytes > 0
-                assert connection.session.client_id == "client"
-                seen.append((name, connection.session.principal, route.api_key.name, version))
+        def count(_slot: object, route: Route, version: int) -> None:
+            seen.append(("counted", route.api_key.name, version))
 
-            return call
+        def throttle(connection: Connection, route: Route, version: int, request_bytes: int) -> None:
+            assert request_bytes > 0
+            assert connection.session.client_id == "client"
+            seen.append((connection.session.principal, route.api_key.name, version))
 
-        world = World(lambda _request, _context: ListGroupsResponse(), RequestHooks(*map(hook, ("n", "t"))))
+        world = World(lambda _request, _context: ListGroupsResponse(), RequestHooks(count, throttle))
         for route in world.routes.values():
             seen.clear()
             frame = bytearray(encode_request(route.api_key, route.max_version, 7, "client", b""))
             slot = FakeSlot(world.connection)
             world.dispatcher.dispatch(world.connection, slot, frame, 4, len(frame))  # type: ignore[arg-type]
-            assert seen == [(name, "User:ANONYMOUS", route.api_key.name, route.max_version) for name in "nt"]
+            assert seen == [(each, route.api_key.name, route.max_version) for each in ("counted", "User:ANONYMOUS")]
 
     in_loop(body)
 

@@ -48,7 +48,7 @@ UNDOCUMENTED_IN_KAFKA: Final = {
 }
 """Kafka's internal settings, those of its authorizer, and those that are only ever set dynamically: it prints none."""
 
-OUR_OWN: Final = {"metadata.socket"}
+OUR_OWN: Final = {"metadata.socket", "metrics.listeners"}
 
 
 def is_absent(level: str, name: str) -> bool:

@@ -109,6 +109,9 @@ class _WideRequest:
         if node.client_quotas.limits_fetch:
             throttle_ms = throttle_of(node, self._slot, self._parameters, replies)
             await self._pause()
+        if node.replica_manager.traffic is not None and not throttle_ms:
+            node.replica_manager.traffic.count_fetch(self._parameters, wanted, replies)
+            await self._pause()
         topics = () if throttle_ms else self._context.select(replies)
         await self._pause()
         self._slot.fill(

@@ -109,6 +109,8 @@ def _fill(
 ) -> None:
     """Answer with what was read."""
     throttle_ms = throttle_of(node, slot, parameters, replies) if node.client_quotas.limits_fetch else 0
+    if node.replica_manager.traffic is not None and not throttle_ms:
+        node.replica_manager.traffic.count_fetch(parameters, context.wanted, replies)
     topics = () if throttle_ms else context.select(replies)
     session_id = context.session_id
     throttle_ms = throttle_ms or slot.connection.throttle_ms
@@ -213,6 +215,8 @@ async def _convert(node: Node, entry: Wanted, reply: PartitionReply, version: in
         return PartitionReply(reply.partition_index, ErrorCode.UNSUPPORTED_VERSION)
     from tidelog.broker.handlers._old_fetch import readable_by
 
+    if node.replica_manager.traffic is not None:
+        node.replica_manager.traffic.count_conversion(entry.topic)
     try:
         data = await node.background.run_alone(partial(readable_by, records, version, entry.fetch.fetch_offset))
     except UnsupportedCompressionError:

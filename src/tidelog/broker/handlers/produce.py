@@ -116,7 +116,7 @@ class _Verifying:
             self._slot.park()
 
 
-def _append_all(
+def _append_all(  # noqa: C901 - one sequence of decisions on the hot path, where each call costs
     node: Node,
     slot: Slot,
     data: bytearray | memoryview,
@@ -181,6 +181,8 @@ def _append_all(
             replica_manager.staged(partition)
         outcomes.append((topic, index, info))
         staged.append((partition, info[1] + 1))
+    if replica_manager.traffic is not None:
+        replica_manager.traffic.count_produce(spans[3], outcomes)
     if acks == 0:
         _answer_nothing(slot, outcomes)
     else:

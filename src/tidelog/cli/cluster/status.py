@@ -38,12 +38,18 @@ def status(directory: Directory = DEFAULT_DIRECTORY, output: OutputFormat = Form
                 "bootstrap_servers": description.bootstrap_servers,
                 "running": bool(description.supervisor_pid),
                 "zookeeper": _zookeeper(description),
-                "brokers": [row._asdict() for row in rows],
+                "brokers": [
+                    {**row._asdict(), "metrics": description.metrics_url(broker)}
+                    for row, broker in zip(rows, description.brokers, strict=True)
+                ],
             }
         )
         return
     print_table(HEADINGS, rows)
     print_line(f"\nbootstrap servers: {description.bootstrap_servers}")
+    pages = [url for broker in description.brokers if (url := description.metrics_url(broker)) is not None]
+    if pages:
+        print_line(f"metrics: {' '.join(pages)}")
     zookeeper = _zookeeper(description)
     if zookeeper is not None:
         process = f", {zookeeper['state']}, pid {zookeeper['pid']}" if zookeeper["is_own"] else ""

@@ -71,6 +71,7 @@ def up(
     """
     place = ClusterDirectory(directory)
     description = _describe(place, brokers, port, zookeeper, parse_assignments("--set", settings or ()))
+    description.has_metrics = True
     if detach:
         _detach(place, description)
         return

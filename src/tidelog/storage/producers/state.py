@@ -88,6 +88,14 @@ class ProducerStateManager:
         self._last_snapshot_offset = 0
         self._snapshots = list_snapshots(directory) if snapshots is None else snapshots
 
+    def has_late_transaction(self, now_ms: int, after_ms: int) -> bool:
+        """Whether a transaction is open and nothing was added to it for so long."""
+        for producer_id in self.ongoing.values():
+            entry = self.producers.get(producer_id)
+            if entry is not None and 0 < entry.last_timestamp < now_ms - after_ms:
+                return True
+        return False
+
     # Appending
 
     def check(

@@ -1,0 +1,130 @@
+"""Groups and transactions: `kafka.coordinator`, and the lag of groups under the names of the usual Kafka exporters.
+
+The lag is shown for partitions of which this broker has a replica. In a cluster the coordinator of a group may have
+none: `kafka_log_log_logendoffset` of the leader less `kafka_consumergroup_current_offset` is the lag then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.metrics._shapes import gauge, gauges
+from tidelog.metrics import Family, Kind, labels_text
+from tidelog.metrics.families import Sample
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.groups.classic.group import Group
+
+_GROUP_STATES: Final = {
+    "PreparingRebalance": "numgroupspreparingrebalance",
+    "CompletingRebalance": "numgroupscompletingrebalance",
+    "Stable": "numgroupsstable",
+    "Empty": "numgroupsempty",
+    "Dead": "numgroupsdead",
+}
+_NEWER: Final = {"Assigning": "CompletingRebalance", "Reconciling": "PreparingRebalance"}
+"""States of the newer protocol, by what they are in the older one: Kafka 3.9's gauges have only those."""
+_NAME: Final = "kafka_coordinator_group_groupmetadatamanager"
+_OFFSET_LABELS: Final = ("consumergroup", "topic", "partition")
+
+
+class CoordinatorFamilies:
+    """The groups and the transactional ids that this broker coordinates."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def families(self) -> Iterator[Family]:
+        yield from self._groups()
+        yield from self._transactions()
+
+    def _groups(self) -> Iterator[Family]:
+        node = self._node
+        groups = [group for shard in node.groups.shards() for group in shard.groups()]
+        lags: list[tuple[str, int]] = []
+        yield Family(
+            "kafka_consumergroup_current_offset",
+            Kind.GAUGE,
+            "Committed offset of a group.",
+            self._offsets(groups, lags),
+        )
+        # Read after the offsets, which fill it.
+        yield Family(
+            "kafka_consumergroup_lag",
+            Kind.GAUGE,
+            "Records between the committed offset of a group and the end of the partition.",
+            (("", labels, lag) for labels, lag in iter(lags)),
+        )
+        yield gauges(
+            "kafka_consumergroup_members",
+            "Members of a group.",
+            ((labels_text(("consumergroup",), (group.group_id,)), _member_count(group)) for group in groups),
+        )
+        yield Family(
+            "tidelog_consumergroup",
+            Kind.INFO,
+            "State and protocol of a group.",
+            (
+                (
+                    "_info",
+                    labels_text(
+                        ("consumergroup", "state", "protocol"),
+                        (group.group_id, _state(group), "classic" if group.consumer is None else "consumer"),
+                    ),
+                    1,
+                )
+                for group in groups
+            ),
+        )
+        counts: Counter[str] = Counter()
+        for group in groups:
+            state = _state(group)
+            counts[_NEWER.get(state, state)] += 1
+        yield gauge(f"{_NAME}_numgroups", "Groups.", len(groups))
+        for state, suffix in _GROUP_STATES.items():
+            yield gauge(f"{_NAME}_{suffix}", f"Groups in the state {state}.", counts[state])
+        yield gauge(f"{_NAME}_numoffsets", "Committed offsets.", sum(len(group.offsets) for group in groups))
+
+    def _offsets(self, groups: list[Group], lags: list[tuple[str, int]]) -> Iterator[Sample]:
+        from tidelog.groups.offsets import read_committed
+        from tidelog.groups.schemas import read_partition_key
+
+        find = self._node.replica_manager.find
+        for group in groups:
+            for key, value in list(group.offsets.items()):
+                committed = read_committed(value)
+                if committed is None:
+                    continue
+                topic, index = read_partition_key(key)
+                labels = labels_text(_OFFSET_LABELS, (group.group_id, topic, str(index)))
+                partition = find(topic, index)
+                if partition is not None:
+                    lags.append((labels, max(partition.log.high_watermark - committed.offset, 0)))
+                yield "", labels, committed.offset
+
+    def _transactions(self) -> Iterator[Family]:
+        node = self._node
+        counts: Counter[str] = Counter()
+        for shard in node.transactions.shards():
+            counts.update(transaction.state.value for transaction in shard.transactions())
+        yield gauges(
+            "tidelog_transaction_transactionalids",
+            "Transactional ids that this broker coordinates, by state.",
+            [(labels_text(("state",), (state,)), count) for state, count in sorted(counts.items())],
+        )
+        yield gauge(
+            "tidelog_coordinator_loading",
+            "1 while groups or transactions are being loaded.",
+            int(node.groups.has_loads or node.transactions.has_loads),
+        )
+
+
+def _member_count(group: Group) -> int:
+    return len(group.members) if group.consumer is None else len(group.consumer.members)
+
+
+def _state(group: Group) -> str:
+    return group.state.value if group.consumer is None else group.consumer.state_name

@@ -1,0 +1,173 @@
+"""What goes in and out of each topic of this broker: requests, records, bytes; and the errors of responses.
+
+Only topics that this broker has partitions of are counted by name, so that clients which ask for names that do not
+exist cannot fill the memory. What belonged to a topic that is deleted stays in the totals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+from tidelog.replication.fetch import FetchParameters, Wanted
+from tidelog.storage.types import LogAppendInfo
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.fetch import PartitionReply as FetchReply
+from tidelog.wire.produce import PartitionReply as ProduceReply
+
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_RECORDS: Final = 7
+"""The place of the records in a fetch's reply."""
+
+
+class TopicCounts:
+    """Plain numbers since the start of this broker."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetch_requests",
+        "failed_produce_requests",
+        "fetch_conversions",
+        "messages_in",
+        "total_fetch_requests",
+        "total_produce_requests",
+    )
+
+    def __init__(self) -> None:
+        for name in self.__slots__:
+            setattr(self, name, 0)
+
+    bytes_in: int
+    bytes_out: int
+    bytes_rejected: int
+    """Of batches that were larger than `max.message.bytes`."""
+    failed_fetch_requests: int
+    failed_produce_requests: int
+    fetch_conversions: int
+    """Partitions of responses that were converted for old clients."""
+    messages_in: int
+    total_fetch_requests: int
+    """Each partition of a request counts."""
+    total_produce_requests: int
+
+    def add(self, other: TopicCounts) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class TrafficCounters:
+    """The counts of every topic, and of errors."""
+
+    def __init__(self, is_known: Callable[[str], bool], is_added: Callable[[str, int, int], bool]) -> None:
+        """`is_known` says whether a topic exists; `is_added` whether a reassignment adds a broker to a partition."""
+        self._is_known = is_known
+        self._is_added = is_added
+        self._by_name: dict[str, TopicCounts] = {}
+        self._by_wire_name: dict[bytes, TopicCounts] = {}
+        self._others = TopicCounts()
+        """Of topics that do not exist, or no longer."""
+        self.replication_bytes_out = 0
+        self.reassignment_bytes_out = 0
+        """Those of `replication_bytes_out` that go to replicas which a reassignment adds."""
+        self.errors: dict[tuple[str, int], int] = {}
+        """By API and error code: how often a partition of a response had it."""
+
+    # --- counting ---
+
+    def count_produce(
+        self,
+        partitions: Sequence[tuple[bytes, int, int, int]],
+        outcomes: Sequence[tuple[bytes, int, LogAppendInfo | ProduceReply]],
+    ) -> None:
+        """The partitions of a Produce, as `(topic, index, start, end)` of their records, and what became of each."""
+        if len(outcomes) == 1:
+            # Nearly all requests are so.
+            topic, _, result = outcomes[0]
+            counts = self._by_wire_name.get(topic)
+            if counts is not None and result.__class__ is LogAppendInfo:
+                counts.total_produce_requests += 1
+                counts.messages_in += result[5]
+                counts.bytes_in += result[6]
+                return
+        for position, (topic, _, result) in enumerate(outcomes):
+            counts = self._by_wire_name.get(topic) or self._find(topic)
+            counts.total_produce_requests += 1
+            if result.__class__ is LogAppendInfo:
+                counts.messages_in += result[5]
+                counts.bytes_in += result[6]
+            elif result[1]:
+                counts.failed_produce_requests += 1
+                self.count_error("Produce", result[1])
+                if result[1] in _TOO_LARGE:
+                    _, _, start, end = partitions[position]
+                    counts.bytes_rejected += end - start
+
+    def count_append(self, topic: bytes, info: LogAppendInfo) -> None:
+        """A batch of this broker's own."""
+        counts = self._by_wire_name.get(topic) or self._find(topic)
+        counts.total_produce_requests += 1
+        counts.messages_in += info[5]
+        counts.bytes_in += info[6]
+
+    def count_fetch(self, parameters: FetchParameters, wanted: Iterable[Wanted], replies: Iterable[FetchReply]) -> None:
+        """The partitions of a Fetch and what is sent of each."""
+        is_follower = parameters[0] >= 0
+        for entry, reply in zip(wanted, replies, strict=True):
+            topic = entry[1]
+            counts = self._by_name.get(topic) or self._find_name(topic)  # type: ignore[arg-type]
+            counts.total_fetch_requests += 1
+            records = reply[_RECORDS]
+            if records is not None:
+                size = len(records) if records.__class__ is bytes else records.length  # type: ignore[union-attr]
+                if is_follower:
+                    self.replication_bytes_out += size
+                    if topic is not None and self._is_added(topic, entry[2][0], parameters[0]):
+                        self.reassignment_bytes_out += size
+                else:
+                    counts.bytes_out += size
+            elif reply[1]:
+                counts.failed_fetch_requests += 1
+                self.count_error("Fetch", reply[1])
+
+    def count_conversion(self, topic: str) -> None:
+        """A partition of a response is converted for an old client."""
+        self._find_name(topic).fetch_conversions += 1
+
+    def count_error(self, api: str, code: int) -> None:
+        key = api, code
+        self.errors[key] = self.errors.get(key, 0) + 1
+
+    def _find(self, topic: bytes) -> TopicCounts:
+        return self._find_name(topic.decode(errors="replace"))
+
+    def _find_name(self, name: str | None) -> TopicCounts:
+        if name is None or not self._is_known(name):
+            return self._others
+        counts = self._by_name.get(name)
+        if counts is None:
+            counts = self._by_name[name] = self._by_wire_name[name.encode()] = TopicCounts()
+        return counts
+
+    # --- reading ---
+
+    def forget(self, names: Collection[str]) -> None:
+        """Topics were deleted."""
+        for name in names:
+            counts = self._by_name.pop(name, None)
+            if counts is not None:
+                del self._by_wire_name[name.encode()]
+                self._others.add(counts)
+
+    def topics(self) -> Iterator[tuple[str, TopicCounts]]:
+        """Every topic's counts."""
+        return iter(list(self._by_name.items()))
+
+    def total(self) -> TopicCounts:
+        """The counts of all topics together."""
+        total = TopicCounts()
+        total.add(self._others)
+        for counts in self._by_name.values():
+            total.add(counts)
+        return total
