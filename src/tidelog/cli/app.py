@@ -39,6 +39,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "perf": "tidelog.cli.perf",
     "pipeline": "tidelog.cli.pipeline",
     "console": "tidelog.cli.console",
+    "doctor": "tidelog.cli.doctor",
+    "top": "tidelog.cli.top",
     "demo": "tidelog.cli.demo",
 }
 

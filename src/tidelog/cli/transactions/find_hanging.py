@@ -4,19 +4,19 @@ A transaction hangs if it has been open for longer than any timeout allows and i
 partition takes part in it. read_committed consumers and compaction stop at it.
 """
 
+import asyncio
 import time
-from collections.abc import Iterable
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._clients import connect_admin
+from tidelog.cli._clients import client_settings
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json, print_line, print_table
-from tidelog.client.admin import Admin
-from tidelog.client.aio.admin.types import ActiveProducer
+from tidelog.client.aio.admin.admin import AdminSettings, AsyncAdmin
 from tidelog.client.types import TopicPartition
+from tidelog.health.hanging import OpenTransaction, hanging_transactions
 
 EXAMPLE: Final = "tidelog transactions find-hanging --topic orders"
 
@@ -31,13 +31,6 @@ HEADINGS: Final = (
     "SILENT-FOR-MIN",
 )
 _MINUTE_MS: Final = 60_000
-
-
-class Open(NamedTuple):
-    """A transaction that has been open in a partition for a long time."""
-
-    where: TopicPartition
-    producer: ActiveProducer
 
 
 def find_hanging(
@@ -61,10 +54,9 @@ def find_hanging(
     if partition is not None and len(topic or ()) != 1:
         raise CommandError("--partition needs one --topic")
     now_ms = time.time_ns() // 1_000_000
-    with connect_admin(bootstrap_server, command_config) as admin:
-        wanted = _partitions(admin, topic, partition, broker_id)
-        candidates = _open_since(admin, wanted, now_ms - max_transaction_timeout * _MINUTE_MS)
-        found = _unknown_to_coordinators(admin, candidates)
+    settings = client_settings(bootstrap_server, command_config, AdminSettings)
+    silent_ms = max_transaction_timeout * _MINUTE_MS
+    found = asyncio.run(_find(settings, topic, partition, broker_id, now_ms, silent_ms))
     if output is Format.JSON:
         print_json([_as_json(each) for each in found])
     elif found:
@@ -73,39 +65,26 @@ def find_hanging(
         print_line("no hanging transactions")
 
 
-def _partitions(
-    admin: Admin, topics: list[str] | None, partition: int | None, broker_id: int | None
-) -> list[TopicPartition]:
-    names = topics or [each.name for each in admin.list_topics(include_internal=True)]
-    return [
-        TopicPartition(name, each.partition)
-        for name, described in admin.describe_topics(names).items()
-        for each in described.partitions
-        if partition in (None, each.partition) and broker_id in (None, each.leader_id)
-    ]
+async def _find(
+    settings: dict[str, object],
+    topics: list[str] | None,
+    partition: int | None,
+    broker_id: int | None,
+    now_ms: int,
+    silent_ms: int,
+) -> list[OpenTransaction]:
+    async with AsyncAdmin(settings) as admin:
+        names = topics or [each.name for each in await admin.list_topics(include_internal=True)]
+        wanted = [
+            TopicPartition(name, each.partition)
+            for name, described in (await admin.describe_topics(names)).items()
+            for each in described.partitions
+            if partition in (None, each.partition) and broker_id in (None, each.leader_id)
+        ]
+        return await hanging_transactions(admin, wanted, now_ms, silent_ms)
 
 
-def _open_since(admin: Admin, wanted: Iterable[TopicPartition], before_ms: int) -> list[Open]:
-    """Transactions whose producers have written nothing since `before_ms`."""
-    return [
-        Open(where, producer)
-        for where, producers in sorted(admin.describe_producers(wanted).items())
-        for producer in producers
-        if producer.transaction_start_offset >= 0 and producer.last_timestamp < before_ms
-    ]
-
-
-def _unknown_to_coordinators(admin: Admin, candidates: list[Open]) -> list[Open]:
-    """Those that do not belong to a transaction which its coordinator will end."""
-    if not candidates:
-        return []
-    listed = admin.list_transactions(producer_ids={each.producer.producer_id for each in candidates})
-    described = admin.describe_transactions([each.transactional_id for each in listed]) if listed else {}
-    known = {(each.producer_id, where) for each in described.values() for where in each.partitions}
-    return [each for each in candidates if (each.producer.producer_id, each.where) not in known]
-
-
-def _as_row(each: Open, now_ms: int) -> tuple[object, ...]:
+def _as_row(each: OpenTransaction, now_ms: int) -> tuple[object, ...]:
     where, producer = each
     return (
         where.topic,
@@ -119,7 +98,7 @@ def _as_row(each: Open, now_ms: int) -> tuple[object, ...]:
     )
 
 
-def _as_json(each: Open) -> dict[str, object]:
+def _as_json(each: OpenTransaction) -> dict[str, object]:
     where, producer = each
     return {
         "topic": where.topic,

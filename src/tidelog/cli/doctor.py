@@ -1,0 +1,76 @@
+"""`tidelog doctor`: what is wrong with a cluster, its settings and this machine, and what to do about it."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli._clients import client_settings
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
+from tidelog.cli.output import print_json, print_line
+from tidelog.client.aio.admin.admin import AdminSettings, AsyncAdmin
+from tidelog.health import Finding, Level, examine, worst
+from tidelog.health.host import examine_host
+
+EXAMPLE: Final = "tidelog doctor --bootstrap-server 127.0.0.1:9092"
+
+_SIGNS: Final = {Level.BAD: "BAD ", Level.WARNING: "WARN", Level.NOTE: "NOTE"}
+
+
+def register(application: typer.Typer) -> None:
+    """Add the command."""
+    application.command(
+        "doctor", epilog=f"Example: {EXAMPLE}", context_settings={"help_option_names": ["-h", "--help"]}
+    )(doctor)
+
+
+def doctor(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="Also check this settings file of a broker.", metavar="FILE", exists=True),
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option("--wait", help="Seconds between two looks, to find what should move and does not.", min=0),
+    ] = 3.0,
+    only_host: Annotated[bool, typer.Option("--host", help="Check this machine only, and no cluster.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """Check brokers, partitions, disks, settings, groups and transactions. The exit code is 1 if something is wrong."""
+    findings = examine_host(config)
+    if not only_host:
+        settings = client_settings(bootstrap_server, command_config, AdminSettings)
+        if output is Format.TEXT and wait and sys.stderr.isatty():
+            sys.stderr.write(f"looking at {settings['bootstrap.servers']} for {wait:g} s\n")
+        findings += asyncio.run(_examine(settings, wait))
+    findings.sort(key=lambda each: -each.level)
+    if output is Format.JSON:
+        print_json([_as_json(each) for each in findings])
+    else:
+        _print(findings)
+    if worst(findings) >= Level.WARNING:
+        raise typer.Exit(1)
+
+
+async def _examine(settings: dict[str, object], wait_s: float) -> list[Finding]:
+    async with AsyncAdmin(settings) as admin:
+        return await examine(admin, wait_s)
+
+
+def _print(findings: list[Finding]) -> None:
+    for each in findings:
+        print_line(f"{_SIGNS[each.level]}  {each.subject}: {each.text}")
+        print_line(f"      {each.advice}")
+    counts = {level: sum(each.level is level for each in findings) for level in Level}
+    if worst(findings) < Level.WARNING:
+        print_line("everything is in order" if not findings else "nothing is wrong")
+    else:
+        print_line(f"{counts[Level.BAD]} bad, {counts[Level.WARNING]} warnings, {counts[Level.NOTE]} notes")
+
+
+def _as_json(each: Finding) -> dict[str, str]:
+    return {"level": each.level.name.lower(), "subject": each.subject, "text": each.text, "advice": each.advice}
