@@ -115,6 +115,26 @@ def test_a_leader_that_was_cut_off_gives_up_what_was_not_committed(tmp_path: Pat
     run(main())
 
 
+def test_a_leader_whose_partition_has_moved_away_leads_it_no_longer(tmp_path: Path) -> None:
+    """It missed StopReplica, which is sent once, and learns from UpdateMetadata that it has no replica any more."""
+
+    async def main() -> None:
+        async with cluster(tmp_path) as hand:
+            hand.decide(1, 0, (1, 2, 3), is_new=True)
+            await hand.tell()
+            await produce(hand, "a")
+            hand.decide(2, 1, (2, 3), (2, 3))
+            await hand.tell(2, 3)
+            assert hand.partition(1).is_leader
+            await hand.inform(1)
+            assert not hand.partition(1).is_leader
+            await produce(hand, "b")
+            assert content(hand, 2) == content(hand, 3) == ["a", "b"]
+            assert content(hand, 1) == ["a"]
+
+    run(main())
+
+
 def test_consumers_may_read_from_followers_and_are_sent_to_those_in_their_rack(tmp_path: Path) -> None:
     async def main() -> None:
         selector = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}

@@ -29,7 +29,7 @@ from tidelog.metadata.errors import SessionExpiredError, StoreError
 from tidelog.metadata.registrar import BrokerRegistrar
 from tidelog.metadata.store import Store
 from tidelog.metadata.tree import Endpoint, ProducerIdBlock, encode_log_dir_event
-from tidelog.metadata.updates import apply_update
+from tidelog.metadata.updates import apply_update, states_by_topic
 from tidelog.replication.fetcher import FetcherSettings
 from tidelog.replication.replica_set import IsrProposal, ReplicaRules
 from tidelog.replication.role_changes import Errors, RoleChanges, StopReplicaOrder
@@ -345,6 +345,8 @@ class ClusterMember:
         async with self._lock:
             self._check(request.broker_epoch, request.controller_epoch)
             gone = await self._node.slices.run(apply_update(self._node.image, request))
+            states = ((name, state) for name, _, found in states_by_topic(request) for state in found)
+            await self._node.slices.run(self.roles.give_up_moved(states))
         if gone:
             self._node.topics.on_deleted(gone)
         self.metadata_waiters.check()

@@ -27,7 +27,7 @@ def apply_update(image: ClusterImage, request: UpdateMetadataRequest) -> Generat
     image.set_controller(request.controller_id, request.controller_epoch)
     _set_brokers(image, request.live_brokers)
     gone = []
-    for name, topic_id, states in _by_topic(request):
+    for name, topic_id, states in states_by_topic(request):
         topic = image.topic(name)
         if topic is None or (topic_id not in (NO_UUID, topic.topic_id)):
             topic = TopicImage(name, topic_id, [])
@@ -56,7 +56,7 @@ def apply_update(image: ClusterImage, request: UpdateMetadataRequest) -> Generat
     return gone
 
 
-def _by_topic(
+def states_by_topic(
     request: UpdateMetadataRequest,
 ) -> Iterable[tuple[str, bytes, Iterable[UpdateMetadataPartitionState]]]:
     """The states of each topic, from whichever field the version has them in."""

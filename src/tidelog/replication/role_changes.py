@@ -25,6 +25,7 @@ from tidelog.storage.log import Log
 from tidelog.timing import Clock
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
+from tidelog.wire.messages.update_metadata import UpdateMetadataPartitionState
 from tidelog.wire.primitives import NO_UUID
 
 logger = logging.getLogger(__name__)
@@ -166,6 +167,25 @@ class RoleChanges:
         for listener in self._listeners:
             listener.resign(*key)
 
+    # --- UpdateMetadata ---
+
+    def give_up_moved(self, states: Iterable[tuple[str, UpdateMetadataPartitionState]]) -> Generator[None, None, None]:
+        """Lead no partition any more that has moved to other brokers.
+
+        A broker that was cut off while a reassignment ended has missed its StopReplica request, which is sent once.
+        It would go on to take records with acks=1 from clients whose metadata is as old, and they would be lost.
+        """
+        manager = self._replica_manager
+        for topic, state in states:
+            if manager.local_id not in state.replicas:
+                partition = manager.find(topic, state.partition_index)
+                if partition is not None and partition.is_leader and partition.leader_epoch < state.leader_epoch:
+                    logger.warning("%s-%d has moved to %s: it is no longer led here", *partition.key, state.replicas)
+                    partition.become_follower(_moved(state))
+                    self._resign(partition.key)
+                    manager.role_changed(partition)
+            yield
+
     # --- StopReplica ---
 
     def stop_replicas(self, orders: Iterable[StopReplicaOrder]) -> Generator[None, None, Errors]:
@@ -208,6 +228,17 @@ def _check(partition: Partition, topic_id: bytes, state: LeaderAndIsrPartitionSt
     if state.leader_epoch <= partition.leader_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
     return ErrorCode.NONE
+
+
+def _moved(state: UpdateMetadataPartitionState) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        state.leader,
+        state.leader_epoch,
+        tuple(state.isr),
+        tuple(state.replicas),
+        state.zk_version,
+        state.controller_epoch,
+    )
 
 
 def _leader_and_isr(state: LeaderAndIsrPartitionState) -> LeaderAndIsr:
