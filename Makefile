@@ -20,6 +20,7 @@ $(STAMP): pyproject.toml hatch_build.py $(wildcard src/tidelog/*/_speedups.c)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@if command -v krb5-config > /dev/null; then $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[kerberos]' || true; fi
 	@touch $@
 
 demo: setup ## a broker, an exactly-once Spark pipeline with rows that fail, a plot of it

@@ -244,7 +244,12 @@ class SaslAuthenticator:
         if future.exception() is not None:
             self._reject(slot, SaslError("Authentication failed: the broker could not check the credentials"), answer)
             return
-        self._respond(slot, token, answer)
+        try:
+            self._respond(slot, token, answer)
+        except Exception as cause:
+            # The loop would log the token with the callback.
+            slot.fail("SaslAuthenticate", cause)
+            return
         if self._state is not State.FAILED:
             slot.connection.unmute()
 

@@ -112,7 +112,7 @@ class ListenerSecurity:
     ) -> Callable[[], ServerMechanism]:
         """What makes the broker's side of an exchange. Raises ConfigError."""
         from tidelog.security import plain, scram
-        from tidelog.security.login import OAUTHBEARER, SUPPORTED, parse_login, unsupported
+        from tidelog.security.login import GSSAPI, OAUTHBEARER, SUPPORTED, parse_login, unsupported
 
         setting, jaas = config.jaas_of(listener, mechanism)
         entry = parse_login(mechanism, jaas, setting) if mechanism in SUPPORTED and jaas is not None else None
@@ -122,6 +122,8 @@ class ListenerSecurity:
             return _plain(entry, listener, setting)
         if mechanism == OAUTHBEARER:
             return self._oauthbearer(config, listener, upkeep)
+        if mechanism == GSSAPI:
+            return _kerberos(config.for_mechanism(listener, mechanism), jaas, setting)
         raise unsupported(mechanism, "sasl.enabled.mechanisms")
 
     def _scram(self, mechanism: str) -> Callable[[], ServerMechanism]:
@@ -229,6 +231,16 @@ def _plain(entry: JaasEntry | None, listener: str, setting: str) -> Callable[[],
             setting=setting,
         )
     return partial(plain.PlainServer, plain.server_passwords(entry.options))
+
+
+def _kerberos(settings: BrokerConfig, jaas: str | None, setting: str) -> Callable[[], ServerMechanism]:
+    from tidelog.security.kerberos import KerberosServer, broker_credentials, default_realm
+    from tidelog.security.kerberos_names import LocalNames
+    from tidelog.security.login import GSSAPI, needed_options
+
+    credentials = broker_credentials(needed_options(GSSAPI, jaas, setting), setting)
+    names = LocalNames(settings.sasl_kerberos_principal_to_local_rules, default_realm())
+    return partial(KerberosServer, credentials, names)
 
 
 def _login(config: BrokerConfig, listener: str) -> Login:

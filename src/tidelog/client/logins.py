@@ -3,7 +3,16 @@
 from typing import Any
 
 from tidelog.client.oauth_login import oauth_login
-from tidelog.security.login import OAUTHBEARER, PASSWORD_MECHANISMS, Login, password_login, unsupported
+from tidelog.security.kerberos import kerberos_login
+from tidelog.security.login import (
+    GSSAPI,
+    OAUTHBEARER,
+    PASSWORD_MECHANISMS,
+    Login,
+    needed_options,
+    password_login,
+    unsupported,
+)
 
 
 def login_of(
@@ -19,4 +28,7 @@ def login_of(
         return password_login(mechanism, jaas, jaas_setting)
     if mechanism == OAUTHBEARER:
         return oauth_login(jaas, settings, jaas_setting)
+    if mechanism == GSSAPI:
+        options = needed_options(mechanism, jaas, jaas_setting)
+        return kerberos_login(options, settings.sasl_kerberos_service_name, jaas_setting)
     raise unsupported(mechanism, mechanism_setting)

@@ -20,6 +20,7 @@ class SecurityOptions(TypedDict, total=False):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     sasl_mechanism: str
     sasl_jaas_config: str | None
+    sasl_kerberos_service_name: str | None
     sasl_login_callback_handler_class: str | None
     sasl_oauthbearer_token_endpoint_url: str | None
     sasl_login_refresh_window_factor: float

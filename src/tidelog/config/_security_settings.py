@@ -139,8 +139,7 @@ class SaslSettings(Settings, area="SASL"):
 
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         "sasl.enabled.mechanisms", ("GSSAPI",), dynamic="per-broker",
-        doc="Mechanisms a client may choose from: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI is not "
-            "supported.")
+        doc="Mechanisms a client may choose from: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI.")
     sasl_mechanism_inter_broker_protocol: str = setting(
         "sasl.mechanism.inter.broker.protocol", "GSSAPI", dynamic="per-broker",
         doc="Mechanism brokers use among themselves.")
@@ -169,25 +168,27 @@ class SaslSettings(Settings, area="SASL"):
             "that makes them without a signature. Other Java classes cannot be loaded.")
 
 
-class KerberosSettings(Settings, area="SASL", effect=False):
-    """Kerberos, which is not supported: a listener that enables GSSAPI is refused."""
+class KerberosSettings(Settings, area="SASL"):
+    """Kerberos, for GSSAPI. Tickets are renewed by the Kerberos library itself."""
 
     sasl_kerberos_service_name: str | None = setting(
-        "sasl.kerberos.service.name", None, dynamic="per-broker", doc="Kerberos service name of the brokers.")
+        "sasl.kerberos.service.name", None, dynamic="per-broker",
+        doc="First component of the Kerberos principal of the brokers, for connections between them.")
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = setting(
         "sasl.kerberos.principal.to.local.rules", ("DEFAULT",), dynamic="per-broker",
         doc="Rules that shorten a Kerberos principal to a user name.")
     sasl_kerberos_kinit_cmd: str = setting(
-        "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", dynamic="per-broker", doc="Path of kinit.")
+        "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", dynamic="per-broker", effect=False, doc="Path of kinit.")
     sasl_kerberos_ticket_renew_window_factor: float = setting(
-        "sasl.kerberos.ticket.renew.window.factor", 0.8, dynamic="per-broker",
+        "sasl.kerberos.ticket.renew.window.factor", 0.8, dynamic="per-broker", effect=False,
         doc="Share of a ticket's life after which it is renewed.")
     sasl_kerberos_ticket_renew_jitter: float = setting(
-        "sasl.kerberos.ticket.renew.jitter", 0.05, dynamic="per-broker",
+        "sasl.kerberos.ticket.renew.jitter", 0.05, dynamic="per-broker", effect=False,
         doc="Share of random jitter added to the renewal time.")
     sasl_kerberos_min_time_before_relogin: int = setting(
-        "sasl.kerberos.min.time.before.relogin", MINUTE_MS, type=LONG, dynamic="per-broker",
+        "sasl.kerberos.min.time.before.relogin", MINUTE_MS, type=LONG, dynamic="per-broker", effect=False,
         doc="Shortest time between two renewals, in milliseconds.")
+
 
 class BearerTokenSettings(Settings, area="SASL"):
     """Tokens of OAUTHBEARER: how clients' are checked, and where this broker gets its own for other brokers."""

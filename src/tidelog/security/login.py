@@ -12,12 +12,14 @@ from tidelog.security.jaas import JaasEntry, parse_jaas
 from tidelog.security.mechanism import ClientMechanism
 
 OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
 PASSWORD_MECHANISMS: Final = (plain.NAME, *scram.HASHES)
 
 _MODULES: Final[Mapping[str, str]] = {
     plain.NAME: "PlainLoginModule",
     **dict.fromkeys(scram.HASHES, "ScramLoginModule"),
     OAUTHBEARER: "OAuthBearerLoginModule",
+    GSSAPI: "Krb5LoginModule",
 }
 """The login module of each mechanism that is supported."""
 
@@ -98,11 +100,16 @@ _CLIENTS: Final[Mapping[str, Callable[[PasswordLogin], ClientMechanism]]] = {
 }
 
 
-def password_login(mechanism: str, jaas: str | None, jaas_setting: str = "sasl.jaas.config") -> PasswordLogin:
-    """The login that the options of a login module describe. Raises ConfigError."""
+def needed_options(mechanism: str, jaas: str | None, jaas_setting: str) -> Mapping[str, str]:
+    """The options of the login module of a mechanism that cannot be without one. Raises ConfigError."""
     if jaas is None:
         raise ConfigError(f"{jaas_setting} is needed for {mechanism}", setting=jaas_setting)
-    options = parse_login(mechanism, jaas, jaas_setting).options
+    return parse_login(mechanism, jaas, jaas_setting).options
+
+
+def password_login(mechanism: str, jaas: str | None, jaas_setting: str = "sasl.jaas.config") -> PasswordLogin:
+    """The login that the options of a login module describe. Raises ConfigError."""
+    options = needed_options(mechanism, jaas, jaas_setting)
     if "username" not in options or "password" not in options:
         raise ConfigError(f"{jaas_setting}: the options username and password are needed", setting=jaas_setting)
     is_token = options.get("tokenauth", "false").lower() == "true"

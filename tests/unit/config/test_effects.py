@@ -32,7 +32,7 @@ PACKAGE = Path(tidelog.__file__).parent
 ROOMS = ("broker", "network", "replication", "storage", "metadata", "security", "config")
 NO_READERS = ("_cross_checks.py", "updates.py")
 # Brokers log in to each other as clients do.
-SHARED = (PACKAGE / "client" / "oauth_login.py",)
+SHARED = (PACKAGE / "client" / "logins.py", PACKAGE / "client" / "oauth_login.py")
 
 
 def sources() -> Iterator[Path]:

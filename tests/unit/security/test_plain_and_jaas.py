@@ -83,7 +83,8 @@ def test_a_semicolon_in_quotes_is_a_value() -> None:
 @pytest.mark.parametrize(
     ("mechanism", "jaas", "text"),
     [
-        ("GSSAPI", None, r"sasl\.mechanism: GSSAPI is not supported; use one of PLAIN, SCRAM-SHA-256"),
+        ("DIGEST-MD5", None, r"sasl\.mechanism: DIGEST-MD5 is not supported; use one of PLAIN, SCRAM-SHA-256"),
+        ("GSSAPI", None, r"sasl\.jaas\.config is needed for GSSAPI"),
         ("OAUTHBEARER", None, r"OAUTHBEARER needs tokens: set sasl\.oauthbearer\.token\.endpoint\.url"),
         ("PLAIN", None, r"sasl\.jaas\.config is needed"),
         ("PLAIN", "a.ScramLoginModule required username=a password=b;", "needs the login module PlainLoginModule"),

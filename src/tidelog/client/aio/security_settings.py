@@ -14,11 +14,12 @@ class SecuritySettings(Settings, area="security"):
         doc="Protocol of the connections: PLAINTEXT, SSL (TLS), SASL_PLAINTEXT, or SASL_SSL.")
     sasl_mechanism: str = setting(
         "sasl.mechanism", "GSSAPI",
-        doc="How the client authenticates: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. GSSAPI is not "
-            "supported.")
+        doc="How the client authenticates: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI.")
     sasl_jaas_config: str | None = setting(
         "sasl.jaas.config", None, type=PASSWORD,
         doc="The login module of the mechanism and its options, such as username and password.")
+    sasl_kerberos_service_name: str | None = setting(
+        "sasl.kerberos.service.name", None, doc="First component of the Kerberos principal of the brokers.")
     sasl_login_callback_handler_class: str | None = setting(
         "sasl.login.callback.handler.class", None, one_of=LOGINS,
         doc="Kafka's class that fetches bearer tokens, or the one that makes them without a signature. Not needed.")
