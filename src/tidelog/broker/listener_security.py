@@ -183,10 +183,17 @@ class ListenerSecurity:
 class _ListenerContext:
     """The contexts of one listener, and by what they were made."""
 
-    __slots__ = ("client", "made_by", "server")
+    __slots__ = ("certificate", "client", "made_by", "server")
 
-    def __init__(self, made_by: tuple[bytes, str, bool], server: ListenerTls, client: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        made_by: tuple[bytes, str, bool],
+        certificate: bytes | None,
+        server: ListenerTls,
+        client: ssl.SSLContext | None,
+    ) -> None:
         self.made_by = made_by
+        self.certificate = certificate
         self.server = server
         self.client = client
 
@@ -212,13 +219,36 @@ def _make_one(config: BrokerConfig, listener: Listener, before: _ListenerContext
         if before is not None and before.made_by == made_by:
             return before
         is_inter_broker = listener.name in (config.inter_broker_name, config.control_plane_name)
+        certificate = options.certificate()
+        if before is not None and before.certificate is not None and certificate is not None:
+            _check_names(settings, before.certificate, certificate)
         return _ListenerContext(
             made_by,
+            certificate,
             ListenerTls(server_context(options), PrincipalMapping(settings.ssl_principal_mapping_rules)),
             client_context(options) if is_inter_broker else None,
         )
     except ConfigError as error:
         raise ConfigError(f"listener {listener.name}: {error}", setting=error.setting) from error
+
+
+def _check_names(settings: BrokerConfig, before: bytes, after: bytes) -> None:
+    """A certificate that replaces another names the same subject and hosts, unless settings allow others."""
+    from tidelog.security.distinguished_name import alternative_names_of, subject_of
+
+    old, new = subject_of(before), subject_of(after)
+    if old != new and not settings.ssl_allow_dn_changes:
+        raise ConfigError(
+            f"Keystore DistinguishedName does not match: existing={old}, new={new} (ssl.allow.dn.changes)",
+            setting="ssl.keystore.location",
+        )
+    missing = alternative_names_of(before) - alternative_names_of(after)
+    if missing and not settings.ssl_allow_san_changes:
+        names = sorted(name.decode("ascii", "backslashreplace") for _, name in missing)
+        raise ConfigError(
+            f"Keystore SubjectAltNames do not match: the new certificate lacks {names} (ssl.allow.san.changes)",
+            setting="ssl.keystore.location",
+        )
 
 
 def _plain(entry: JaasEntry | None, listener: str, setting: str) -> Callable[[], ServerMechanism]:

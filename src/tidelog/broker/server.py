@@ -166,6 +166,10 @@ class Server:
             ]
         for directory, why in scan.failed.items():
             base.log_manager.handle_log_dir_failure(directory, why)
+        if self._static.password_encoder_secret is not None:
+            from tidelog.broker.dynamic_passwords import rotate_passwords
+
+            rotate_passwords(store, broker_id, self._static)
         layers = load_dynamic_layers(store, broker_id, self._static.originals)
         warn_of_idle_settings(settings_without_effect(layers.config.originals))
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from tidelog.config import BrokerConfig, ConfigError
 from tidelog.config.layers import ConfigLayers
+from tidelog.config.updates import is_password
 from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.store import Store
 from tidelog.metadata.tree import BrokerRegistration, Endpoint
@@ -28,7 +29,7 @@ def load_dynamic_layers(store: Store, broker_id: int, static: Mapping[str, str])
     A dynamic setting that is no longer accepted is logged and left out: it must not keep a broker from starting.
     """
     cluster = read_overrides(store, ConfigEntity("brokers", CLUSTER_DEFAULT))
-    own = read_overrides(store, ConfigEntity("brokers", str(broker_id)))
+    own = _clear(read_overrides(store, ConfigEntity("brokers", str(broker_id))), static)
     while True:
         try:
             layers = ConfigLayers(static, cluster=cluster, broker=own)
@@ -41,6 +42,15 @@ def load_dynamic_layers(store: Store, broker_id: int, static: Mapping[str, str])
             logger.error("the dynamic setting %s is ignored: %s", error.setting, error)
             cluster.pop(error.setting, None)
             own.pop(error.setting, None)
+
+
+def _clear(overrides: dict[str, str], static: Mapping[str, str]) -> dict[str, str]:
+    """The overrides of a broker with their passwords in clear."""
+    if not any(map(is_password, overrides)):
+        return overrides
+    from tidelog.broker.dynamic_passwords import DynamicPasswords
+
+    return DynamicPasswords(ConfigLayers(static).config).decode(overrides)
 
 
 def replication_quotas(broker_id: int, config: BrokerConfig) -> ReplicationQuotas:

@@ -49,21 +49,21 @@ class AuthorizationSettings(Settings, area="Authorization and tokens"):
         doc="How often expired tokens are looked for.")
     password_encoder_secret: str | None = setting(
         "password.encoder.secret", None, type=PASSWORD,
-        effect=False, doc="Secret that encrypts passwords which are set dynamically; needed before one can be.")
+        doc="Secret that encrypts passwords which are set dynamically; needed before one can be.")
     password_encoder_old_secret: str | None = setting(
-        "password.encoder.old.secret", None, type=PASSWORD, effect=False, doc="The secret before it was changed.")
+        "password.encoder.old.secret", None, type=PASSWORD,
+        doc="The secret before it was changed: passwords are encrypted with the new one at the next start.")
     password_encoder_keyfactory_algorithm: str | None = setting(
         "password.encoder.keyfactory.algorithm", None, importance="low",
-        effect=False, doc="Key derivation of that encryption; PBKDF2WithHmacSHA512 when not set.")
+        doc="Key derivation of that encryption: PBKDF2WithHmacSHA512, which is the default, or with another SHA.")
     password_encoder_cipher_algorithm: str = setting(
         "password.encoder.cipher.algorithm", "AES/CBC/PKCS5Padding", importance="low",
-        effect=False, doc="Cipher of that encryption.")
+        doc="Cipher of that encryption: AES/CBC/PKCS5Padding or AES/GCM/NoPadding.")
     password_encoder_key_length: int = setting(
-        "password.encoder.key.length", 128, importance="low", at_least=8, effect=False,
-        doc="Key length of that encryption.")
+        "password.encoder.key.length", 128, importance="low", at_least=8,
+        doc="Key length of that encryption: 128, 192 or 256.")
     password_encoder_iterations: int = setting(
-        "password.encoder.iterations", 4096, importance="low", at_least=1024,
-        effect=False, doc="Iterations of that key derivation.")
+        "password.encoder.iterations", 4096, importance="low", at_least=1024, doc="Iterations of that key derivation.")
 
 
 class TlsSettings(Settings, area="TLS"):
@@ -77,10 +77,10 @@ class TlsSettings(Settings, area="TLS"):
         doc="Rules that shorten a certificate's distinguished name to a user name.")
     ssl_allow_dn_changes: bool = setting(
         "ssl.allow.dn.changes", False, importance="low",
-        effect=False, doc="Let a dynamically changed key store have another distinguished name.")
+        doc="Let a dynamically changed key store have another distinguished name.")
     ssl_allow_san_changes: bool = setting(
         "ssl.allow.san.changes", False, importance="low",
-        effect=False, doc="Let a dynamically changed key store lack alternative names of the one before.")
+        doc="Let a dynamically changed key store lack alternative names of the one before.")
     ssl_protocol: str = setting(
         "ssl.protocol", "TLSv1.3", dynamic="per-broker", doc="Newest TLS version that is negotiated.")
     ssl_provider: str | None = setting(

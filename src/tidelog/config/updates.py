@@ -48,6 +48,9 @@ def broker_list_default(name: str) -> str | None:
 def updated_layers(layers: ConfigLayers, properties: Mapping[str, str], *, is_cluster: bool) -> ConfigLayers:
     """The layers once a dynamic one is `properties`: the whole cluster's, or this broker's. Raises ConfigError."""
     _check_names(properties, is_cluster=is_cluster)
+    passwords = [name for name in properties if is_password(name)]
+    if layers.config.password_encoder_secret is None:
+        _refuse("Passwords can be set dynamically only if password.encoder.secret is set", passwords)
     updated = layers.with_cluster(properties) if is_cluster else layers.with_broker(properties)
     updated.dynamic_only()  # for its errors
     _check_thread_counts(layers.config, updated.config)
@@ -82,8 +85,6 @@ def _check_names(properties: Mapping[str, str], *, is_cluster: bool) -> None:
             "Cannot update these configs at default cluster level, broker id must be specified",
             [name for name in properties if _is_per_broker(name)],
         )
-    passwords = [name for name in properties if _is_password(name)]
-    _refuse("Passwords cannot be set dynamically, only in server.properties", passwords)
 
 
 def _refuse(text: str, names: Sequence[str]) -> None:
@@ -108,7 +109,8 @@ def _is_per_broker(name: str) -> bool:
     return of_listener is not None and of_listener.name not in _CLUSTER_WIDE_PER_LISTENER
 
 
-def _is_password(name: str) -> bool:
+def is_password(name: str) -> bool:
+    """Whether a setting of a broker is a password, which is encrypted where it is stored."""
     declared = _declared(name)
     return declared is not None and declared.kind is PASSWORD
 

@@ -7,7 +7,7 @@ values are valid; the caller passes its checks in as functions.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from tidelog.metadata import paths
 from tidelog.metadata.changes import Announcements
@@ -22,6 +22,16 @@ Validator: TypeAlias = Callable[[Mapping[str, str]], object]
 
 ListValue: TypeAlias = Callable[[str], str | None]
 """The value that holds without an override, if the setting is a comma-separated list; else None."""
+
+
+class OverridesCodec(Protocol):
+    """How some overrides are kept in the tree: passwords are encrypted there."""
+
+    def decode(self, overrides: Mapping[str, str]) -> dict[str, str]:
+        """What the tree holds, in clear."""
+
+    def encode(self, overrides: Mapping[str, str]) -> dict[str, str]:
+        """What the tree is to hold."""
 
 
 CONFIG_CHANGES: Final = Announcements(paths.CONFIG_CHANGES, paths.CONFIG_CHANGE_PREFIX, decode_config_change)
@@ -66,9 +76,10 @@ def replace_overrides(
     validate: Validator,
     *,
     validate_only: bool = False,
+    codec: OverridesCodec | None = None,
 ) -> dict[str, str]:
     """Replace all overrides of the entity. A setting that is not in `overrides` returns to its default."""
-    return _change(store, entity, lambda _: dict(overrides), validate, validate_only)
+    return _change(store, entity, lambda _: dict(overrides), validate, validate_only, codec)
 
 
 def alter_overrides(
@@ -79,10 +90,11 @@ def alter_overrides(
     validate: Validator,
     *,
     validate_only: bool = False,
+    codec: OverridesCodec | None = None,
 ) -> dict[str, str]:
     """Change some of the entity's overrides and leave the others alone. Returns all of them."""
     return _change(
-        store, entity, lambda before: apply_alterations(before, alterations, list_value), validate, validate_only
+        store, entity, lambda before: apply_alterations(before, alterations, list_value), validate, validate_only, codec
     )
 
 
@@ -149,14 +161,15 @@ def _change(
     change: Callable[[dict[str, str]], dict[str, str]],
     validate: Validator,
     validate_only: bool,
+    codec: OverridesCodec | None,
 ) -> dict[str, str]:
     while True:
         before, version = _read(store, entity)
-        after = change(before)
+        after = change(before if codec is None else codec.decode(before))
         validate(after)
         if validate_only:
             return after
-        data = encode_config(after)
+        data = encode_config(after if codec is None else codec.encode(after))
         write: Operation = Create(entity.path, data) if version is None else Set(entity.path, data, version)
         # The notice is written in the change's transaction, so that no broker misses it or reads too early.
         notice = Create(

@@ -1,4 +1,5 @@
-"""The subject of a certificate as Java prints it (RFC 2253), which is what Kafka's principals and mapping rules see.
+"""The names in a certificate: its subject as Java prints it (RFC 2253), which is what Kafka's principals and mapping
+rules see, and its alternative names.
 
 Read from the DER bytes, because the text form that `ssl` offers has lost which string type a value had.
 """
@@ -31,12 +32,15 @@ _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
 _VERSION: Final = 0xA0
+_EXTENSIONS: Final = 0xA3
+_BOOLEAN: Final = 0x01
+_ALTERNATIVE_NAMES: Final = bytes.fromhex("0603551d11")
+"""The object identifier 2.5.29.17, with its tag."""
 
 
 def subject_of(certificate: bytes) -> str:
     """The subject of a DER certificate, the last part first: `CN=broker1,OU=x,O=y`. Raises ValueError."""
-    _, body, _ = _read(certificate, 0)
-    _, fields, _ = _read(body, 0)
+    fields = _fields(certificate)
     tag, _, position = _read(fields, 0)
     if tag == _VERSION:
         _, _, position = _read(fields, position)  # the serial number behind it
@@ -46,6 +50,37 @@ def subject_of(certificate: bytes) -> str:
     if tag != _SEQUENCE:
         raise ValueError("the certificate has no subject")
     return ",".join(reversed([_relative_name(value) for value in _elements(subject, _SET)]))
+
+
+def alternative_names_of(certificate: bytes) -> frozenset[tuple[int, bytes]]:
+    """The subject's alternative names of a DER certificate, each with its type. Raises ValueError."""
+    fields, position = _fields(certificate), 0
+    while position < len(fields):
+        tag, value, position = _read(fields, position)
+        if tag == _EXTENSIONS:
+            _, extensions, _ = _read(value, 0)
+            for extension in _elements(extensions, _SEQUENCE):
+                if extension.startswith(_ALTERNATIVE_NAMES):
+                    return _general_names(extension[len(_ALTERNATIVE_NAMES) :])
+    return frozenset()
+
+
+def _general_names(data: bytes) -> frozenset[tuple[int, bytes]]:
+    tag, value, end = _read(data, 0)
+    if tag == _BOOLEAN:  # whether the extension is critical
+        _, value, _ = _read(data, end)
+    _, names, _ = _read(value, 0)
+    found, position = [], 0
+    while position < len(names):
+        tag, name, position = _read(names, position)
+        found.append((tag, name))
+    return frozenset(found)
+
+
+def _fields(certificate: bytes) -> bytes:
+    """The signed part."""
+    _, body, _ = _read(certificate, 0)
+    return _read(body, 0)[1]
 
 
 def _relative_name(data: bytes) -> str:

@@ -256,9 +256,7 @@ def _principal_name(principal: str) -> Any:
 
 
 def _errors() -> type[Exception]:
-    import gssapi
-
-    errors: type[Exception] = gssapi.exceptions.GSSError
+    errors: type[Exception] = library("sasl.mechanism").exceptions.GSSError
     return errors
 
 

@@ -19,6 +19,8 @@ from tidelog.security._stores import key_store_pem, trust_store_pem
 from tidelog.security.files import as_path, read_file
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_PEM_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+_PEM_END: Final = "-----END CERTIFICATE-----"
 _CLIENT_AUTHENTICATION: Final = {
     "none": ssl.CERT_NONE,
     "requested": ssl.CERT_OPTIONAL,
@@ -39,6 +41,12 @@ class TlsOptions:
     cipher_suites: tuple[str, ...] = ()
     client_authentication: str = "none"
     checks_host_name: bool = True
+
+    def certificate(self) -> bytes | None:
+        """The first certificate of the key store, in DER; None without one."""
+        text = (self.key_store or b"").decode("ascii", "replace")
+        start, end = text.find(_PEM_BEGIN), text.find(_PEM_END)
+        return ssl.PEM_cert_to_DER_cert(text[start : end + len(_PEM_END)]) if 0 <= start < end else None
 
     def fingerprint(self) -> bytes:
         """Equal for options that make equal contexts: to notice that a context is stale."""

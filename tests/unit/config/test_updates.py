@@ -97,8 +97,8 @@ def test_a_dynamic_setting_takes_effect() -> None:
             {"listener.name.plaintext.ssl.key.password": "x"},
             False,
             (
-                "Passwords cannot be set dynamically, only in "
-                "server.properties: Set(listener.name.plaintext.ssl.key.password)"
+                "Passwords can be set dynamically only if password.encoder.secret is set: "
+                "Set(listener.name.plaintext.ssl.key.password)"
             ),
         ),
     ],

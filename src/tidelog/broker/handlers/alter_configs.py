@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tidelog.broker.dynamic_passwords import DynamicPasswords
 from tidelog.broker.handlers._config_resources import (
     ResourceType,
     broker_entity,
@@ -28,6 +29,7 @@ from tidelog.metadata.configs import (
     AlterOperation,
     ConfigEntity,
     ListValue,
+    OverridesCodec,
     Validator,
     alter_overrides,
     replace_overrides,
@@ -55,6 +57,7 @@ class _Target(NamedTuple):
     entity: ConfigEntity
     list_value: ListValue
     validate: Validator
+    codec: OverridesCodec | None = None
 
 
 async def handle(request: replacing.AlterConfigsRequest, context: Context) -> replacing.AlterConfigsResponse:
@@ -144,7 +147,12 @@ async def _replace(node: Node, resource: replacing.AlterConfigsResource, validat
     overrides = {each.name: each.value for each in resource.configs if each.value is not None}
     with metadata_errors_translated():
         await node.metadata.run(
-            replace_overrides, target.entity, overrides, target.validate, validate_only=validate_only
+            replace_overrides,
+            target.entity,
+            overrides,
+            target.validate,
+            validate_only=validate_only,
+            codec=target.codec,
         )
 
 
@@ -162,6 +170,7 @@ async def _alter(node: Node, resource: incremental.AlterConfigsResource, validat
             target.list_value,
             target.validate,
             validate_only=validate_only,
+            codec=target.codec,
         )
 
 
@@ -207,7 +216,8 @@ def _broker_target(node: Node, name: str) -> _Target:
         except ConfigError as error:
             raise invalid(str(error)) from error
 
-    return _Target(broker_entity("" if is_cluster else str(node.broker_id)), broker_list_default, validate)
+    entity = broker_entity("" if is_cluster else str(node.broker_id))
+    return _Target(entity, broker_list_default, validate, DynamicPasswords(node.config))
 
 
 def _alter_loggers(node: Node, name: str, alterations: Sequence[Alteration], validate_only: bool) -> None:
