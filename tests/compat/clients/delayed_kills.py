@@ -68,7 +68,7 @@ class Load:
         while not self._is_stopped.is_set():
             for _ in range(self._rng.randint(1, 20)):
                 number = len(self.due)
-                due_ms = int(now_ms()) + self._rng.choice((10, 50, 200, 700, 1500, 3000)) + self._rng.randint(0, 20)
+                due_ms = int(now_ms()) + self._rng.choice((10, 50, 200, 700, 1500)) + self._rng.randint(0, 20)
                 self.due.append(due_ms)
                 self._producer.produce(
                     TOPIC,

@@ -288,7 +288,7 @@ class DelayedMachine(RuleBasedStateMachine):
 
 TestDelayed = DelayedMachine.TestCase
 TestDelayed.settings = settings(
-    max_examples=examples(36),
+    max_examples=examples(24),
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

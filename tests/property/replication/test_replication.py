@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -31,11 +32,11 @@ Step = tuple[str, int]
 class World:
     """The cluster, and the responses of clients."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **config: Any) -> None:
         self.clock = ManualClock()
         self.alive = set(BROKERS)
         self.replicas = {
-            broker: Replica(broker, directory, self.clock, alive=self.alive, min_insync_replicas=2)
+            broker: Replica(broker, directory, self.clock, alive=self.alive, min_insync_replicas=2, **config)
             for broker in BROKERS
         }
         self.isr: tuple[int, ...] = BROKERS

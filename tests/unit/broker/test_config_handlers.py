@@ -150,7 +150,7 @@ def stored(context: Any, kind: str, name: str) -> dict[str, str]:
 
 def test_a_topic_is_described_with_every_setting(context: Any) -> None:
     result = describe(context, TOPIC, "t1")
-    assert (result.error_code, result.error_message, len(result.configs)) == (0, "", 36)
+    assert (result.error_code, result.error_message, len(result.configs)) == (0, "", 38)
     assert all(entry.synonyms == [] and entry.documentation is None for entry in result.configs)
 
 
