@@ -130,6 +130,39 @@ def test_records_wait_through_restarts_and_their_files_may_be_lost(tmp_path: obj
 
 
 @pytest.mark.long
+def test_retention_leaves_those_that_wait() -> None:
+    """They are copied out of the segments that are deleted, and still wait after a kill."""
+    settings = {**SETTINGS, "segment.bytes": 10_000, "retention.ms": 500, "file.delete.delay.ms": 0}
+    where = TopicPartition("t", 0)
+    with Broker({"log.retention.check.interval.ms": 200, "log.initial.task.delay.ms": 100}, process=True) as broker:
+        broker.create_topic("t", config=settings)
+        servers = broker.bootstrap_servers
+        with (
+            Producer(bootstrap_servers=servers) as producer,
+            Admin(bootstrap_servers=servers) as admin,
+            Consumer(bootstrap_servers=servers) as consumer,
+        ):
+            offset = _send(producer, "t", b"waits", "1h", b"k")
+            deadline = time.monotonic() + SECONDS
+            while consumer.beginning_offsets(where)[where] <= offset:
+                assert time.monotonic() < deadline, "the front of the log is not deleted"
+                for _ in range(20):
+                    producer.send("t", bytes(500), partition=0)
+                producer.flush()
+            broker.kill()
+            broker.start()
+            (record,) = admin.list_delayed_records("t")[0].records
+            assert (record.offset, record.key) == (offset, b"k")
+            admin.reschedule_delayed_records("t", _now_ms(), key=b"k")
+            consumer.assign([where])
+            consumer.seek_to_beginning(where)
+            values: set[bytes | None] = set()
+            while b"waits" not in values:
+                assert time.monotonic() < deadline + SECONDS, "the record is not delivered"
+                values.update(found.value for found in consumer.poll(0.2))
+
+
+@pytest.mark.long
 def test_the_next_leader_delivers() -> None:
     """Acknowledged with acks=all: every in-sync replica has it. Each is delivered once, by whichever broker leads."""
     with Cluster(3, {"default.replication.factor": 3, "min.insync.replicas": 2}) as cluster:

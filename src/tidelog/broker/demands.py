@@ -110,4 +110,6 @@ ON_RESOURCES: Final[Mapping[int, tuple[tuple[AclOperation, AclResourceType], ...
         (AclOperation.DESCRIBE_TOKENS, AclResourceType.USER),
     ),
     OwnApiKey.COMPACT_TOPICS: ((AclOperation.ALTER, _TOPIC),),
+    OwnApiKey.LIST_DELAYED_RECORDS: ((AclOperation.READ, _TOPIC),),
+    OwnApiKey.ALTER_DELAYED_RECORDS: ((AclOperation.DELETE, _TOPIC), (AclOperation.WRITE, _TOPIC)),
 }

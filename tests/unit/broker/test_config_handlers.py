@@ -486,7 +486,7 @@ def test_a_topic_that_is_named_again_and_again_is_described_a_few_times(context:
     other = DescribeConfigsResource(resource_type=TOPIC, resource_name="t1", configuration_keys=["retention.ms"])
     request = DescribeConfigsRequest(resources=[resource] * 500 + [other] * 500)
     response = served(describe_configs.handle(request, context))
-    assert [len(result.configs) for result in response.results] == [36] * (1 + REPEATS_MAX) + [1]
+    assert [len(result.configs) for result in response.results] == [38] * (1 + REPEATS_MAX) + [1]
     assert context.node.slices.count == 1000
 
 

@@ -103,7 +103,13 @@ def wide_topic(slices: Stretches) -> tuple[TopicService, FollowingLogs, ClusterI
     image = ClusterImage("cluster")
     image.set_topic(TopicImage("wide", bytes(16), [PartitionImage(i, 0, 0, (0,), (0,)) for i in range(COUNT)]))
     logs = FollowingLogs("wide", COUNT)
-    node: Any = SimpleNamespace(slices=slices, image=image, replica_manager=logs, config=ConfigLayers({}).config)
+    node: Any = SimpleNamespace(
+        slices=slices,
+        image=image,
+        replica_manager=logs,
+        config=ConfigLayers({}).config,
+        delayed=SimpleNamespace(opened=lambda _partition: None),
+    )
     return TopicService(node), logs, image
 
 

@@ -17,7 +17,7 @@ RECENT_MAX: Final = 16_384
 """Entries in memory before they become a run."""
 _SMALL_RUNS_MAX: Final = 24
 _MERGED_RUNS: Final = 16
-_LOCATIONS_SHIFT: Final = 10
+_LOCATIONS_SHIFT: Final = 6
 _HASH: Final = slice(28, 32)
 
 RunPath = Callable[[int], str]
@@ -48,7 +48,7 @@ class WaitingIndex:
         self.dead: set[bytes] = set()
         """Entries that were removed and are still in a run."""
         self.locations: dict[int, int] = {}
-        """How many live entries lie in each stretch of 1,024 offsets of the log."""
+        """How many live entries lie in each stretch of 64 offsets of the log."""
         self.next_number = 1
         self.is_changed = False
         """Whether there were changes since this was last set to False."""
