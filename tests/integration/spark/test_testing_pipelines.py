@@ -1,0 +1,76 @@
+"""`tidelog.testing.pipelines`: what it reports is what the pipeline does on a broker."""
+
+import json
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelog.spark.pipeline import DeadLetters, Pipeline, delta, fail_when, pack_json, parse_json, row_step, topic
+from tidelog.testing.pipelines import Record, run_on_broker, run_rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@row_step("size string", columns=["amount"])
+def size_of(row):
+    if row["amount"] == 13:
+        raise ValueError("an unlucky amount")
+    return {"size": "large" if row["amount"] > 10 else "small"}
+
+
+def with_country(orders: DataFrame, customers: DataFrame) -> DataFrame:
+    return orders.join(customers, "id", "left")
+
+
+ORDERS = Pipeline(
+    "orders",
+    source=topic("orders"),
+    steps=[
+        parse_json("id long, amount double"),
+        fail_when("amount < 0", "negative amount"),
+        size_of,
+        pack_json("id", "size", key="id"),
+    ],
+    sink=topic("orders.clean"),
+    on_failure=DeadLetters(),
+)
+RECORDS = [{"id": 1, "amount": 5}, {"id": 2, "amount": -1}, "not JSON", Record({"id": 3, "amount": 13}, key="k")]
+
+
+def _assert_claims(result):
+    assert result.values == [{"id": 1, "size": "small"}]
+    assert result.rows[0]["key"] == b"1"
+    failed = {each.value: each for each in result.failed}
+    assert set(failed) == {b'{"id": 2, "amount": -1}', b"not JSON", b'{"id": 3, "amount": 13}'}
+    assert failed[b'{"id": 2, "amount": -1}'].message == "negative amount"
+    assert failed[b'{"id": 3, "amount": 13}'].type == "ValueError"
+    assert failed[b'{"id": 3, "amount": 13}'].key == b"k"
+
+
+def test_rows_go_through_the_steps_without_a_broker(spark: SparkSession) -> None:
+    _assert_claims(run_rows(ORDERS, RECORDS, spark=spark))
+
+
+@pytest.mark.long
+def test_the_same_pipeline_runs_on_a_broker(spark: SparkSession) -> None:
+    _assert_claims(run_on_broker(ORDERS, RECORDS, spark=spark))
+
+
+@pytest.mark.long
+def test_tables_are_given_as_rows_and_read_from_a_lake(spark: SparkSession, tmp_path) -> None:
+    pipeline = Pipeline(
+        "countries",
+        source=topic("orders"),
+        tables={"customers": topic("customers")},
+        steps=[parse_json("id long"), with_country],
+        sink=delta(tmp_path / "t", columns=["id", "country"]),
+    )
+    result = run_rows(pipeline, [{"id": 1}], tables={"customers": [{"id": 1, "country": "CH"}]}, spark=spark)
+    assert result.rows == [{"id": 1, "country": "CH"}]
+
+    def only_id(orders: DataFrame) -> DataFrame:
+        return orders.select("id", F.lit("CH").alias("country"))
+
+    lake = Pipeline("lake", source=topic("orders"), steps=[parse_json("id long"), only_id], sink=delta(tmp_path / "t"))
+    assert json.dumps(run_on_broker(lake, [{"id": 5}], spark=spark).rows) == '[{"id": 5, "country": "CH"}]'
