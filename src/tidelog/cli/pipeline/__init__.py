@@ -3,7 +3,18 @@
 import typer
 
 from tidelog.cli._verbs import noun, verb
-from tidelog.cli.pipeline import describe, list_, package, plan, replay, run, status, validate
+from tidelog.cli.pipeline import (
+    backfill,
+    compact,
+    describe,
+    list_,
+    package,
+    plan,
+    replay,
+    run,
+    status,
+    validate,
+)
 
 
 def register(application: typer.Typer) -> None:
@@ -17,3 +28,5 @@ def register(application: typer.Typer) -> None:
     verb(pipeline, "describe", describe.describe, describe.EXAMPLE)
     verb(pipeline, "package", package.package, package.EXAMPLE)
     verb(pipeline, "replay", replay.replay, replay.EXAMPLE)
+    verb(pipeline, "backfill", backfill.backfill, backfill.EXAMPLE)
+    verb(pipeline, "compact", compact.compact, compact.EXAMPLE)
