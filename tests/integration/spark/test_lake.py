@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.integration.spark.lake_kills import Kills
 from tests.integration.spark.object_store import object_store
 from tests.integration.spark.pipeline_support import committed, forget_last_commit, make_topics, send_orders
+from tests.integration.spark.pipeline_support import ids as order_ids
 from tidelog.client import Producer
 from tidelog.spark.pipeline import (
     DeadLetters,
@@ -20,10 +21,12 @@ from tidelog.spark.pipeline import (
     fail_when,
     iceberg,
     merge_changes,
+    pack_json,
     parse_debezium,
     parse_json,
     topic,
 )
+from tidelog.spark.pipeline.lake.batches import Batch
 from tidelog.spark.pipeline.lake.tables import open_table
 from tidelog.spark.pipeline.running.run import start
 from tidelog.testing import Broker
@@ -116,7 +119,7 @@ def _send_changes(servers: str, name: str, step: int, expected: dict[int, str]) 
         producer.flush()
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.long
 def test_a_killed_driver_loses_nothing_on_an_object_store(broker: Broker, tmp_path: Path) -> None:
     """Killed between the files and the commit, and between the commit and Spark's checkpoint, in both tables."""
@@ -127,3 +130,31 @@ def test_a_killed_driver_loses_nothing_on_an_object_store(broker: Broker, tmp_pa
                 kills.run(kind, point)
         kills.finish()
         kills.check()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_rows_of_a_table_reach_a_topic_once(spark: SparkSession, broker: Broker, tmp_path: Path, kind: str) -> None:
+    """All rows first, then those that are added, over a compaction and a batch that is repeated."""
+    servers = broker.bootstrap_servers
+    name = f"{kind}.rows"
+    make_topics(servers, **{name: 2})
+    described = delta(tmp_path / "t") if kind == "delta" else iceberg("shop.rows", warehouse=tmp_path / "t")
+    table = open_table(described)
+    pipeline = Pipeline(
+        "table",
+        source=described,
+        steps=[pack_json("id", "at", key="id")],
+        sink=topic(name),
+        checkpoint=tmp_path / "checkpoint",
+    )
+    for number in range(3):
+        rows = spark.range(number * 10, number * 10 + 10).selectExpr("id", "timestamp_seconds(id) as at")
+        table.append(rows, Batch("writer", number))
+        if number == 1:
+            table.compact()
+        run_once(pipeline, spark, servers)
+    forget_last_commit(tmp_path / "checkpoint")
+    run_once(pipeline, spark, servers)
+    assert Counter(order_ids(committed(servers, name))) == Counter(range(30))

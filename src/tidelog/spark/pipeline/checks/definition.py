@@ -89,8 +89,6 @@ def _source(pipeline: Pipeline) -> Problems:
             yield Problem("source", f"{source} needs a schema to be read as a stream: schema='id long, …'")
     elif not isinstance(source, Delta | Iceberg):
         yield Problem("source", f"{source!r} is not a source: use topic(…), delta(…), iceberg(…) or spark_format(…)")
-    if isinstance(source, Delta | Iceberg):
-        yield Problem("source", f"{source} cannot be read as a stream: put it in `tables`")
 
 
 def _source_topics(source: Topic) -> Problems:

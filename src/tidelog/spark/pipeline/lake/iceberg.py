@@ -5,7 +5,7 @@ adds all files of a batch in one commit of the catalog, which also sets the tabl
 the number of the batch. A property survives the expiry of snapshots. PyIceberg repeats a commit that meets another
 writer's; here it does not, because the property must be looked at again first.
 
-Tried with PyIceberg 0.11 and 0.12. `_dataframe_to_data_files` is the only name of it that is not public.
+Tried with PyIceberg 0.12. `_dataframe_to_data_files` is the only name of it that is not public.
 """
 
 import os

@@ -36,7 +36,11 @@ def open_streams(spark: "SparkSession", pipeline: Pipeline, servers: str) -> dic
 def _read_stream(spark: "SparkSession", source: Source, servers: str) -> "DataFrame":
     if isinstance(source, Topic):
         return spark.readStream.format("tidelog").options(**source_options(source, servers, None)).load()
-    assert isinstance(source, Files), "checked before"
+    if isinstance(source, Delta | Iceberg):
+        from tidelog.spark.pipeline.lake.table_source import FORMAT, TableSource, table_options
+
+        spark.dataSource.register(TableSource)
+        return spark.readStream.format(FORMAT).options(**table_options(source)).load()
     reader = spark.readStream.format(source.format).options(**source.options)
     if source.schema is not None:
         reader = reader.schema(source.schema)
