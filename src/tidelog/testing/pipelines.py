@@ -102,7 +102,8 @@ def run_rows(
     from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
     from tidelog.spark.pipeline.definition.chain import run_steps
-    from tidelog.spark.pipeline.definition.endpoints import Delta, Iceberg, Topic
+    from tidelog.spark.pipeline.definition.endpoints import Delta, Iceberg
+    from tidelog.spark.pipeline.definition.pipeline import topic_sinks
     from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
     from tidelog.spark.pipeline.failing.routing import ladder_of
     from tidelog.spark.pipeline.running.columns import output_rows, restore
@@ -121,8 +122,9 @@ def run_rows(
         made = made.withColumn(ERROR, F.lit(None).cast("struct<type: string, message: string, retry: boolean>"))
     well = made.where(F.col(ERROR).isNull())
     sinks = pipeline.sinks
-    if len(sinks) == 1 and isinstance(sinks[0], Topic):
-        well = output_rows(well, sinks[0].names[0] if sinks[0].names else None)
+    topics = topic_sinks(pipeline)
+    if topics and len(topics) == len(sinks):
+        well = output_rows(well, topics)
     elif len(sinks) == 1 and isinstance(sinks[0], Delta | Iceberg) and sinks[0].columns:
         well = well.select(*sinks[0].columns)
     left_out = (RECORD, ERROR, "_source")

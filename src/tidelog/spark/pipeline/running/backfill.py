@@ -35,6 +35,8 @@ def why_no_backfill(pipeline: Pipeline) -> str | None:
     """Why a pipeline cannot be backfilled; None if it can."""
     if not isinstance(pipeline.source, Topic):
         return f"the source is {pipeline.source}: only topics and their segment files have offsets to read again"
+    if pipeline.streams:
+        return "it joins streams, whose state only the running query has"
     if pipeline.output_mode != "append":
         return f"output_mode={pipeline.output_mode!r} needs the state of the running query"
     if any(isinstance(sink, Files) for sink in pipeline.sinks):
@@ -178,27 +180,34 @@ class Backfill:
             steps = self._pipeline.steps
             rows = run_steps(steps, records, tables, lambda computed: computed, on_failed=stop_at_failed).rows
             if not writers:
-                writers.extend(self._sink_writer(sink, rows) for sink in self._pipeline.sinks)
+                topics = topic_sinks(self._pipeline)
+                others = [sink for sink in self._pipeline.sinks if not isinstance(sink, Topic)]
+                writers.extend(self._table_writer(sink, rows) for sink in others)
+                writers.extend([self._topic_writer(topics)] if topics else [])
             for each in writers:
                 each(rows, number)
 
         return write
 
-    def _sink_writer(self, sink: Any, rows: "DataFrame") -> WriteRows:
+    def _table_writer(self, sink: Any, rows: "DataFrame") -> WriteRows:
+        from tidelog.spark.pipeline.definition.steps import RECORD
+        from tidelog.spark.pipeline.running.sinks import batch_function
+
+        write_rows = batch_function(sink, rows)
+        return lambda batch, number: write_rows(batch.drop(RECORD), number)
+
+    def _topic_writer(self, sinks: list[Topic]) -> WriteRows:
         from tidelog.spark.pipeline.definition.steps import RECORD
         from tidelog.spark.pipeline.running.columns import output_rows
-        from tidelog.spark.pipeline.running.sinks import batch_function, topic_of
+        from tidelog.spark.pipeline.running.sinks import topic_of
         from tidelog.spark.sink.each_batch import write_each_batch
 
-        if not isinstance(sink, Topic):
-            write_rows = batch_function(sink, rows)
-            return lambda batch, number: write_rows(batch.drop(RECORD), number)
-        name = topic_of(sink)
+        name = topic_of(sinks)
         topic_option = {} if name is None else {"topic": name}
-        # A part that is read again has the same rows, however its steps number or time them.
+        # A part that is read again is the same part, even where its steps return something else each time.
         fixed = {"onRepeatedBatch": "skip", "kafka.bootstrap.servers": self._servers}
-        write_topic = write_each_batch(**{**sink.options, **fixed, **topic_option})
-        return lambda batch, number: write_topic(output_rows(batch, name).drop(RECORD), number)
+        write_topic = write_each_batch(**{**sinks[0].options, **fixed, **topic_option})
+        return lambda batch, number: write_topic(output_rows(batch, sinks).drop(RECORD), number)
 
     def _with_policy(self, ladder: Ladder) -> WriteRows:
         from tidelog.spark.pipeline.running.columns import restore

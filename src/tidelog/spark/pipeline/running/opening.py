@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Iceberg, Refreshed, Source, Topic, table_source
+from tidelog.spark.pipeline.definition.endpoints import Delta, Iceberg, Refreshed, Source, Topic, table_source
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.failing.routing import Ladder
 from tidelog.spark.pipeline.running import ladder_source

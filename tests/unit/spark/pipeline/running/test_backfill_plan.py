@@ -57,6 +57,7 @@ def test_bounds_are_times_or_offsets():
         ({"source": parquet("/x", schema="id long")}, "only topics"),
         ({"sink": parquet("/x")}, "exactly once"),
         ({"output_mode": "update"}, "state"),
+        ({"streams": {"other": topic("other")}}, "state"),
         ({"on_failure": RetryLadder(delays=["1s"], keep_order_by_key=True)}, "in order"),
     ],
 )
