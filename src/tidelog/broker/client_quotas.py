@@ -3,7 +3,8 @@
 The response to a client that exceeded its quota has the throttle time, and its connection is not read
 from for so long, as in Kafka. Bytes of Produce are counted when the request comes, those of Fetch when its response is
 made; a Fetch that would exceed the quota is answered without records. Request time is the time that the event loop
-spends on a client's requests, of which a broker has 100 % in all. Requests of other brokers are not counted.
+spends on a client's requests, in all their slices; a broker has 100 % of it in all. Requests of other brokers are not
+counted.
 
 Nothing is counted, and nothing is called, while no quota is set.
 """
@@ -123,24 +124,29 @@ class ClientQuotaManager:
         hooks = self._dispatcher.hooks or RequestHooks()
         self._dispatcher.set_hooks(replace(hooks, throttle=self._on_request if is_needed else None))
         self.limits_fetch = self._fetch.is_limited
+        self._node.slices.meter = self if self._request.is_limited else None
 
     # --- requests ---
 
     def _on_request(self, connection: Connection, route: Route, _version: int, request_bytes: int) -> None:
         if self._request.is_limited:
-            self._time(None if route.api_key in _EXEMPT else connection)
+            self.switch(None if route.api_key in _EXEMPT else connection)
             wait_ms = self._request.wait_ms(*_names(connection.session), self._clock.monotonic_ms())
             self.throttle(connection, min(wait_ms, self._request_wait_max_ms))
         if route.api_key == ApiKey.PRODUCE and self._produce.is_limited:
             user, client_id = _names(connection.session)
             self.throttle(connection, self._produce.record(user, client_id, request_bytes, self._clock.monotonic_ms()))
 
-    def _time(self, connection: Connection | None) -> None:
-        """Count the time since the last request to the client that sent it."""
+    def current(self) -> Connection | None:
+        """Whose request the event loop is busy with."""
+        return None if self._timed is None else self._timed[0]
+
+    def switch(self, owner: Connection | None) -> None:
+        """What follows is done for another client: count the time so far to the one before."""
         now = self._node.slices.seconds()
         if self._timed is not None:
             self.count_time(self._timed[0], now - self._timed[1])
-        self._timed = None if connection is None else (connection, now)
+        self._timed = None if owner is None else (owner, now)
 
     @property
     def is_timing(self) -> bool:
@@ -149,7 +155,7 @@ class ClientQuotaManager:
 
     def end_turn(self) -> None:
         """The event loop is done with the requests of this turn."""
-        self._time(None)
+        self.switch(None)
 
     def count_time(self, connection: Connection, seconds: float) -> None:
         """Count time to a client. It has to wait when its next request comes, so that the response can say so."""

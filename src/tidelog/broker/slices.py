@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from time import monotonic
 from types import coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 SLICE_SECONDS: Final = 0.004
 """How long work may keep the loop to itself. A client waits for two slices at most: before it is read from, and before
@@ -25,15 +25,27 @@ it is answered."""
 T = TypeVar("T")
 
 
+class Meter(Protocol):
+    """Measures for whom the loop works."""
+
+    def current(self) -> Any:
+        """For whom it works now; None if that is not measured."""
+
+    def switch(self, owner: Any) -> None:
+        """What follows is done for `owner`."""
+
+
 class TimeSlices:
     """The slices of one loop and the work that is cut into them."""
 
-    __slots__ = ("_ends_at", "_loop", "_tasks", "_waiting", "seconds")
+    __slots__ = ("_ends_at", "_loop", "_tasks", "_waiting", "meter", "seconds")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: Callable[[], float] = monotonic) -> None:
         self._loop = loop
         self.seconds = seconds
         """The time by which slices are measured."""
+        self.meter: Meter | None = None
+        """Measures later slices as well, for whom the work was begun."""
         self._ends_at: float | None = None
         """When the slice of this turn is used up; None as long as no work has asked for one in this turn."""
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -54,7 +66,10 @@ class TimeSlices:
         except Exception as error:
             on_error(error)
             return True
-        task = self._loop.create_task(_finish(_rest_of(work, waits_for), on_result, on_error))
+        rest = _finish(_rest_of(work, waits_for), on_result, on_error)
+        if self.meter is not None and (owner := self.meter.current()) is not None:
+            rest = _measured(rest, self.meter, owner)
+        task = self._loop.create_task(rest)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return False
@@ -117,6 +132,29 @@ async def _finish(
         on_error(error)
     else:
         on_result(result)
+
+
+async def _measured(work: Coroutine[Any, Any, None], meter: Meter, owner: object) -> None:
+    await _steps(work, meter, owner)
+
+
+@coroutine
+def _steps(work: Coroutine[Any, Any, None], meter: Meter, owner: object) -> Generator[Any, Any, None]:
+    """Drive work, with every step of it measured."""
+    error: BaseException | None = None
+    while True:
+        meter.switch(owner)
+        try:
+            waits_for = work.send(None) if error is None else work.throw(error)
+        except StopIteration:
+            return
+        finally:
+            meter.switch(None)
+        error = None
+        try:
+            yield waits_for
+        except BaseException as raised:
+            error = raised
 
 
 @coroutine

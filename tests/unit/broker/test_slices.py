@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tidelog.broker import slices as module
+from tidelog.broker.client_quotas import ClientQuotaManager
 from tidelog.broker.slices import SLICE_SECONDS, TimeSlices
+from tidelog.quotas import QuotaEntity
+from tidelog.timing import ManualClock
 
 
 class Time:
@@ -187,5 +191,50 @@ def test_a_generator_is_driven_to_its_result(clock: Time) -> None:
         assert not outcome.start(slices, slices.run(steps()))
         await slices.drain()
         assert outcome.results == ["done"]
+
+    in_loop(body)
+
+
+def test_every_slice_is_measured_for_the_client_whose_work_it_is(clock: Time) -> None:
+    """Request quotas count the whole of a long request, not only what was done when it came."""
+    config = SimpleNamespace(
+        quota_window_num=11,
+        quota_window_size_seconds=1,
+        controller_quota_window_num=11,
+        controller_quota_window_size_seconds=1,
+    )
+
+    async def body(slices: TimeSlices) -> None:
+        node: Any = SimpleNamespace(clock=ManualClock(), config=config, slices=slices)
+        manager = ClientQuotaManager(node)
+        counted: dict[object, float] = {}
+
+        def count_time(connection: Any, seconds: float) -> None:
+            counted[connection] = counted.get(connection, 0.0) + seconds
+
+        manager.count_time = count_time  # type: ignore[method-assign]
+        dispatcher: Any = SimpleNamespace(hooks=None)
+        manager.use(dispatcher)
+        manager._request.set_limit(QuotaEntity("alice", None), 1.0)
+        manager._hook()
+        first: Any = "first"
+        second: Any = "second"
+        outcome = Outcome()
+
+        async def work(steps: int) -> int:
+            for _ in range(steps):
+                clock.step()
+                await slices.pause()
+            return steps
+
+        for connection, steps in ((first, 5 * STEPS_PER_SLICE), (second, 3 * STEPS_PER_SLICE)):
+            manager.switch(connection)
+            slices.start(work(steps), outcome.results.append, outcome.results.append)
+        manager.end_turn()
+        await slices.drain()
+        assert set(outcome.results) == {3 * STEPS_PER_SLICE, 5 * STEPS_PER_SLICE}
+        assert counted[first] == pytest.approx(5 * SLICE_SECONDS)
+        assert counted[second] == pytest.approx(3 * SLICE_SECONDS)
+        assert manager.current() is None
 
     in_loop(body)
