@@ -21,10 +21,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.compat.access_cases import BETWEEN_BROKERS, GRANTS, SETTINGS, TOPIC, Administrator, answers, any_acl
+from tests.compat.access_cases import BETWEEN_BROKERS, GRANTS, GROUP, SETTINGS, TOPIC, Administrator, answers, any_acl
 from tests.integration.raw_client import RawClient
 from tidelog.testing import Broker, Cluster
-from tidelog.wire.messages import MetadataRequest
+from tidelog.wire.messages import MetadataRequest, OffsetCommitRequest, offset_commit
 from tidelog.wire.messages.metadata import MetadataRequestTopic
 
 AUTHORIZATION_FAILED = {29, 30, 31, 53, 64, 65}
@@ -131,3 +131,32 @@ def codes_of(answer: Any) -> set[int]:
         own = {value for name, value in answer.items() if name.endswith("error_code")}
         return own.union(*(codes_of(value) for value in answer.values()))
     return set().union(*(codes_of(each) for each in answer)) if isinstance(answer, list) else set()
+
+
+@pytest.mark.parametrize(
+    ("grant", "codes"),
+    [("nothing", (30, 30)), ("topic read", (30, 30)), ("group read", (29, 29)), ("group and topic read", (0, 29))],
+)
+def test_small_and_large_offset_commits_are_decided_alike(
+    prepared: tuple[Broker, Administrator, bytes], grant: str, codes: tuple[int, int]
+) -> None:
+    """Small ones are handled without being decoded into messages."""
+    broker, administrator, _ = prepared
+    administrator.grant(GRANTS[grant])
+    answers = []
+    for metadata in ("", "x" * 3000):
+        topics = [
+            offset_commit.OffsetCommitRequestTopic(
+                name=name,
+                partitions=[
+                    offset_commit.OffsetCommitRequestPartition(
+                        partition_index=0, committed_offset=7, committed_metadata=metadata
+                    )
+                ],
+            )
+            for name in (TOPIC, "secret-others")
+        ]
+        with RawClient(broker.port) as client:
+            answer: Any = client.call(OffsetCommitRequest(group_id=GROUP, topics=topics), 8)
+        answers.append({each.name: [part.error_code for part in each.partitions] for each in answer.topics})
+    assert answers[0] == answers[1] == {TOPIC: [codes[0]], "secret-others": [codes[1]]}

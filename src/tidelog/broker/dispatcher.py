@@ -115,7 +115,7 @@ class Dispatcher:
 
     def _load(self, route: Route) -> None:
         route.load()
-        if self._node.access is not None and route.handle is not None:
+        if self._node.access is not None and route.handle is not None and not route.checks_access_in_bytes:
             # What a client may do is decided where requests are messages, unless a hot path does it itself.
             route.handled_as_bytes_max = -1
 

@@ -79,6 +79,7 @@ class Route:
         "_messages",
         "_target",
         "api_key",
+        "checks_access_in_bytes",
         "elements_max",
         "flexible_from",
         "handle",
@@ -104,6 +105,8 @@ class Route:
         self.handle_bytes: HandleBytes | None = None
         self.request_bytes_max = _REQUEST_BYTES_MAX.get(api_key, REQUEST_BYTES_MAX)
         self.handled_as_bytes_max = 2**31
+        self.checks_access_in_bytes = False
+        """Whether `handle_bytes` checks what a client may do, beside a `handle` that does."""
         self.elements_max = _ELEMENTS_MAX.get(api_key, REQUEST_ELEMENTS_MAX)
         self._target = target
         self._messages = messages
@@ -111,7 +114,8 @@ class Route:
     def load(self) -> None:
         """Import the handler. A module offers `handle_bytes` for the hot path, `handle` for decoded requests, or both.
 
-        With both, small requests take the hot path and larger ones are decoded, in slices if need be.
+        With both, small requests take the hot path and larger ones are decoded, in slices if need be. Where an
+        authorizer is set, all of them are decoded unless the module has `CHECKS_ACCESS_IN_BYTES`.
         """
         module_name, _, function_name = self._target.partition(":")
         module = import_module(f"{_PACKAGE}.{module_name}")
@@ -120,6 +124,7 @@ class Route:
             if not hasattr(module, "handle"):
                 return
             self.handled_as_bytes_max = _SMALL_REQUEST_BYTES
+            self.checks_access_in_bytes = getattr(module, "CHECKS_ACCESS_IN_BYTES", False)
         messages = import_module(self._messages)
         self.request_class = getattr(messages, request_name(self.api_key))
         self.response_class = getattr(messages, request_name(self.api_key).replace("Request", "Response"))

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from tidelog.groups import GroupShard
     from tidelog.network.connection import Slot
 
+CHECKS_ACCESS_IN_BYTES: Final = True
 _EPOCHS_FROM: Final = 9
 _GROUP_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _new = tuple.__new__
 
@@ -75,7 +77,7 @@ def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespo
     def shape(outcome: CommitCodes | ApiError) -> OffsetCommitResponse:
         return OffsetCommitResponse(
             topics=[
-                *(_denied(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for each in denied),
+                *(_denied(each, _TOPIC_DENIED) for each in denied),
                 *(
                     OffsetCommitResponseTopic(
                         name=name,
@@ -115,13 +117,24 @@ def handle_bytes(
     group_id, generation, member_id, instance_id, retention_ms, topics = decode_request(data, position, stop, version)
     committer: Committer = _new(Committer, (generation, member_id, instance_id, version >= _EPOCHS_FROM))
     partition_count = node.image.partition_count
+    denied: CommitCodes = []
+    if node.access is not None:
+        session, allows = slot.connection.session, node.access.allows
+        if not allows(session, AclOperation.READ, AclResourceType.GROUP, group_id):
+            slot.fill(encode_response(correlation_id, version, _denied_codes(topics, _GROUP_DENIED)))
+            return
+        refused = [each for each in topics if not allows(session, AclOperation.READ, AclResourceType.TOPIC, each[0])]
+        if refused:
+            denied = _denied_codes(refused, _TOPIC_DENIED)
+            topics = [each for each in topics if each not in refused]
 
     def commit(shard: GroupShard, now_ms: int) -> Decision[CommitCodes]:
         return shard.commit_offsets(group_id, committer, topics, partition_count, now_ms, retention_ms)
 
     def respond(outcome: CommitCodes | ApiError) -> None:
         try:
-            slot.fill(encode_response(correlation_id, version, _codes(topics, outcome, partition_count)))
+            codes = _codes(topics, outcome, partition_count)
+            slot.fill(encode_response(correlation_id, version, [*denied, *codes] if denied else codes))
         except Exception as cause:
             slot.fail("OffsetCommit", cause)
 
@@ -129,6 +142,10 @@ def handle_bytes(
     groups.execute(group_id, commit, respond)
     if groups.waits_for_followers and slot.reply is None:
         slot.park()
+
+
+def _denied_codes(topics: Sequence[CommittedTopic], code: ErrorCode) -> CommitCodes:
+    return [(name, [(each[0], code) for each in partitions]) for name, partitions in topics]
 
 
 def _codes(
