@@ -123,6 +123,7 @@ if TYPE_CHECKING:
         TransactionFailed,
         UnsupportedByBroker,
     )
+    from tidelog.client.exported import export_metrics
     from tidelog.client.metrics import (
         BrokerMetrics,
         ClientMetrics,
@@ -270,6 +271,7 @@ __all__ = [
     "TransactionStatus",
     "UnsupportedByBroker",
     "Woken",
+    "export_metrics",
 ]
 
 _HOMES = {
@@ -296,6 +298,7 @@ _HOMES = {
     "BlockingDelivery": "producer",
     "BlockingTableDelivery": "arrow.deliveries",
     "BootstrapFailed": "errors",
+    "export_metrics": "exported",
     "BrokerMetrics": "metrics",
     "BrokerNode": "types",
     "BrokerUnavailable": "errors",
