@@ -26,6 +26,16 @@ FEW, MANY = 1_000, 6_000
 """Requests of the two runs under Cachegrind."""
 
 
+SERVE = """
+import sys
+from tidelog.__main__ import main
+from tidelog.broker.metrics import event_loop
+event_loop._BEAT_SECONDS = event_loop.STALL_SECONDS = 3600.0
+sys.exit(main())
+"""
+"""Under Cachegrind a second has few requests: what is done so many times a second would count for too much."""
+
+
 class Counted(TidelogBroker):
     """A broker under Cachegrind."""
 
@@ -34,7 +44,8 @@ class Counted(TidelogBroker):
     def command(self) -> list[str]:
         counts = str(self.directory / "counts")
         tool = ("valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={counts}")
-        return [*tool, *super().command()]
+        python, _, _, *words = super().command()
+        return [*tool, python, "-c", SERVE, *words]
 
     def instructions(self) -> int:
         """What the process executed; it has ended."""

@@ -2,73 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
 from benchmarks import apache_kafka
 from benchmarks.apache_kafka import ZooKeeper
 from tests.compat.metrics import differences, kafka_mbeans
 from tests.compat.metrics.exporter_rules import all_exported
 from tests.compat.metrics.kafka_mbeans import KafkaWithJmx
-from tests.compat.metrics.pages import OPENMETRICS, Page
-from tests.integration.servers import Servers
-
-Labels = dict[str, set[frozenset[str]]]
-
-SETTINGS = {
-    "metrics.listeners": "http://127.0.0.1:0",
-    "default.replication.factor": 2,
-    "offsets.topic.replication.factor": 2,
-    "transaction.state.log.replication.factor": 2,
-    "transaction.state.log.min.isr": 1,
-    "transaction.state.log.num.partitions": 2,
-    "group.initial.rebalance.delay.ms": 0,
-}
-RECORDS = 100
-SECONDS = 60.0
+from tests.compat.metrics.use import SETTINGS, Labels, use
 
 
-def use(servers: str) -> None:
-    """A transaction, and a group that reads it and commits."""
-    producer = Producer({"bootstrap.servers": servers, "transactional.id": "names"})
-    producer.init_transactions(SECONDS)
-    producer.begin_transaction()
-    for _ in range(RECORDS):
-        producer.produce("names", b"a record")
-    producer.commit_transaction(SECONDS)
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "names", "auto.offset.reset": "earliest"})
-    consumer.subscribe(["names"])
-    read = 0
-    while read < RECORDS:
-        read += len(consumer.consume(RECORDS - read, SECONDS))
-    consumer.commit(asynchronous=False)
-    consumer.close()
-
-
-async def label_names(directory: Path) -> Labels:
-    """The names and labels of two brokers in use, in both formats."""
-    cluster = Servers(directory, **SETTINGS)
-    found: Labels = {}
-    await cluster.start(1, 2)
-    try:
-        servers = ",".join(f"{host}:{port}" for host, port in (each.address for each in cluster.running.values()))
-        await asyncio.to_thread(use, servers)
-        for server in cluster.running.values():
-            assert server.metrics is not None
-            for accept in ("*/*", OPENMETRICS):
-                page = await asyncio.to_thread(Page.read, server.metrics.addresses[0], accept)
-                for name, labels in page.label_names.items():
-                    found.setdefault(name, set()).update(labels)
-    finally:
-        await cluster.stop()
-    return found
-
-
-def test_names_and_labels_are_kafkas_but_for_the_differences_that_are_named(tmp_path: Path) -> None:
-    ours = asyncio.run(label_names(tmp_path))
+def test_names_and_labels_are_kafkas_but_for_the_differences_that_are_named(ours: Labels) -> None:
     kafkas: Labels = {}
     for exported in all_exported(kafka_mbeans.shipped()):
         kafkas.setdefault(exported.name, set()).add(exported.label_names)
