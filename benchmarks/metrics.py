@@ -36,6 +36,10 @@ sys.exit(main())
 """Under Cachegrind a second has few requests: what is done so many times a second would count for too much."""
 
 
+QUIET = {"log.cleaner.enable": "false", "log.initial.task.delay.ms": "3600000"}
+"""Nothing begins on its own in the one run and not in the other."""
+
+
 class Counted(TidelogBroker):
     """A broker under Cachegrind."""
 
@@ -100,7 +104,7 @@ def instructions() -> None:
         counts = []
         for requests in (FEW, MANY):
             with tempfile.TemporaryDirectory() as directory:
-                broker = Counted(Path(directory), settings_of(has_metrics))
+                broker = Counted(Path(directory), {**QUIET, **settings_of(has_metrics)})
                 broker.start()
                 with Admin.connect(broker.address) as admin:
                     admin.create(TOPIC, 1)

@@ -1,6 +1,6 @@
 """How many requests of each API and version a broker serves, how long they take, and where the time goes.
 
-Every request is counted when it comes. One in sixteen is timed, and all of an API's first ones, which is enough for
+Every request is counted when it comes. One in 32 is timed, and all of an API's first ones, which is enough for
 quantiles; its slot becomes a `TimedSlot`:
 
     queue    from the beginning of the turn of the loop until it is handled: other requests of the turn come first
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidelog.broker.routes import Route
 
 _TIMED_AT_FIRST: Final = 64
-_TIMED_MASK: Final = 15
+_TIMED_MASK: Final = 31
 
 
 class ApiMetrics:
