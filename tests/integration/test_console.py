@@ -12,18 +12,21 @@ import pytest
 
 from tests.integration.console_support import Browser, console
 from tidelog.client.admin import Admin
-from tidelog.client.aio.admin.types import ConfigResource, ResourceType
+from tidelog.client.aio.admin.types import LATEST, ConfigResource, NewTopic, ResourceType
 from tidelog.client.consumer import Consumer
+from tidelog.client.errors import ClientError
 from tidelog.client.producer import Producer
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.spark.pipeline.failing.headers import Origin, Trail, encode
 from tidelog.testing import Broker
 
+ACCESS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
 HOSTILE = "<script>alert('&')</script>"
 
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    with Broker() as broker:
+    with Broker(config=ACCESS) as broker:
         broker.create_topic("orders", 3)
         with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
             for number in range(120):
@@ -261,3 +264,141 @@ def test_a_token_is_asked_for_and_sessions_expire(servers: str) -> None:
         assert "<h1>Log in</h1>" in browser.client.post("/logout", data={"form_secret": secret}).text
         assert "<h1>Log in</h1>" in browser.page("/topics")
         assert "evil" not in browser.client.get("/login?to=//evil.example").text
+
+
+def test_access_control_entries_are_added_found_and_deleted(browser: Browser, admin: Admin) -> None:
+    entry = {"principal": HOSTILE, "permission": "deny", "operation": "read", "kind": "topic", "host": "*"}
+    page = browser.submit("/access/add", name="ord", is_prefix="1", **entry)
+    assert "was added" in page
+    assert HOSTILE not in page
+    assert len(admin.describe_acls()) == 1
+    assert "Name is missing." in browser.submit("/access/add", status=400, **entry)
+    assert "No entry matches." in browser.page("/access?kind=group")
+    page = browser.page("/access?kind=topic&q=ord&principal=script")
+    url = html.unescape(page.split('href="/access/delete')[1].split('"')[0])
+    assert "(prefix)" in browser.page("/access/delete" + url)
+    assert "was deleted" in browser.submit("/access/delete" + url)
+    assert admin.describe_acls() == []
+    assert "There is no such entry" in browser.submit("/access/delete" + url, status=404)
+
+
+def test_users_are_added_and_deleted_and_passwords_never_shown(browser: Browser, admin: Admin) -> None:
+    values = {"user": "alice", "mechanism": "SCRAM-SHA-256", "password": "hush-hush"}
+    page = browser.submit("/users/add", status=400, again="other", **values)
+    assert "not the same" in page
+    assert "hush-hush" not in page
+    assert "hush-hush" not in browser.submit("/users/add", again="hush-hush", **values)
+    assert admin.describe_user_scram_credentials() == {"alice": {"SCRAM-SHA-256": 4096}}
+    path = "/users/delete?user=alice&mechanism=SCRAM-SHA-256"
+    browser.submit(path, status=400, confirm="bob")
+    assert "can no longer log in" in browser.submit(path, confirm="alice")
+    assert admin.describe_user_scram_credentials() == {}
+
+
+def test_quotas_are_set_changed_and_removed(browser: Browser, admin: Admin) -> None:
+    assert "were saved" in browser.submit("/quotas/set", user="<default>", producer_byte_rate="1024")
+    assert 'value="1024"' in browser.page("/quotas/set?user=%3Cdefault%3E")
+    browser.submit("/quotas/set", user="<default>", producer_byte_rate="", request_percentage="50")
+    (found,) = admin.describe_client_quotas().values()
+    assert found == {"request_percentage": 50.0}
+    assert "must be a number above 0" in browser.submit(
+        "/quotas/set", status=400, ip="10.0.0.1", request_percentage="x"
+    )
+    assert "cannot be combined" in browser.submit("/quotas/set", status=400, ip="10.0.0.1", user="a")
+    assert "&lt;default&gt;" not in browser.page("/quotas"), "the default is named in words"
+    assert "were removed" in browser.submit("/quotas/remove?user=%3Cdefault%3E")
+    assert admin.describe_client_quotas() == {}
+
+
+def test_transactions_are_listed_described_and_aborted(browser: Browser, servers: str) -> None:
+    name = f"transfer {HOSTILE}"
+    path = f"/transaction?id={quote(name)}"
+    with Producer(bootstrap_servers=servers, transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin()
+        producer.send("orders", b"unsure", partition=0)
+        producer.flush()
+        page = browser.page("/transactions?state=Ongoing")
+        assert "transfer &lt;script&gt;" in page
+        assert HOSTILE not in page
+        assert "orders" in browser.page(path)
+        page = browser.page("/transactions/hanging?topic=orders&minutes=0")
+        assert "its coordinator knows it" in page
+        url = html.unescape(page.split('href="/transactions/hanging/abort')[1].split('"')[0])
+        assert "abort it by its transactional id instead" in browser.page("/transactions/hanging/abort" + url)
+        assert "is fenced" in browser.submit(f"/transaction/abort?id={quote(name)}", confirm=name)
+        assert "No transaction is open." in browser.page(path)
+        with pytest.raises(ClientError):
+            producer.commit()
+    assert "No transaction is open in orders." in browser.page("/transactions/hanging?topic=orders")
+    browser.page("/transaction?id=unknown", status=404)
+
+
+def test_dead_letters_are_shown_with_their_trail_and_replayed_after_a_preview(
+    browser: Browser, admin: Admin, servers: str
+) -> None:
+    for name in ("bills", "bills.retry.1", "bills.dlq"):
+        admin.create_topics([NewTopic(name, 1, 1)])
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in range(5):
+            kind = "TimeoutError" if number < 3 else HOSTILE
+            trail = Trail(
+                "billing", 2, kind, "too late", 1_700_000_000_000, Origin("bills", 0, number, 1_700_000_000_000)
+            )
+            producer.send("bills.dlq", f"bill {number}".encode(), headers=[("own", b"1"), *encode(trail)])
+        producer.flush()
+    browser.client.app.state.console.shared_view.forget()  # type: ignore[attr-defined]
+    assert "5 not replayed" in browser.page("/pipelines")
+    page = browser.page("/dead-letters?topic=bills.dlq")
+    assert "too late" in page
+    assert HOSTILE not in page
+    path = "/dead-letters/replay?topic=bills.dlq"
+    assert "is not a filter" in browser.submit(path, status=400, filters="nonsense")
+    preview = browser.submit(path, filters="error.type=TimeoutError", to="")
+    assert "Send 3 letters" in preview
+    assert "2 stay dead letters." in preview
+    bills = TopicPartition("bills", 0)
+    assert admin.list_offsets({bills: LATEST})[bills].offset == 0
+    secret = preview.split('name="form_secret" value="')[-1].split('"')[0]
+    data = {"form_secret": secret, "filters": "error.type=TimeoutError"}
+    done = browser.client.post("/dead-letters/replay/send?topic=bills.dlq", data=data)
+    assert "3 dead letters of bills.dlq were sent to bills." in done.text
+    assert len(offsets_in(browser.page("/topics/bills/messages"))) == 3
+
+
+def test_a_move_to_a_broker_that_does_not_exist_is_refused(browser: Browser) -> None:
+    assert "No partition is moving." in browser.page("/reassignments")
+    page = browser.submit("/reassignments/start", status=502, topic="orders", partition="0", replicas="77")
+    assert "INVALID_REPLICA_ASSIGNMENT" in page
+    browser.page("/reassignments/cancel?topic=orders&partition=0", status=404)
+
+
+def test_users_of_the_cluster_log_in_with_their_own_rights() -> None:
+    """A user sees and does what the cluster's access control allows; a wrong password is refused by the cluster."""
+    jaas = (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'user_admin="admin-secret" user_bob="bob-\\"secret";'
+    )
+    config = {
+        **ACCESS,
+        "super.users": "User:admin",
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas.replace(
+            "required ", 'required username="admin" password="admin-secret" '
+        ),
+    }
+    client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    with Broker(config=config) as broker, console(broker.bootstrap_servers, client=client) as browser:
+        assert "The cluster rejected it" in browser.submit("/login", status=401, user="admin", password="guess")
+        assert "Overview" in browser.submit("/login", user="admin", password="admin-secret")
+        assert "was created" in browser.submit("/create-topic", name="private")
+        secret = browser.page("/").split('name="form_secret" value="')[1].split('"')[0]
+        browser.client.post("/logout", data={"form_secret": secret})
+        page = browser.submit("/login", user="bob", password='bob-"secret')
+        assert "bob" in page
+        assert "secret" not in page.replace("form_secret", "")
+        assert "private" not in browser.page("/topics")
+        assert "AUTHORIZATION_FAILED" in browser.submit("/create-topic", status=403, name="mine")

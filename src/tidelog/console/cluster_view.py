@@ -119,6 +119,10 @@ class ClusterView:
         self.groups.forget()
         self._sizes.clear()
 
+    def forget_sizes(self) -> None:
+        """Ask for sizes again: they are about to change."""
+        self._sizes.clear()
+
     # Metadata.
 
     async def _load_snapshot(self) -> Snapshot:

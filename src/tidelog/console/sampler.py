@@ -38,6 +38,11 @@ class Sampler:
         self.throughput = ThroughputSamples()
         self.lags = LagSamples()
         self.problem: str | None = None
+        self._topic_lags: dict[str, dict[str, int]] = {}
+
+    def lags_of_topic(self, topic: str) -> dict[str, int]:
+        """The groups that have committed offsets of a topic, and how many of its records each has yet to read."""
+        return {group: lags[topic] for group, lags in self._topic_lags.items() if topic in lags}
 
     def start(self) -> None:
         """Begin to sample."""
@@ -98,12 +103,18 @@ class Sampler:
 
     async def _sample_lags(self, admin: AsyncAdmin, spread_s: float) -> None:
         groups = [each.group_id for each in await self._view.groups.get()]
+        found: dict[str, dict[str, int]] = {}
         for group in groups:
             try:
                 committed = await admin.list_consumer_group_offsets(group)
             except ApiError:
                 continue  # this user may not see it, or it has just gone
             offsets = {where: place.offset for where, place in committed.items()}
-            self.lags.add(group, time.time(), total_lag(offsets, self.throughput.ends))
+            lags: dict[str, int] = {}
+            for where, offset in offsets.items():
+                lags[where.topic] = lags.get(where.topic, 0) + total_lag({where: offset}, self.throughput.ends)
+            found[group] = lags
+            self.lags.add(group, time.time(), sum(lags.values()))
             await asyncio.sleep(spread_s / len(groups))
         self.lags.keep_only(groups)
+        self._topic_lags = found

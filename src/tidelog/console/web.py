@@ -30,12 +30,17 @@ NAVIGATION: Final = (
     ("/", "Overview", "overview"),
     ("/topics", "Topics", "topics"),
     ("/groups", "Groups", "groups"),
+    ("/transactions", "Transactions", "transactions"),
+    ("/pipelines", "Pipelines", "pipelines"),
+    ("/reassignments", "Reassignments", "reassignments"),
+    ("/access", "Access", "access"),
+    ("/quotas", "Quotas", "quotas"),
 )
 
 
 def link(path: str, **query: object) -> str:
     """A path of the console with a query; empty values are left out."""
-    given = {name: str(value) for name, value in query.items() if value not in (None, "", False)}
+    given = {name: str(value) for name, value in query.items() if value is not None and value != ""}
     return path + ("?" + urlencode(given, quote_via=quote) if given else "")
 
 

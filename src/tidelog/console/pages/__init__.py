@@ -3,7 +3,27 @@
 from collections.abc import Sequence
 from typing import Final
 
-from tidelog.console.pages import groups, messages, overview, topics
+from tidelog.console.pages import (
+    access,
+    groups,
+    messages,
+    overview,
+    pipelines,
+    quotas,
+    reassignments,
+    topics,
+    transactions,
+)
 from tidelog.console.pages.routing import Area
 
-PAGES: Final[Sequence[Area]] = (overview.AREA, topics.AREA, messages.AREA, groups.AREA)
+PAGES: Final[Sequence[Area]] = (
+    overview.AREA,
+    topics.AREA,
+    messages.AREA,
+    groups.AREA,
+    transactions.AREA,
+    pipelines.AREA,
+    reassignments.AREA,
+    access.AREA,
+    quotas.AREA,
+)

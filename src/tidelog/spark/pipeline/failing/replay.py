@@ -6,8 +6,8 @@ twice. Letters that do not match the filter are written to the end of their topi
 dead letters, and the next replay reads them again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.client.admin import Admin
@@ -49,15 +49,21 @@ class Replay:
     to: str | None = None
     filters: Sequence[Filter] = ()
     from_beginning: bool = False
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Client settings of encryption and authentication."""
 
     @property
     def group_id(self) -> str:
         """The group whose committed offsets are the progress of replays."""
         return f"tidelog-replay-{self.dead_letters}"
 
+    @property
+    def _client(self) -> dict[str, str]:
+        return {**self.security, "bootstrap.servers": self.servers}
+
     def spans(self) -> dict[int, tuple[int, int]]:
         """From where to where each partition would be read now; empty ones are left out."""
-        with Cluster(bootstrap_servers=self.servers) as cluster:
+        with Cluster(self._client) as cluster:
             count = cluster.partition_count(self.dead_letters)
             partitions = [TopicPartition(self.dead_letters, each) for each in range(count)]
             ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
@@ -85,7 +91,7 @@ class Replay:
         `advance` is called as in `look`.
         """
         done = Replayed({})
-        settings = {"bootstrap.servers": self.servers, "transactional.id": self.group_id, "enable.idempotence": "true"}
+        settings = {**self._client, "transactional.id": self.group_id, "enable.idempotence": "true"}
         with Producer(settings) as producer:
             producer.init_transactions()
             # The former holder of the id may have committed more, once it was settled: only now ask how far it came.
@@ -131,7 +137,7 @@ class Replay:
         return target
 
     def _committed(self) -> dict[int, int]:
-        with Admin(bootstrap_servers=self.servers) as admin:
+        with Admin(self._client) as admin:
             offsets = admin.list_consumer_group_offsets(self.group_id, require_stable=True)
         return {each.partition: place.offset for each, place in offsets.items() if each.topic == self.dead_letters}
 
@@ -140,7 +146,7 @@ class Replay:
             return
         starts = {TopicPartition(self.dead_letters, each): start for each, (start, _) in spans.items()}
         ends = {TopicPartition(self.dead_letters, each): end for each, (_, end) in spans.items()}
-        with Cluster(bootstrap_servers=self.servers) as cluster:
+        with Cluster(self._client) as cluster:
             try:
                 for record in cluster.read(starts, ends, read_committed=True):
                     yield record, read_letter(record.key, record.value, record.headers)
