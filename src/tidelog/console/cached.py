@@ -2,16 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from math import inf
+from typing import Any, Generic, TypeVar
 
 Value = TypeVar("Value")
 
 
 class Cached(Generic[Value]):
-    """The result of `load`, at most `age_s_max` old. Errors are not kept: the next caller asks again."""
+    """The result of `load`, at most `age_s_max` old. Errors are not kept: the next caller asks again.
 
-    def __init__(self, load: Callable[[], Awaitable[Value]], age_s_max: float) -> None:
+    From `refresh_s` on, callers get the value that is there, and a newer one is loaded meanwhile.
+    """
+
+    def __init__(self, load: Callable[[], Awaitable[Value]], refresh_s: float, age_s_max: float) -> None:
         self._load = load
+        self._refresh_s = refresh_s
         self._age_s_max = age_s_max
         self._value: tuple[float, Value] | None = None
         self._loading: asyncio.Task[Value] | None = None
@@ -19,10 +24,13 @@ class Cached(Generic[Value]):
     async def get(self) -> Value:
         """The value, loaded if there is none or it is too old."""
         now = asyncio.get_running_loop().time()
-        if self._value is not None and now - self._value[0] <= self._age_s_max:
-            return self._value[1]
-        if self._loading is None:
+        age_s = inf if self._value is None else now - self._value[0]
+        if age_s > self._refresh_s and self._loading is None:
             self._loading = asyncio.create_task(self._reload())
+            self._loading.add_done_callback(_look_at_error)
+        if self._value is not None and age_s <= self._age_s_max:
+            return self._value[1]
+        assert self._loading is not None, "it was started above"
         # Shielded, because other pages wait for the same request.
         return await asyncio.shield(self._loading)
 
@@ -42,3 +50,9 @@ class Cached(Generic[Value]):
         finally:
             if self._loading is task:
                 self._loading = None
+
+
+def _look_at_error(task: "asyncio.Task[Any]") -> None:
+    """Callers who got the older value do not wait for the task; asyncio would log its error as never retrieved."""
+    if not task.cancelled():
+        task.exception()

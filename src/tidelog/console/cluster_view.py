@@ -30,7 +30,8 @@ from tidelog.console.sampler import Sampler
 from tidelog.console.settings import SAMPLE_INTERVAL_S
 from tidelog.wire.errors import ApiError, ErrorCode
 
-METADATA_AGE_S: Final = 3.0
+REFRESH_S: Final = 5.0
+METADATA_AGE_S: Final = 15.0
 SIZES_AGE_S: Final = 30.0
 RECONNECT_S: Final = 1.0
 """How long a failed attempt to connect answers for: the parts of one page should not each wait for another one."""
@@ -74,8 +75,8 @@ class ClusterView:
         self._admin: AsyncAdmin | None = None
         self._connecting = asyncio.Lock()
         self._failure: tuple[float, ClientError] | None = None
-        self.snapshot = Cached(self._load_snapshot, METADATA_AGE_S)
-        self.groups = Cached(self._load_groups, METADATA_AGE_S)
+        self.snapshot = Cached(self._load_snapshot, REFRESH_S, METADATA_AGE_S)
+        self.groups = Cached(self._load_groups, REFRESH_S, METADATA_AGE_S)
         self.sampler = Sampler(self, sample_interval_s)
         self._sizes: dict[str, tuple[float, Sizes]] = {}
 

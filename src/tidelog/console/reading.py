@@ -77,7 +77,6 @@ class Found(NamedTuple):
     older: Cursor | None
     newer: Cursor | None
     scanned: int
-    is_cut_short: bool = False
 
 
 async def read_forward(view: ClusterView, topic: str, starts: Cursor, bounds: Bounds, count: int) -> Found:
@@ -114,13 +113,15 @@ async def read_backward(view: ClusterView, topic: str, uppers: Cursor, bounds: B
 
 
 async def search(view: ClusterView, topic: str, starts: Cursor, bounds: Bounds, count: int, matches: Matches) -> Found:
-    """The first records from `starts` on that match: about `count` of them, or those that the bounded work finds."""
+    """The first `count` records from `starts` on that match, or those that the bounded work finds."""
     starts = bounds.clamp(starts)
     done = await _read(view, topic, starts, bounds.end, matches, in_all=count)
-    has_newer = any(done.reached[each] < bounds.end[each] for each in done.reached)
-    is_cut_short = has_newer and len(done.records) < count
-    records = sorted(done.records, key=_by_time)
-    return Found(records, None, done.reached if has_newer else None, done.scanned, is_cut_short)
+    chosen = sorted(done.records, key=_by_time)[:count]
+    newer = done.reached
+    for record in _without(done.records, chosen):
+        newer[record.partition] = min(newer[record.partition], record.offset)
+    has_newer = any(newer[each] < bounds.end[each] for each in newer)
+    return Found(chosen, None, newer if has_newer else None, done.scanned)
 
 
 class _Read(NamedTuple):

@@ -1,6 +1,6 @@
 """Samples end offsets and group lag in the background, in small requests that are spread over time.
 
-A cluster of 5,000 partitions is asked for 500 at a time, so that no broker is kept busy for long by a console that is
+A cluster of 5,000 partitions is asked for 200 at a time, so that no broker is kept busy for long by a console that is
 open. Errors of a round are kept for the pages to show; the next round tries again.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PARTITIONS_PER_REQUEST: Final = 500
+PARTITIONS_PER_REQUEST: Final = 200
 SHARE_OF_INTERVAL: Final = 0.8
 """How much of the interval the requests of one round are spread over."""
 ROUNDS_PER_LAG: Final = 3

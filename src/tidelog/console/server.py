@@ -11,6 +11,8 @@ import uvicorn
 from tidelog.console.app import build_app
 from tidelog.console.settings import ConsoleError, ConsoleSettings, Listen
 
+NICENESS = 10
+
 
 class _Server(uvicorn.Server):
     """A server that reports the address it listens on."""
@@ -53,6 +55,8 @@ def run(settings: ConsoleSettings, on_ready: Callable[[Listen], None], *, ends_w
 
 async def _serve(server: uvicorn.Server, ends_with_stdin: bool) -> None:
     if ends_with_stdin:
+        # It shares the machine with the broker that started it, which goes first.
+        os.nice(NICENESS)
         loop = asyncio.get_running_loop()
 
         def on_input() -> None:

@@ -10,7 +10,7 @@ def number(value: float | None) -> str:
     """1,234,567; a dash for what is not known."""
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}".removesuffix(".0")
 
 
 def size(count: int | None) -> str:
