@@ -29,7 +29,7 @@ class Browser:
         assert response.status_code == status, response.text
         return response.text
 
-    def submit(self, path: str, status: int = 200, to: str | None = None, **values: str) -> str:
+    def submit(self, path: str, status: int = 200, to: str | None = None, **values: Any) -> str:
         """Load a page, fill its last form in, and return the page that follows."""
         form = self.page(path)
         hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form))

@@ -169,9 +169,10 @@ async def show_login(ask: Ask) -> Response:
     way = ask.console.settings.login
     if way is Login.NONE or (ask.session.view is not None and ask.request.method == "GET"):
         return RedirectResponse("/", status_code=303)
-    problem, status = "", 200
+    problem, status, to = "", 200, ask.query("to")
     if ask.request.method == "POST":
         values = await ask.form()
+        to = values.get("to", "")
         try:
             session = await ask.console.log_in(values.get("user", ""), values.get("password", ""))
         except Exception as error:
@@ -181,10 +182,10 @@ async def show_login(ask: Ask) -> Response:
             problem, status = explained.text, explained.status
         else:
             await ask.console.end(ask.session)
-            response = RedirectResponse(_own_path(values.get("to", "")), status_code=303)
+            response = RedirectResponse(_own_path(to), status_code=303)
             ask.console.remember(response, session)
             return response
-    return ask.render("login.html", status, way=way.value, problem=problem, to=_own_path(ask.query("to")), area="")
+    return ask.render("login.html", status, way=way.value, problem=problem, to=_own_path(to), area="")
 
 
 async def log_out(ask: Ask) -> Response:
