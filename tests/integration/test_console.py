@@ -6,6 +6,7 @@ import html
 import json
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -267,7 +268,13 @@ def test_a_token_is_asked_for_and_sessions_expire(servers: str) -> None:
 
 
 def test_access_control_entries_are_added_found_and_deleted(browser: Browser, admin: Admin) -> None:
-    entry = {"principal": HOSTILE, "permission": "deny", "operation": "read", "kind": "topic", "host": "*"}
+    entry: dict[str, Any] = {
+        "principal": HOSTILE,
+        "permission": "deny",
+        "operation": "read",
+        "kind": "topic",
+        "host": "*",
+    }
     page = browser.submit("/access/add", name="ord", is_prefix="1", **entry)
     assert "was added" in page
     assert HOSTILE not in page
@@ -283,7 +290,7 @@ def test_access_control_entries_are_added_found_and_deleted(browser: Browser, ad
 
 
 def test_users_are_added_and_deleted_and_passwords_never_shown(browser: Browser, admin: Admin) -> None:
-    values = {"user": "alice", "mechanism": "SCRAM-SHA-256", "password": "hush-hush"}
+    values: dict[str, Any] = {"user": "alice", "mechanism": "SCRAM-SHA-256", "password": "hush-hush"}
     page = browser.submit("/users/add", status=400, again="other", **values)
     assert "not the same" in page
     assert "hush-hush" not in page
