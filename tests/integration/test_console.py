@@ -80,6 +80,12 @@ def test_the_overview_has_brokers_health_and_throughput_from_samples(browser: Br
         until(has_plot)
 
 
+def test_the_checks_of_the_doctor_are_a_page(browser: Browser) -> None:
+    page = browser.page("/checks")
+    assert "<h1>Checks</h1>" in page
+    assert "What to do" in page or "Nothing is wrong." in page
+
+
 def test_topics_are_found_by_name_and_internal_ones_shown_on_request(browser: Browser) -> None:
     assert 'href="/topics/orders"' in browser.page("/topics?q=RDER")
     assert "No topic has “xyz” in its name." in browser.page("/topics?q=xyz")

@@ -28,11 +28,13 @@ from tidelog.client.types import TopicPartition
 from tidelog.console.cached import Cached
 from tidelog.console.sampler import Sampler
 from tidelog.console.settings import SAMPLE_INTERVAL_S
+from tidelog.health import Finding, examine
 from tidelog.wire.errors import ApiError, ErrorCode
 
 REFRESH_S: Final = 5.0
 METADATA_AGE_S: Final = 15.0
 SIZES_AGE_S: Final = 30.0
+CHECKS_AGE_S: Final = 30.0
 RECONNECT_S: Final = 1.0
 """How long a failed attempt to connect answers for: the parts of one page should not each wait for another one."""
 TOPICS_REMEMBERED_MAX: Final = 2000
@@ -77,6 +79,7 @@ class ClusterView:
         self._failure: tuple[float, ClientError] | None = None
         self.snapshot = Cached(self._load_snapshot, REFRESH_S, METADATA_AGE_S)
         self.groups = Cached(self._load_groups, REFRESH_S, METADATA_AGE_S)
+        self.findings = Cached(self._load_findings, CHECKS_AGE_S, CHECKS_AGE_S)
         self.sampler = Sampler(self, sample_interval_s)
         self._sizes: dict[str, tuple[float, Sizes]] = {}
 
@@ -135,6 +138,11 @@ class ClusterView:
 
     async def _load_groups(self) -> list[GroupListing]:
         return await (await self.admin()).list_groups()
+
+    async def _load_findings(self) -> list[Finding]:
+        # An admin of its own: it asks about all topics, whose metadata the pages' admin should not keep refreshing.
+        async with self.new_admin("tidelog-console-checks") as admin:
+            return await examine(admin)
 
     async def directories(self) -> dict[int, list[LogDirectory]]:
         """The log directories of all brokers, without their partitions."""

@@ -51,6 +51,12 @@ async def show(ask: Ask) -> Response:
     )
 
 
+async def show_checks(ask: Ask) -> Response:
+    """All checks of `tidelog doctor` but those that have to wait."""
+    findings = await ask.view.findings.get()
+    return ask.render("checks.html", area="overview", findings=findings)
+
+
 async def _count_groups(ask: Ask) -> int | None:
     try:
         return len(await ask.view.groups.get())
@@ -92,4 +98,4 @@ def _brokers(snapshot: Snapshot, directories: dict[int, list[LogDirectory]]) -> 
     return rows
 
 
-AREA = Area(pages={"/": show})
+AREA = Area(pages={"/": show, "/checks": show_checks})

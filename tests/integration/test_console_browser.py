@@ -1,0 +1,384 @@
+"""A real browser drives every page and every act of the console; axe-core finds nothing serious.
+
+`TIDELOG_CONSOLE_SCREENSHOTS=DIRECTORY` keeps a picture of each page, in both themes and at both widths.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.compat.transactions.protocol import Rpc
+from tests.integration import console_browser
+from tests.integration.console_browser import Chromium, chromium
+from tidelog.client.admin import Admin
+from tidelog.client.aio.admin.types import ConfigChange, ConfigResource, NewTopic, ResourceType
+from tidelog.client.consumer import Consumer
+from tidelog.client.errors import ProducerFenced
+from tidelog.client.producer import Producer
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.spark.pipeline.failing.headers import Origin, Trail, encode
+from tidelog.testing import Cluster
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+HOSTILE = '<img src=x onerror="document.title=1">'
+TOKEN = "a-token-for-the-browser"
+CONFIG = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "allow.everyone.if.no.acl.found": True,
+    "transaction.partition.verification.enable": False,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "offsets.topic.replication.factor": 1,
+}
+PAGES = {
+    "overview": "/",
+    "checks": "/checks",
+    "topics": "/topics",
+    "topic": "/topics/orders",
+    "topic-settings": "/topics/orders/settings",
+    "topic-setting": "/topics/orders/settings/retention.ms",
+    "topic-create": "/create-topic",
+    "topic-delete": "/topics/orders/delete",
+    "messages": "/topics/orders/messages",
+    "messages-search": "/topics/orders/messages?start=oldest&q=customer-7",
+    "message": "/topics/orders/messages/0/0",
+    "produce": "/topics/orders/produce",
+    "groups": "/groups",
+    "group": "/group?id=billing",
+    "group-reset": "/group/reset?id=reports",
+    "group-delete": "/group/delete?id=reports",
+    "transactions": "/transactions",
+    "transaction": "/transaction?id=transfer-1",
+    "transactions-hanging": "/transactions/hanging?topic=stuck&minutes=0",
+    "pipelines": "/pipelines",
+    "dead-letters": "/dead-letters?topic=orders.dlq",
+    "replay": "/dead-letters/replay?topic=orders.dlq",
+    "reassignments": "/reassignments",
+    "reassignment-start": "/reassignments/start",
+    "access": "/access",
+    "access-add": "/access/add",
+    "users": "/users",
+    "user-add": "/users/add",
+    "quotas": "/quotas",
+    "quota-set": "/quotas/set",
+    "error": "/topics/missing",
+}
+LOOKS: tuple[tuple[str, int, Sequence[str], tuple[str, ...]], ...] = (
+    ("light", 1280, tuple(PAGES), ()),
+    ("dark", 1280, tuple(PAGES), ("color-contrast",)),
+    ("light", 390, ("overview", "topics", "topic", "messages", "group", "access", "quota-set", "dead-letters"), ()),
+    ("dark", 390, ("overview", "messages"), ("color-contrast",)),
+)
+"""Theme, width, pages, and the rules of axe-core to check: all of them once, and what differs where it differs."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    reason = console_browser.unavailable_reason()
+    if reason is not None:
+        pytest.skip(reason)
+    with Cluster(brokers=2, config=CONFIG) as made:
+        _fill(made)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def admin(cluster: Cluster) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as made:
+        yield made
+
+
+@contextmanager
+def console_process(servers: str, *options: str, **environment: str) -> Iterator[str]:
+    command = [sys.executable, "-m", "tidelog", "console", "--bootstrap-server", servers, "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+    assert process.stdout is not None
+    try:
+        words = process.stdout.readline().split()
+        assert words[:3] == ["tidelog", "console", "ready"], words
+        yield words[3]
+    finally:
+        process.terminate()
+        process.stdout.close()
+        assert process.wait(20) == 0
+
+
+@pytest.fixture(scope="module")
+def browser(cluster: Cluster) -> Iterator[Chromium]:
+    with console_process(cluster.bootstrap_servers) as url, chromium(url) as made:
+        made.show(1280, "light")
+        yield made
+        assert made.complaints() == []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def load(cluster: Cluster) -> Iterator[None]:
+    """Records and a reader, so that there is throughput and lag to plot."""
+    stop = threading.Event()
+
+    def run() -> None:
+        settings = {"auto.offset.reset": "earliest", "client.id": "billing-1"}
+        with (
+            Producer(bootstrap_servers=cluster.bootstrap_servers) as producer,
+            Consumer(settings, bootstrap_servers=cluster.bootstrap_servers, group_id="billing") as consumer,
+        ):
+            consumer.subscribe(["orders", "payments"])
+            number = 0
+            while not stop.is_set():
+                for _ in range(20 + number % 60):
+                    number += 1
+                    _send_order(producer, number, "payments" if number % 4 == 0 else "orders")
+                producer.flush()
+                consumer.poll(0.1)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def _send_order(producer: Producer, number: int, topic: str) -> None:
+    customer = f"customer-{number % 97}"
+    value = {"order": number, "customer": customer, "amount": number * 7 % 9000 / 100, "note": HOSTILE}
+    producer.send(topic, json.dumps(value).encode(), customer.encode(), headers=[("source", b"shop"), ("raw", b"\0\1")])
+
+
+def _fill(cluster: Cluster) -> None:
+    servers = cluster.bootstrap_servers
+    with Admin(bootstrap_servers=servers) as admin:
+        names = {"orders": 6, "payments": 3, "customer-changes": 4, "clicks.enriched.by-session": 2, "big": 1}
+        admin.create_topics([NewTopic(name, partitions, 2) for name, partitions in names.items() if name != "big"])
+        admin.create_topics([NewTopic(name, 1, 1) for name in ("orders.retry.1", "orders.retry.parked", "orders.dlq")])
+        admin.create_topics([NewTopic("big", assignment=[[1]])])
+        with Producer(bootstrap_servers=servers, transactional_id="transfer-1") as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("payments", b"sure", partition=0)
+        coordinator = cluster.leader_of("__transaction_state", 0)
+        admin.create_topics([NewTopic("stuck", assignment=[[coordinator]])])
+        port = int(cluster.address_of(coordinator).rpartition(":")[2])
+        with Rpc(port) as rpc:
+            rpc.write("stuck", 0, [b"left behind"], rpc.start("lost"))
+        with Producer(bootstrap_servers=servers) as plain:
+            for number in range(200):
+                _send_order(plain, number, "orders")
+            for number in range(40):
+                origin = Origin("orders", number % 6, number, 1_700_000_000_000)
+                error = ("TimeoutError", f"the bank did not answer within {number} s")
+                trail = Trail("billing", 3, *error, 1_700_000_100_000 + number, origin)
+                plain.send("orders.dlq", f'{{"order": {number}}}'.encode(), headers=encode(trail))
+            plain.send("customer-changes", bytes(range(256)), b"\x80\x81")
+            plain.send("customer-changes", None, HOSTILE.encode())
+            for _ in range(40):
+                plain.send("big", os.urandom(100_000))
+            plain.flush()
+        for group, offset in (("reports", 3), (HOSTILE, 1)):
+            places = {TopicPartition("orders", each): OffsetAndMetadata(offset) for each in range(6)}
+            admin.alter_consumer_group_offsets(group, places)
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def test_a_topic_from_creation_to_deletion(browser: Chromium, admin: Admin) -> None:
+    browser.open("/topics")
+    browser.follow("Create topic")
+    text = browser.submit("Create", name="made", partitions="2", settings="retention.ms=1000")
+    assert "Topic made was created." in text
+    browser.follow("Settings")
+    browser.follow("Edit retention.ms")
+    assert "retention.ms of made was changed." in browser.submit("Save", value="60000")
+    browser.follow("Add partitions")
+    assert "Topic made has 3 partitions now." in browser.submit("Add partitions", total="3")
+    browser.follow("Produce")
+    text = browser.submit("Produce", key="k", value='{"a": "<b>"}', headers="h=v", partition="1")
+    assert "The record was written to partition 1 at offset 0." in text
+    browser.follow("Delete")
+    assert "nothing was changed" in browser.submit("Delete the topic", confirm="other")
+    assert "Topic made was deleted." in browser.submit("Delete the topic", confirm="made")
+    assert "made" not in {topic.name for topic in admin.list_topics()}
+
+
+def test_messages_are_browsed_searched_and_opened(browser: Chromium) -> None:
+    browser.open("/topics/orders/messages")
+    browser.fill(start="offset")
+    browser.submit("Show", offset="2", partition="3")
+    assert "3 : 2" in browser.text
+    browser.open("/topics/orders/messages?start=oldest")
+    browser.driver.find_element("css selector", "details.message summary").click()
+    assert HOSTILE.replace('"', '\\"') in browser.text
+    assert browser.driver.title != "1", "a value was run as a script"
+    browser.follow("Link to this record")
+    assert "Leader epoch" in browser.text
+    browser.open("/topics/orders/messages")
+    assert "found among" in browser.submit("Show", start="oldest", key="customer-7")
+    browser.open("/topics/customer-changes/messages?start=oldest")
+    assert "tombstone" in browser.text
+
+
+def test_groups_are_reset_after_a_preview_and_deleted(browser: Chromium, admin: Admin) -> None:
+    browser.open("/groups")
+    browser.follow(HOSTILE)
+    browser.follow("Reset offsets")
+    text = browser.submit("Preview", way="earliest")
+    assert "-1" in text
+    assert {each.offset for each in admin.list_consumer_group_offsets(HOSTILE).values()} == {1}
+    assert "were reset" in browser.follow("Reset 6 partitions")
+    assert {each.offset for each in admin.list_consumer_group_offsets(HOSTILE).values()} == {0}
+    browser.follow("Delete")
+    assert "was deleted" in browser.submit("Delete the group", confirm=HOSTILE)
+    assert "Stable" in browser.open("/group?id=billing")
+
+
+def test_transactions_are_aborted_by_id_and_where_they_hang(browser: Chromium, cluster: Cluster) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="transfer-2") as producer:
+        producer.init_transactions()
+        producer.begin()
+        producer.send("payments", b"unsure")
+        producer.flush()
+        browser.open("/transactions?state=Ongoing")
+        browser.follow("transfer-2")
+        browser.follow("Abort and fence")
+        assert "its producer is fenced" in browser.submit("Abort and fence", confirm="transfer-2")
+        with pytest.raises(ProducerFenced):
+            producer.abort()
+    browser.open("/transactions")
+    browser.follow("Find hanging ones")
+    assert "Hanging" in browser.submit("Find", topic="stuck", minutes="0")
+
+
+def test_every_page_is_accessible_in_both_themes_and_widths(browser: Chromium, admin: Admin) -> None:
+    """With something on each page: an entry, a user, a quota, a move under way."""
+    _add_access(browser)
+    _slow_move(browser, admin)
+    until(lambda: browser.open("/").count("records/s") and "plot-line" in browser.driver.page_source)
+    until(lambda: "plot-line" in (browser.open("/group?id=billing"), browser.driver.page_source)[1])
+    problems = []
+    for theme, width, paths, rules in LOOKS:
+        browser.show(width, theme)
+        for name in paths:
+            _open(browser, name)
+            problems += [f"{name}, {theme}, {width}: {each}" for each in browser.violations(*rules)]
+            if browser.is_too_wide():
+                problems.append(f"{name}, {theme}, {width}: the page scrolls sideways")
+    browser.show(1280, "light")
+    assert problems == []
+    if "TIDELOG_CONSOLE_SCREENSHOTS" in os.environ:
+        _photograph(browser, Path(os.environ["TIDELOG_CONSOLE_SCREENSHOTS"]))
+
+
+def _open(browser: Chromium, name: str) -> None:
+    browser.open(PAGES[name])
+    if name == "messages":
+        browser.driver.find_element("css selector", "details.message summary").click()
+
+
+def _photograph(browser: Chromium, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for theme in ("light", "dark"):
+        for width in (1280, 390):
+            browser.show(width, theme)
+            for name in PAGES:
+                _open(browser, name)
+                browser.photograph(directory / f"{name}-{theme}-{width}.png", width)
+    browser.show(1280, "light")
+
+
+def _add_access(browser: Chromium) -> None:
+    browser.open("/access")
+    browser.follow("Add entry")
+    text = browser.submit("Add", principal="User:alice", operation="read", kind="topic", name="ord", is_prefix="1")
+    assert "was added" in text
+    browser.follow("Users")
+    browser.follow("Add user")
+    assert "User alice can log in" in browser.submit("Save", user="alice", password="hush", again="hush")
+    browser.open("/quotas")
+    browser.follow("Set quotas")
+    assert "were saved" in browser.submit("Save", user="alice", producer_byte_rate="1048576")
+
+
+def _slow_move(browser: Chromium, admin: Admin) -> None:
+    """Move a partition so slowly that it can be looked at."""
+    rate = [ConfigChange(f"{who}.replication.throttled.rate", "1000") for who in ("leader", "follower")]
+    admin.incremental_alter_configs({ConfigResource(ResourceType.BROKER, str(each)): rate for each in (1, 2)})
+    replicas = [ConfigChange(f"{who}.replication.throttled.replicas", "*") for who in ("leader", "follower")]
+    admin.incremental_alter_configs({ConfigResource(ResourceType.TOPIC, "big"): replicas})
+    browser.open("/reassignments")
+    browser.follow("Move partitions")
+    assert "move now" in browser.submit("Start the move", topic="big", partition="0", replicas="2")
+    assert "%" in browser.text
+
+
+def test_what_was_added_is_removed_and_moves_are_cancelled(browser: Chromium, admin: Admin) -> None:
+    """Runs after the pages were looked at."""
+    browser.open("/reassignments")
+    browser.follow("Cancel the move of big-0")
+    assert "was cancelled" in browser.follow("Cancel the move")
+    assert admin.describe_topics(["big"])["big"].partitions[0].replicas == (1,)
+    browser.open("/access?principal=alice")
+    browser.follow("Delete allow read of User:alice on topic ord")
+    assert "was deleted" in browser.follow("Delete the entry")
+    browser.follow("Users")
+    browser.follow("Delete SCRAM-SHA-512 of alice")
+    assert "can no longer log in" in browser.submit("Delete the credential", confirm="alice")
+    browser.open("/quotas")
+    browser.follow("Remove the quotas of user alice")
+    assert "were removed" in browser.follow("Remove the quotas")
+    browser.open("/transactions/hanging?topic=stuck&minutes=0")
+    browser.follow("Abort in partition 0")
+    assert "was aborted" in browser.submit("Abort", confirm="stuck")
+    assert "No transaction is open in stuck." in browser.text
+
+
+def test_dead_letters_are_replayed_after_a_preview(browser: Chromium) -> None:
+    browser.open("/pipelines")
+    browser.follow("Replay the dead letters of orders")
+    text = browser.submit("Preview", filters="error.message~within 1. s")
+    assert "30 stay dead letters." in text
+    assert "10 dead letters of orders.dlq were sent to orders." in browser.follow("Send 10 letters")
+
+
+def test_the_theme_is_switched_and_kept_and_the_keyboard_is_enough(browser: Chromium) -> None:
+    browser.open("/topics")
+    before = browser.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+    browser.driver.find_element("css selector", "[data-theme-switch]").click()
+    after = browser.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert before != after
+    browser.open("/groups")
+    assert browser.driver.execute_script("return getComputedStyle(document.body).backgroundColor") == after
+    browser.driver.find_element("css selector", "body").send_keys("/")
+    assert browser.driver.switch_to.active_element.get_attribute("name") == "q"
+    browser.driver.find_element("css selector", "[data-theme-switch]").click()
+
+
+def test_a_token_is_asked_for_before_anything_is_shown(cluster: Cluster) -> None:
+    with (
+        console_process(cluster.bootstrap_servers, TIDELOG_CONSOLE_TOKEN=TOKEN) as url,
+        chromium(url) as browser,
+    ):
+        assert "orders" not in browser.open("/topics/orders")
+        assert browser.violations() == []
+        assert "The token is not" in browser.submit("Log in", password="guess")
+        assert "orders" in browser.submit("Log in", password=TOKEN)
+        browser.follow("Log out")
+        assert "orders" not in browser.open("/topics")
+        assert browser.complaints() == []
