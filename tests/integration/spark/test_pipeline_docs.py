@@ -2,20 +2,30 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from tests.integration.registry_server import registry_server
 from tests.integration.spark.pipeline_support import committed, forget_last_commit, wait_for
 from tidelog.client import Admin, NewTopic, Producer
 from tidelog.client.schemas import AvroDeserializer, AvroSerializer, SchemaRegistry
-from tidelog.spark.pipeline import DeadLetters, Pipeline, PipelineError, RetryLadder, row_step, topic
+from tidelog.spark.pipeline import (
+    DeadLetters,
+    Pipeline,
+    PipelineError,
+    RetryLadder,
+    pack_json,
+    parse_json,
+    row_step,
+    topic,
+)
 from tidelog.spark.pipeline.definition.loading import load_pipeline
 from tidelog.spark.pipeline.failing.headers import decode
 from tidelog.spark.pipeline.running.run import start
@@ -190,6 +200,51 @@ def test_a_join_of_streams(spark: SparkSession, broker: Broker, example: Callabl
     send(servers, "paid", (b"1", b""), (b"3", b""), (b"9", b""))
     run_once(pipeline, spark, servers)
     assert sorted(each["id"] for each in values(servers, "placed.paid")) == [1, 3]
+
+
+class Counting(StatefulProcessor):
+    """Numbers the rows of a key over all batches."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._count = handle.getValueState("count", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        found = self._count.get() if self._count.exists() else None
+        count = 0 if found is None else found[0]
+        for _ in rows:
+            count += 1
+        self._count.update((count,))
+        yield Row(customer=key[0], n=count)
+
+    def close(self) -> None:
+        return None
+
+
+def counted(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("customer").transformWithState(Counting(), "customer string, n long", "append", "none")
+
+
+def test_transform_with_state_and_a_policy(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    servers = broker.bootstrap_servers
+    make(servers, "visits", "visits.counted")
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    pipeline = Pipeline(
+        "visits",
+        source=topic("visits"),
+        steps=[parse_json("customer string"), counted, pack_json(key="customer")],
+        sink=topic("visits.counted"),
+        on_failure=DeadLetters(),
+        checkpoint=str(tmp_path / "checkpoint"),
+    )
+    spark.conf.set(provider, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    try:
+        for visits in (2, 1):
+            send(servers, "visits", *[(None, {"customer": "a"})] * visits, (None, b"poison"))
+            run_once(pipeline, spark, servers)
+    finally:
+        spark.conf.unset(provider)
+    assert [each["n"] for each in values(servers, "visits.counted")] == [2, 3]
+    assert len(committed(servers, "visits.dlq")) == 2
 
 
 def test_tables_that_change(
