@@ -93,9 +93,9 @@ class Dispatcher:
             if hooks is not None:
                 if hooks.count is not None:
                     hooks.count(slot, route, version)
+                if (hooks.throttle is not None or hooks.is_logged) and client_id_bytes >= 0:
+                    connection.session.client_id = str(data[start + 10 : start + 10 + client_id_bytes], "utf-8")
                 if hooks.throttle is not None:
-                    if client_id_bytes >= 0:
-                        connection.session.client_id = str(data[start + 10 : start + 10 + client_id_bytes], "utf-8")
                     hooks.throttle(connection, route, version, stop - start)
             if api_key not in _BLIND_TO_LOGS and len(connection.slots) > 1:
                 # An earlier request of this connection may have staged records that this one has to see.

@@ -15,6 +15,7 @@ from tidelog.broker.group_coordinator import GroupCoordinator
 from tidelog.broker.handlers import cluster_handlers, handlers
 from tidelog.broker.listener_security import ListenerSecurity
 from tidelog.broker.log_dir_moves import LogDirMoves
+from tidelog.broker.request_log import RequestLog
 from tidelog.broker.routes import Route
 from tidelog.broker.settings import limit_replication, replication_quotas
 from tidelog.broker.slices import TimeSlices
@@ -74,6 +75,7 @@ class Node:
         "producer_ids",
         "replica_manager",
         "replication_quotas",
+        "request_log",
         "routes",
         "scheduler",
         "slices",
@@ -103,6 +105,7 @@ class Node:
         self.image = image
         self.listener_security = ListenerSecurity(config, base.surroundings.clock)
         self.authentication = _authentication_of(self, base)
+        self.request_log = RequestLog(config.tidelog_slow_request_ms)
         self.metadata = metadata
         """The metadata tree: topics and settings are written here first."""
         self.surroundings = base.surroundings

@@ -28,3 +28,5 @@ class RequestHooks:
     """Counts the request, whatever becomes of it."""
     throttle: Throttle | None = None
     """Charges the request to the quotas of its client, whose id is in the session."""
+    is_logged: bool = False
+    """Whether the log names the client, whose id the session then has."""

@@ -21,7 +21,6 @@ from tidelog.broker.garbage import GarbageCollection
 from tidelog.broker.identity import establish_broker_id, establish_cluster_id
 from tidelog.broker.node import Node, NodeBase
 from tidelog.broker.own_apis import own_handlers
-from tidelog.broker.request_hooks import RequestHooks
 from tidelog.broker.settings import load_dynamic_layers, network_limits, registration_of, warn_of_idle_settings
 from tidelog.broker.surroundings import Surroundings
 from tidelog.config import BrokerConfig, LogConfig, settings_without_effect
@@ -42,7 +41,7 @@ from tidelog.storage.errors import LogDirFailure
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster import ClusterMember
-    from tidelog.broker.metrics import BrokerMetrics, RequestMeter
+    from tidelog.broker.metrics import BrokerMetrics
     from tidelog.network.connection import Connection
 
 logger = logging.getLogger(__name__)
@@ -83,7 +82,6 @@ class Server:
         self._in_sync_at_start: list[tuple[str, int]] = []
         self._failed: asyncio.Future[LogDirFailure] | None = None
         self.address = ("", 0)
-        self._meter: RequestMeter | None = None
         self.metrics: BrokerMetrics | None = None
         """None without `metrics.listeners`."""
 
@@ -120,10 +118,11 @@ class Server:
 
     async def _start_metrics(self, node: Node, undo: AsyncExitStack) -> None:
         """Count, and serve pages of metrics, if `metrics.listeners` is set."""
-        if self._meter is not None:
+        if node.config.metrics_listeners:
             from tidelog.broker.metrics import BrokerMetrics
 
-            self.metrics = BrokerMetrics(node, self._meter)
+            assert node.request_log.meter is not None, "requests are timed where there are metrics"
+            self.metrics = BrokerMetrics(node, node.request_log.meter)
             undo.push_async_callback(self.metrics.close)
             await self.metrics.start()
 
@@ -177,11 +176,7 @@ class Server:
             dispatcher = Dispatcher(node, {**node.routes, **own_handlers()})
             node.client_quotas.use(dispatcher)
             surroundings = self._surroundings
-            if node.config.metrics_listeners:
-                from tidelog.broker.metrics import RequestMeter
-
-                self._meter = RequestMeter()
-                dispatcher.set_hooks(RequestHooks(count=self._meter.count))
+            node.request_log.use(dispatcher, has_metrics=bool(node.config.metrics_listeners))
             return SocketServer(
                 loop,
                 network_limits(layers.config, surroundings.socket_descriptors_max()),

@@ -5,13 +5,11 @@ Called by `tidelog.__main__` without a command line framework: every import here
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
-
-if TYPE_CHECKING:
-    from logging import LogRecord
+from typing import Final, NamedTuple
 
 HELP: Final = """\
-Usage: tidelog serve [--config FILE] [--set name=value ...] [--log-level LEVEL] [--console[=HOST:PORT]]
+Usage: tidelog serve [--config FILE] [--set name=value ...] [--log-level LEVEL] [--log-format FORMAT]
+                     [--console[=HOST:PORT]]
 
 Run one broker. Kafka clients can connect as soon as it prints `tidelog ready HOST:PORT` on stdout.
 
@@ -19,6 +17,7 @@ Options:
   --config FILE       properties file with the settings of Kafka's server.properties
   --set name=value    one setting, which overrides the file; may be repeated
   --log-level LEVEL   debug, info, warning or error  [default: info]
+  --log-format FORMAT text, logfmt (key=value) or json; the last two have a line for each event  [default: text]
   --console[=HOST:PORT]
                       also serve the web console, in a process beside the broker  [default: 127.0.0.1:8080]
   --console-config FILE
@@ -36,10 +35,8 @@ EXIT_MISUSED: Final = 2
 
 DEFAULT_CONSOLE: Final = "127.0.0.1:8080"
 
-LOG_MESSAGE_LENGTH_MAX: Final = 2000
-"""Limit for a message; tracebacks are not cut."""
-
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+_LOG_FORMATS: Final = ("text", "logfmt", "json")
 
 
 class ServeOptions(NamedTuple):
@@ -51,6 +48,7 @@ class ServeOptions(NamedTuple):
     wants_help: bool
     console: str | None = None
     console_config: str | None = None
+    log_format: str = "text"
 
 
 class UsageError(ValueError):
@@ -72,7 +70,9 @@ def main(arguments: Sequence[str]) -> int:
         config = load_broker_config(read_settings(options))
     except (ConfigError, UsageError) as error:
         return _fail(str(error), EXIT_MISUSED)
-    _configure_logging(options.log_level, sys.stderr)
+    from tidelog.cli._logging import configure_logging
+
+    configure_logging(options.log_level, options.log_format, sys.stderr)
     from tidelog.broker.server import run
     from tidelog.metadata.errors import StoreError
     from tidelog.storage.errors import StorageError
@@ -108,6 +108,7 @@ def parse_arguments(arguments: Sequence[str]) -> ServeOptions:
     config: str | None = None
     settings: list[tuple[str, str]] = []
     log_level = "info"
+    log_format = "text"
     console: str | None = None
     console_config: str | None = None
     words = iter(arguments)
@@ -119,7 +120,7 @@ def parse_arguments(arguments: Sequence[str]) -> ServeOptions:
             # Its value is optional, so it is only taken after an equals sign.
             console = value or DEFAULT_CONSOLE
             continue
-        if option not in {"--config", "--set", "--log-level", "--console-config"}:
+        if option not in {"--config", "--set", "--log-level", "--log-format", "--console-config"}:
             raise UsageError(f"unknown argument {word!r}")
         if not equals:
             value = next(words, "")
@@ -131,11 +132,17 @@ def parse_arguments(arguments: Sequence[str]) -> ServeOptions:
             console_config = value
         elif option == "--set":
             settings.append(_parse_setting(value))
-        elif value.lower() in _LOG_LEVELS:
-            log_level = value.lower()
+        elif option == "--log-level":
+            log_level = _one_of(option, value, _LOG_LEVELS)
         else:
-            raise UsageError(f"--log-level {value!r} must be one of {', '.join(_LOG_LEVELS)}")
-    return ServeOptions(config, tuple(settings), log_level, False, console, console_config)
+            log_format = _one_of(option, value, _LOG_FORMATS)
+    return ServeOptions(config, tuple(settings), log_level, False, console, console_config, log_format)
+
+
+def _one_of(option: str, value: str, choices: Sequence[str]) -> str:
+    if value.lower() not in choices:
+        raise UsageError(f"{option} {value!r} must be one of {', '.join(choices)}")
+    return value.lower()
 
 
 def _parse_setting(text: str) -> tuple[str, str]:
@@ -160,26 +167,6 @@ def read_settings(options: ServeOptions) -> dict[str, str]:
             raise UsageError(f"--config {options.config} is not UTF-8 text: {error.reason}") from error
     properties.update(options.settings)
     return properties
-
-
-def _configure_logging(level: str, stream: TextIO) -> None:
-    import logging
-
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)"))
-    handler.addFilter(clip_log_message)
-    root = logging.getLogger()
-    root.addHandler(handler)
-    root.setLevel(level.upper())
-
-
-def clip_log_message(record: "LogRecord") -> bool:
-    """Cut long lines: names in requests may have 32,767 bytes, and requests must not fill the disk with logs."""
-    message = record.getMessage()
-    if len(message) > LOG_MESSAGE_LENGTH_MAX:
-        record.msg = f"{message[:LOG_MESSAGE_LENGTH_MAX]}… ({len(message)} characters)"
-        record.args = ()
-    return True
 
 
 def _os_error_text(error: OSError) -> str:

@@ -101,6 +101,15 @@ class MetricSettings(Settings, area="Metrics"):
             "port. Empty: none are counted. Anybody who can connect can read them.")
 
 
+class RequestLogSettings(Settings, area="Metrics"):
+    """What is logged about requests."""
+
+    tidelog_slow_request_ms: int = setting(
+        "tidelog.slow.request.ms", -1, at_least=-1,
+        doc="Log requests that keep the broker busy for longer, with where the time went; waiting for records, "
+            "followers or members does not count. -1: none. Not in Kafka.")
+
+
 class MetricReporterSettings(Settings, area="Metrics", effect=False):
     """How measurements are sampled."""
 

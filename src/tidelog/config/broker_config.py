@@ -19,6 +19,7 @@ from tidelog.config._replication_settings import (
     MetricSettings,
     QuotaSettings,
     ReplicationSettings,
+    RequestLogSettings,
 )
 from tidelog.config._security_settings import (
     AuthorizationSettings,
@@ -52,6 +53,7 @@ class BrokerConfig(
     BearerTokenSettings,
     QuotaSettings,
     MetricSettings,
+    RequestLogSettings,
     MetricReporterSettings,
 ):
     """All settings of one broker. A field is the setting's name with underscores for dots."""

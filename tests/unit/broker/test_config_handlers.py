@@ -88,6 +88,7 @@ def context() -> Any:
         background=SimpleNamespace(run=run_inline),
         listener_security=ListenerSecurity(layers.config, ManualClock()),
         authentication=None,
+        request_log=SimpleNamespace(refresh=lambda: None),
     )
     node.dynamic_config = DynamicConfig(cast(Any, node))
     node.dynamic_config.start(store)

@@ -1,14 +1,10 @@
 """The words of `tidelog serve`, and that it starts without a command line framework."""
 
-import logging
-
 import pytest
 
 from tidelog.cli.serve import (
-    LOG_MESSAGE_LENGTH_MAX,
     ServeOptions,
     UsageError,
-    clip_log_message,
     main,
     parse_arguments,
     read_settings,
@@ -27,6 +23,7 @@ def test_options_are_taken_with_space_or_equals_sign():
     [
         (["--port", "1"], "unknown argument '--port'"),
         (["now"], "unknown argument 'now'"),
+        (["--log-format", "xml"], "--log-format 'xml' must be one of text, logfmt, json"),
         (["--config"], "--config needs a value"),
         (["--console-config"], "--console-config needs a value"),
         (["--set", "num.partitions"], "--set 'num.partitions' is not name=value"),
@@ -85,15 +82,3 @@ def test_a_file_that_is_no_text_is_refused(tmp_path, capsys):
 def test_help_ends_with_an_example(capsys):
     assert main(["--help"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("Example: tidelog serve ")
-
-
-def test_a_log_line_that_quotes_a_long_name_is_cut():
-    def said(name):
-        record = logging.makeLogRecord({"msg": "group %s is removed", "args": (name,)})
-        assert clip_log_message(record)
-        return record.getMessage()
-
-    assert said("g") == "group g is removed"
-    assert said("g" * 32_000).startswith("group ggg")
-    assert said("g" * 32_000).endswith("g… (32017 characters)")
-    assert len(said("%s" * 16_000)) < LOG_MESSAGE_LENGTH_MAX + 30

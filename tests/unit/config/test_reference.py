@@ -48,7 +48,13 @@ UNDOCUMENTED_IN_KAFKA: Final = {
 }
 """Kafka's internal settings, those of its authorizer, and those that are only ever set dynamically: it prints none."""
 
-OUR_OWN: Final = {"metadata.socket", "metrics.listeners"}
+OUR_OWN: Final = {
+    "metadata.socket",
+    "metrics.listeners",
+    "tidelog.delay.enable",
+    "tidelog.delay.max.ms",
+    "tidelog.slow.request.ms",
+}
 
 
 def is_absent(level: str, name: str) -> bool:

@@ -228,3 +228,4 @@ def _alter_loggers(node: Node, name: str, alterations: Sequence[Alteration], val
     if not validate_only:
         for alteration in alterations:
             change_logger(*alteration)
+        node.request_log.refresh()

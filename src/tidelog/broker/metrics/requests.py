@@ -24,6 +24,7 @@ from tidelog.network.connection import Reply, Slot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidelog.broker.request_log import RequestLog
     from tidelog.broker.routes import Route
 
 _TIMED_AT_FIRST: Final = 64
@@ -59,6 +60,8 @@ class RequestMeter:
         self._by_route: dict[Route, ApiMetrics] = {}
         self._turn_began_ns = 0
         self._answered: list[TimedSlot] = []
+        self.log: RequestLog | None = None
+        """Set while requests are logged; all of them are timed then."""
         self.turns = Distribution()
         """How long turns took in which a request was timed, in microseconds."""
 
@@ -74,17 +77,17 @@ class RequestMeter:
             api = self._by_route[route] = ApiMetrics(name, route.max_version)
         counts = api.counts
         counts[version] = count = counts[version] + 1
-        if count <= _TIMED_AT_FIRST or not count & _TIMED_MASK:
-            self._time(slot, api)
+        if count <= _TIMED_AT_FIRST or not count & _TIMED_MASK or self.log is not None:
+            self._time(slot, api, version)
 
-    def _time(self, slot: Slot, api: ApiMetrics) -> None:
+    def _time(self, slot: Slot, api: ApiMetrics, version: int) -> None:
         now_ns = perf_counter_ns()
         if not self._turn_began_ns:
             self._turn_began_ns = now_ns
             slot.connection.server.after_flush(self._end_turn)
         slot.__class__ = TimedSlot
         assert isinstance(slot, TimedSlot), "it has just become one"
-        slot.metrics = self, api
+        slot.metrics = self, api, version
         slot.times_ns = [self._turn_began_ns, now_ns, 0, 0]
 
     def answered(self, slot: TimedSlot) -> None:
@@ -109,7 +112,8 @@ class TimedSlot(Slot):
 
     __slots__ = ()
 
-    metrics: tuple[RequestMeter, ApiMetrics]
+    metrics: tuple[RequestMeter, ApiMetrics, int]
+    """The last is the version of the request."""
 
     def fill(self, reply: Reply) -> None:
         times_ns = self.times_ns
@@ -129,14 +133,20 @@ class TimedSlot(Slot):
 
 def _record(slot: TimedSlot, now_ns: int) -> None:
     """Record where the time of a request went."""
-    api = slot.metrics[1]
+    meter, api, version = slot.metrics
     began_ns, handled_ns, parked_ns, filled_ns = slot.times_ns
     waits_from_ns = parked_ns if 0 < parked_ns < filled_ns else filled_ns
+    queue_us = (handled_ns - began_ns) // 1000
+    local_us = (waits_from_ns - handled_ns) // 1000
+    remote_us = (filled_ns - waits_from_ns) // 1000
+    send_us = (now_ns - filled_ns) // 1000
     api.total.record((now_ns - began_ns) // 1000)
-    api.queue.record((handled_ns - began_ns) // 1000)
-    api.local.record((waits_from_ns - handled_ns) // 1000)
-    api.remote.record((filled_ns - waits_from_ns) // 1000)
-    api.send.record((now_ns - filled_ns) // 1000)
+    api.queue.record(queue_us)
+    api.local.record(local_us)
+    api.remote.record(remote_us)
+    api.send.record(send_us)
+    if meter.log is not None:
+        meter.log.write(slot, api.name, version, queue_us, local_us, remote_us, send_us)
     api.request_bytes.record(slot.request_bytes)
     throttle_ms = slot.connection.throttle_ms
     if throttle_ms:

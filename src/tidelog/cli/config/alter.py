@@ -6,7 +6,7 @@ import typer
 
 from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, parse_assignments
-from tidelog.cli.config._resource import OfAllBrokers, OfBroker, OfTopic, chosen_resource
+from tidelog.cli.config._resource import OfAllBrokers, OfBroker, OfLoggers, OfTopic, chosen_resource
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json, print_line
 from tidelog.client.aio.admin.types import AlterOperation, ConfigChange
@@ -18,6 +18,7 @@ def alter(
     topic: OfTopic = None,
     broker: OfBroker = None,
     broker_defaults: OfAllBrokers = False,
+    broker_logger: OfLoggers = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Set a setting to a value.", metavar="NAME=VALUE")
     ] = None,
@@ -36,7 +37,7 @@ def alter(
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Change settings of a topic or of brokers while they run; all changes are made, or none."""
-    resource = chosen_resource(topic, broker, broker_defaults)
+    resource = chosen_resource(topic, broker, broker_defaults, broker_logger)
     changes = [
         *_changes("--set", AlterOperation.SET, settings),
         *_changes("--append", AlterOperation.APPEND, append),

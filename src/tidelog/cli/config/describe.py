@@ -7,7 +7,7 @@ import typer
 
 from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli.config._resource import OfAllBrokers, OfBroker, OfTopic, chosen_resource
+from tidelog.cli.config._resource import OfAllBrokers, OfBroker, OfLoggers, OfTopic, chosen_resource
 from tidelog.cli.output import print_json, print_line, print_table
 from tidelog.client.aio.admin.types import ConfigEntry, ConfigSource
 
@@ -34,6 +34,7 @@ def describe(
     topic: OfTopic = None,
     broker: OfBroker = None,
     broker_defaults: OfAllBrokers = False,
+    broker_logger: OfLoggers = None,
     everything: Annotated[bool, typer.Option("--all", help="Show every setting, including defaults.")] = False,
     docs: Annotated[bool, typer.Option("--docs", help="Show the meaning of each setting.")] = False,
     bootstrap_server: BootstrapServer = None,
@@ -41,7 +42,7 @@ def describe(
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Show the settings of a topic or a broker, and where each value comes from."""
-    resource = chosen_resource(topic, broker, broker_defaults)
+    resource = chosen_resource(topic, broker, broker_defaults, broker_logger)
     with connect_admin(bootstrap_server, command_config) as admin:
         found = admin.describe_configs(
             [resource], names=names or None, include_synonyms=True, include_documentation=docs

@@ -1,0 +1,80 @@
+"""How a broker writes its log: text for people, or one line an event as key=value pairs or JSON for programs."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, TextIO
+
+MESSAGE_LENGTH_MAX: Final = 2000
+"""Limit for a message; tracebacks are not cut."""
+
+_QUOTED: Final = frozenset(' "=\\')
+
+
+def configure_logging(level: str, log_format: str, stream: TextIO) -> None:
+    """Write every logger's lines of `level` and above to `stream`."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(FORMATTERS[log_format]())
+    handler.addFilter(clip_message)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+
+
+def clip_message(record: logging.LogRecord) -> bool:
+    """Cut long lines: names in requests may have 32,767 bytes, and requests must not fill the disk with logs."""
+    message = record.getMessage()
+    if len(message) > MESSAGE_LENGTH_MAX:
+        record.msg = f"{message[:MESSAGE_LENGTH_MAX]}… ({len(message)} characters)"
+        record.args = ()
+    return True
+
+
+def _text() -> logging.Formatter:
+    return logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
+
+
+class _LineFormatter(logging.Formatter):
+    """One line an event, also for one with a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return self.line(fields)
+
+    def line(self, fields: Mapping[str, str]) -> str:
+        raise NotImplementedError
+
+
+class LogfmtFormatter(_LineFormatter):
+    """key=value, quoted where a value has spaces."""
+
+    def line(self, fields: Mapping[str, str]) -> str:
+        return " ".join(f"{name}={_logfmt(value)}" for name, value in fields.items())
+
+
+class JsonFormatter(_LineFormatter):
+    """A JSON object."""
+
+    def line(self, fields: Mapping[str, str]) -> str:
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def _logfmt(value: str) -> str:
+    if value and value.isprintable() and not _QUOTED & set(value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+FORMATTERS: Final[Mapping[str, Callable[[], logging.Formatter]]] = {
+    "text": _text,
+    "logfmt": LogfmtFormatter,
+    "json": JsonFormatter,
+}
