@@ -19,7 +19,7 @@ from benchmarks.processes import free_port
 
 REALM = "TIDELOG.TEST"
 SERVICE = "kafka"
-PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
+PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit", "kdestroy")
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
@@ -27,7 +27,7 @@ def unavailable_reason() -> str | None:
     """Why there can be no realm here, or None."""
     missing = [name for name in PROGRAMS if shutil.which(name, path=_PATH) is None]
     if missing:
-        return f"{', '.join(missing)} of MIT Kerberos is not installed (krb5-kdc, krb5-admin-server)"
+        return f"{', '.join(missing)} of MIT Kerberos is not installed (krb5-kdc, krb5-admin-server, krb5-user)"
     if importlib.util.find_spec("gssapi") is None:
         return "python-gssapi is not installed (pip install 'tidelog[kerberos]')"
     return None
