@@ -1,9 +1,9 @@
 """TLS handshakes in progress: each step in turn, a little of each event-loop turn, within a deadline.
 
 A handshake costs one signature, a tenth of a millisecond to some milliseconds depending on the key. Steps that are due
-wait in a queue, of which a turn takes what fits its share of time and at least one step; so hundreds of handshakes at
-once delay other connections by one signature a turn, and no more. A peer that does not finish in time is closed; what
-it may send before it has finished is limited.
+wait in a queue, of which a turn takes what fits its share of time and at least one step; so hundreds of handshakes that
+begin, go on or end at once delay other connections by one signature a turn, and no more. A peer that does not finish in
+time is closed; what it may send before it has finished is limited.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Handshakes:
         self._loop.remove_writer(handshake.fd)
 
     def is_due(self, handshake: _Handshake) -> None:
-        """Bytes came: take the next step soon, and read no more before that."""
+        """Bytes came, or the end: take the next step soon, and look for no more before that."""
         self._loop.remove_reader(handshake.fd)
         self._due.append(handshake)
         self._schedule()
@@ -136,20 +136,7 @@ class _Handshake:
         self._has_sent = False
 
     def on_readable(self) -> None:
-        try:
-            received = self._stream.receive()
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            received = 0
-        if not received:
-            # Health checks of load balancers connect, send nothing and leave.
-            self.fail("it closed the connection during the TLS handshake" if self._has_sent else None)
-        elif self._stream.incoming.pending > _HELD_BYTES_MAX:
-            self.fail(f"it sent more than {_HELD_BYTES_MAX} bytes during the TLS handshake")
-        else:
-            self._has_sent = True
-            self._owner.is_due(self)
+        self._owner.is_due(self)
 
     def on_writable(self) -> None:
         try:
@@ -162,7 +149,24 @@ class _Handshake:
         self.fail(f"it did not finish the TLS handshake within {HANDSHAKE_SECONDS_MAX:g} s")
 
     def step(self) -> None:
-        """Go as far as the received bytes allow."""
+        """Take what has arrived and go as far as it allows."""
+        try:
+            received = self._stream.receive()
+        except (BlockingIOError, InterruptedError):
+            self._owner.wait(self)
+            return
+        except OSError:
+            received = 0
+        if not received:
+            # Health checks of load balancers connect, send nothing and leave.
+            self.fail("it closed the connection during the TLS handshake" if self._has_sent else None)
+        elif self._stream.incoming.pending > _HELD_BYTES_MAX:
+            self.fail(f"it sent more than {_HELD_BYTES_MAX} bytes during the TLS handshake")
+        else:
+            self._has_sent = True
+            self._negotiate()
+
+    def _negotiate(self) -> None:
         try:
             self._stream.object.do_handshake()
         except ssl.SSLWantReadError:

@@ -29,6 +29,10 @@ ITERATIONS_MAX: Final = 16384
 _CLIENT_ITERATIONS_MAX: Final = 1_000_000
 """More would let a false broker keep a client busy for long."""
 
+_CLIENT_MESSAGE_BYTES_MAX: Final = 8 << 10
+"""Names, nonces and extensions take some hundreds. `sasl.server.max.receive.size` allows far more, for the tokens of other
+mechanisms; to match half a megabyte takes milliseconds, and any client may send it."""
+
 _SASL_NAME: Final = r"(?:[^=,\x00]|=2C|=3D)+"
 _CLIENT_FIRST: Final = re.compile(
     rf"(n,(?:a=({_SASL_NAME}))?,)(n=({_SASL_NAME}),r=([\x21-\x2b\x2d-\x7e]+)((?:,[A-Za-z]+=[^,\x00]*)*))"
@@ -123,6 +127,10 @@ class ScramServer:
         self.user: str | None = None
 
     def respond(self, message: bytes) -> bytes:
+        if len(message) > _CLIENT_MESSAGE_BYTES_MAX:
+            raise SaslMalformed(
+                f"Invalid {self._mechanism} message: it has {len(message)} bytes, more than {_CLIENT_MESSAGE_BYTES_MAX}"
+            )
         text = _text(message)
         return self._begin(text) if self._state is None else self._finish(text, self._state)
 

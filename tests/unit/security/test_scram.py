@@ -155,3 +155,9 @@ def test_a_credential_is_text_in_kafkas_form_and_shows_nothing_in_a_repr() -> No
         with pytest.raises(ValueError, match="not a SCRAM credential") as refused:
             parse_credential(wrong)
         assert "AAEC" not in str(refused.value)
+
+
+def test_a_message_of_half_a_megabyte_is_refused_unread() -> None:
+    server = ScramServer("SCRAM-SHA-256", lambda user: None, "nonce", b"secret")
+    with pytest.raises(SaslMalformed, match="more than 8192"):
+        server.respond(b"n,,n=alice,r=x" + b",x=y" * 125_000)
