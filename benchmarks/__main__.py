@@ -1,6 +1,7 @@
 """`python -m benchmarks`: run the cases and write RESULTS.md. Progress goes to stderr, the page to stdout as well.
 
 `python -m benchmarks cluster` measures three brokers beside three of Apache Kafka,
+`python -m benchmarks security` TLS, logins and ACLs,
 `python -m benchmarks spark` runs those of the Spark connector, which have a part of the page to themselves;
 `python -m benchmarks metrics` compares a broker with metrics to one without,
 `python -m benchmarks hostile` sends hostile requests and writes HOSTILE.md.
@@ -51,6 +52,10 @@ def main() -> int:
         from benchmarks import metrics
 
         return metrics.main(sys.argv[2:])
+    if sys.argv[1:2] == ["security"]:
+        from benchmarks import security
+
+        return security.main(sys.argv[2:])
     if sys.argv[1:2] == ["clients"]:
         from benchmarks import clients
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from benchmarks import apache_kafka, tidelog_broker
 from benchmarks.apache_kafka import ZooKeeper
 from benchmarks.cluster_cases import CLUSTER_CASES
-from benchmarks.cluster_report import ClusterReport
 from benchmarks.clusters import SESSION_TIMEOUT_S, ZOOKEEPER_SETTINGS, kafka_cluster, tidelog_cluster
 from benchmarks.limits import raise_descriptor_limit
 from benchmarks.method import FULL, QUICK, BrokerFactory, Laboratory, Plan
+from benchmarks.part_report import CLUSTER, PartReport
 from benchmarks.report import OURS, THEIRS
 
 WARM = dataclasses.replace(FULL, first_warm_up_seconds=8.0)
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
         laboratory = Laboratory(factories, Path(directory), plan, options.profile)
         stack.callback(laboratory.close)
         measurements = laboratory.run(cases)
-    report = ClusterReport(cases, measurements, [], laboratory.failures, NOTES, plan)
+    report = PartReport(cases, measurements, [], laboratory.failures, NOTES, plan, part=CLUSTER)
     print(report.text())
     is_whole = len(cases) == len(CLUSTER_CASES) and not (options.quick or options.no_kafka)
     if options.merge and not is_whole:

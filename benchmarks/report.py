@@ -57,7 +57,7 @@ class Report:
         """The page, and the single measurements as JSON beside it. What others have said there stays."""
         others = [section_of(page, heading) for heading in PARTS]
         page.write_text(self.text() + "".join(others))
-        kept = {name: part for name, part in raw_of(page).items() if name in ("cluster", "spark")}
+        kept = {name: part for name, part in raw_of(page).items() if name in ("cluster", "security", "spark")}
         page.with_suffix(".json").write_text(json.dumps({**kept, **self.raw()}, indent=1) + "\n")
 
     def raw_before(self, page: Path) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import Any
 CLIENTS_HEADING = "# Clients: ours beside those for Python"
 CLUSTER_HEADING = "# Cluster: three brokers beside three of Apache Kafka"
 SPARK_HEADING = "# Spark: our connector beside Spark's own"
-PARTS = (CLIENTS_HEADING, CLUSTER_HEADING, SPARK_HEADING)
+SECURITY_HEADING = "# Security: TLS, logins and ACLs beside Apache Kafka"
+PARTS = (CLIENTS_HEADING, CLUSTER_HEADING, SECURITY_HEADING, SPARK_HEADING)
 
 
 def section_of(page: Path, heading: str) -> str:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks hostile`: send every hostile request and write the table.
+"""`python -m benchmarks hostile`: send every hostile request and write the table. `hostile connections` has its own.
 
 Without `--kafka` Tidelog runs alone. A request that went beyond a limit of ours is sent up to two more times, and the
 least counts: on a machine that does other things too, one long wait proves nothing. Outcomes go to a journal as they
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import apache_kafka, tidelog_broker
-from benchmarks.hostile import report
+from benchmarks.hostile import report, siege
 from benchmarks.hostile.attack import Attack
 from benchmarks.hostile.contestants import contestants
 from benchmarks.hostile.journal import Journal
@@ -29,6 +29,8 @@ _OUR_TRIES: Final = 3
 
 
 def main(arguments: Sequence[str]) -> int:
+    if list(arguments[:1]) == ["connections"]:
+        return siege.main(arguments[1:], PAGE)
     options = _options(arguments)
     tidelog_broker.use_source_tree()
     requests = [*generated(versions=options.versions), *named()]
@@ -51,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     print(page)
     output = options.output or (None if options.only else PAGE)
     if output is not None:
-        output.write_text(page)
+        output.write_text(page + siege.part_of(output))
     return 0
 
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from benchmarks.cases import Better, Case, Figure
-from benchmarks.cluster_report import ClusterReport
 from benchmarks.method import Measurement, Plan
+from benchmarks.part_report import PartReport
 from benchmarks.sections import CLIENTS_HEADING, CLUSTER_HEADING, SPARK_HEADING, put_section, raw_of, section_of
 
 FIRST = "# Tidelog beside Apache Kafka\n\nfigures\n"
@@ -17,12 +17,12 @@ def case(name: str) -> Case:
 CASES = [case("failover"), case("restart")]
 
 
-def report(*measured: tuple[str, str, float]) -> ClusterReport:
+def report(*measured: tuple[str, str, float]) -> PartReport:
     """A report of (case, broker, seconds)."""
     names = {name for name, _, _ in measured}
     measurements = [Measurement(name, broker, 0, {"seconds": value}, 0, 0, 0) for name, broker, value in measured]
     cases = [each for each in CASES if each.name in names]
-    return ClusterReport(cases, measurements, [], [], [], Plan(1, 1, 1, 1), ["a machine"])
+    return PartReport(cases, measurements, [], [], [], Plan(1, 1, 1, 1), ["a machine"])
 
 
 def test_parts_keep_their_order_whichever_is_written_first(tmp_path: Path) -> None:
