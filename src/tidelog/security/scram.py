@@ -30,8 +30,8 @@ _CLIENT_ITERATIONS_MAX: Final = 1_000_000
 """More would let a false broker keep a client busy for long."""
 
 _CLIENT_MESSAGE_BYTES_MAX: Final = 8 << 10
-"""Names, nonces and extensions take some hundreds. `sasl.server.max.receive.size` allows far more, for the tokens of other
-mechanisms; to match half a megabyte takes milliseconds, and any client may send it."""
+"""Names, nonces and extensions take some hundreds. `sasl.server.max.receive.size` allows far more, for the tokens of
+other mechanisms; to match half a megabyte takes milliseconds, and any client may send it."""
 
 _SASL_NAME: Final = r"(?:[^=,\x00]|=2C|=3D)+"
 _CLIENT_FIRST: Final = re.compile(
