@@ -56,6 +56,10 @@ def main() -> int:
         from benchmarks import security
 
         return security.main(sys.argv[2:])
+    if sys.argv[1:2] == ["quotas"]:
+        from benchmarks import quotas
+
+        return quotas.main(sys.argv[2:])
     if sys.argv[1:2] == ["clients"]:
         from benchmarks import clients
 
