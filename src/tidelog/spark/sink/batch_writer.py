@@ -48,5 +48,5 @@ def make_batch_writer(schema: StructType, options: Mapping[str, str], *, overwri
     """The writer for `df.write`. A topic cannot be overwritten."""
     if overwrite:
         raise OptionError("mode 'overwrite' is not possible: records are only added to a topic. Use mode('append')")
-    settings = read_batch_settings(Options(options))
+    settings = read_batch_settings(Options(options)).for_tasks()
     return BatchWriter(make_delivery(settings, check_columns(schema, settings.topic)))

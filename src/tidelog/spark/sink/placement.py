@@ -59,6 +59,7 @@ def place_rows(
     if topic is None and "topic" not in names:
         raise OptionError("place_rows needs topic=, or a column 'topic' with the topic of each row")
     count = None if topic is None else partition_count(settings, topic)
+    settings = settings.for_tasks()
     chosen_tasks = _task_count(df, tasks, count)
     given = functions.col(_PARTITION) if _PARTITION in names else functions.lit(None).cast("int")
     if chosen_tasks == 1 or ("key" not in names and _PARTITION not in names):

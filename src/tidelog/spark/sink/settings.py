@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
@@ -10,6 +10,7 @@ from typing import Final, Literal, cast
 
 from tidelog.client.aio.producer.settings import ProducerSettings, load_producer_settings
 from tidelog.client.errors import ClientConfigError
+from tidelog.spark.delegation import TokenSource, take_token_source
 from tidelog.spark.options import OptionError, Options, security_settings
 from tidelog.spark.sink.checkpoint import has_offset_log, plan_of, query_id_of
 
@@ -66,6 +67,17 @@ class SinkSettings:
     """The fingerprint of what Spark noted for the batch, if `write_each_batch` could ask Spark for it."""
     skips_repeated: bool = False
     """Whether a batch with a committed number counts as that batch although its rows differ."""
+    token_source: TokenSource | None = None
+    """Where a delegation token comes from, to log in with instead of what `kafka` holds."""
+
+    def for_tasks(self) -> "SinkSettings":
+        """The settings to pickle into tasks: with a token in place of secrets, if there is one. For the driver."""
+        if self.token_source is None:
+            return self
+        secrets = security_settings(dict(self.kafka))
+        kept = {name: value for name, value in self.kafka if name not in secrets}
+        kafka = {**kept, **dict(self.token_source.security())}
+        return replace(self, kafka=tuple(sorted(kafka.items())), token_source=None)
 
     def producer_settings(self) -> ProducerSettings:
         """The settings of the producer, typed."""
@@ -129,9 +141,11 @@ def _delivery(options: Options, *, default: Delivery) -> Delivery:
 
 
 def _settings(options: Options, delivery: Delivery, transactional_id: str | None, *, sink_name: str) -> SinkSettings:
-    options.bootstrap_servers()
+    servers = options.bootstrap_servers()
     options.flag("includeHeaders", False)
-    kafka = _known(options.kafka_settings(_REFUSED))
+    given = options.kafka_settings(_REFUSED)
+    token_source = take_token_source(given, servers)
+    kafka = _known(given)
     settings = SinkSettings(
         topic=options.text("topic"),
         delivery=delivery,
@@ -142,6 +156,7 @@ def _settings(options: Options, delivery: Delivery, transactional_id: str | None
         checkpoint=options.text("checkpointLocation"),
         plan=options.text(PLAN_OPTION),
         skips_repeated=options.one_of("onRepeatedBatch", _ON_REPEATED, _REFUSE) == _SKIP,
+        token_source=token_source,
     )
     _check_producer(settings)
     return settings

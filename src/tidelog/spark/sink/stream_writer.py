@@ -53,5 +53,5 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def make_stream_writer(schema: StructType, options: Mapping[str, str], *, overwrite: bool) -> StreamWriter:
     """The writer for `df.writeStream`. Complete mode comes as `overwrite` and adds rows as the others do."""
     del overwrite
-    settings = read_stream_settings(Options(options))
+    settings = read_stream_settings(Options(options)).for_tasks()
     return StreamWriter(make_delivery(settings, check_columns(schema, settings.topic)))

@@ -4,6 +4,7 @@ Created by Spark for each query, in a process of the driver; `read` is pickled t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -29,6 +30,10 @@ class BatchReader(DataSourceReader):
         self._projection = make_projection(schema)
         self._settings = load_batch_settings(options)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what a task must not know."""
+        return {**self.__dict__, "_settings": self._settings.for_tasks()}
+
     @plainly()
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each range of offsets."""
@@ -36,7 +41,9 @@ class BatchReader(DataSourceReader):
             LOG.warning("%s", note)
         view = ClusterView(self._settings)
         try:
-            return [RangePartition(each) for each in plan_batch(self._settings, view)]
+            ranges = plan_batch(self._settings, view)
+            security = self._settings.task.client.task_security()
+            return [RangePartition(each, security) for each in ranges]
         finally:
             view.close()
 

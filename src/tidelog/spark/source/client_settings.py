@@ -4,9 +4,10 @@ As in Kafka's clients, unknown settings are logged and ignored. Settings that ar
 ones of encryption and authentication, and settings that the official connector rejects.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from tidelog.spark.delegation import TokenSource, take_token_source
 from tidelog.spark.options import OptionError, Options, security_settings
 
 _REFUSED: Final = {
@@ -36,12 +37,27 @@ class ClientSettings:
     check_crcs: bool = True
     security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Settings of TLS and SASL, under Kafka's names; they hold secrets."""
+    token_source: TokenSource | None = None
+    """Where tasks get a delegation token from, to log in with instead of these secrets."""
+
+    def for_tasks(self) -> "ClientSettings":
+        """The settings to pickle into tasks: without secrets, if a token comes with each batch."""
+        return self if self.token_source is None else replace(self, security=(), token_source=None)
+
+    def task_security(self) -> tuple[tuple[str, str], ...]:
+        """What the tasks of the next batch log in with, if it is not in their settings. Call it on the driver."""
+        return () if self.token_source is None else self.token_source.security()
+
+    def with_security(self, security: tuple[tuple[str, str], ...]) -> "ClientSettings":
+        """In a task: the settings with what came with the batch."""
+        return replace(self, security=security) if security else self
 
 
 def read_client_settings(options: Options, group_prefix: str) -> tuple[ClientSettings, tuple[str, ...]]:
     """The settings, and warnings about settings without effect. Raises OptionError."""
     servers = options.bootstrap_servers()
     given = options.kafka_settings(_REFUSED)
+    token_source = take_token_source(given, servers)
     security = security_settings(given)
     values, notes = _typed(given)
     if values.get("group_id"):
@@ -64,6 +80,7 @@ def read_client_settings(options: Options, group_prefix: str) -> tuple[ClientSet
         values.get("default_api_timeout_ms", defaults.api_timeout_ms),
         values.get("check_crcs", defaults.check_crcs),
         tuple(sorted(security.items())),
+        token_source,
     )
     return settings, tuple(notes)
 

@@ -5,7 +5,7 @@ our own: `maxBytesPerTrigger` and `commitGroupId`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tidelog.spark.options import OptionError, Options, parse_duration_ms
@@ -51,6 +51,14 @@ class TaskSettings:
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = POLL_TIMEOUT_MS
 
+    def for_tasks(self) -> "TaskSettings":
+        """See `ClientSettings.for_tasks`."""
+        return replace(self, client=self.client.for_tasks())
+
+    def with_security(self, security: tuple[tuple[str, str], ...]) -> "TaskSettings":
+        """See `ClientSettings.with_security`."""
+        return replace(self, client=self.client.with_security(security)) if security else self
+
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
@@ -71,6 +79,10 @@ class SourceSettings:
     commit_group_id: str | None = None
     notes: tuple[str, ...] = ()
     """Warnings to log once: settings without effect."""
+
+    def for_tasks(self) -> "SourceSettings":
+        """The settings to pickle into tasks."""
+        return replace(self, task=self.task.for_tasks())
 
 
 def load_batch_settings(given: Mapping[str, str]) -> SourceSettings:

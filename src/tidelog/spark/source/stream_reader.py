@@ -56,8 +56,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver: _Driver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Connections stay here."""
-        return {**self.__dict__, "_driver": None}
+        """Connections stay here, and so does what a task must not know."""
+        return {**self.__dict__, "_driver": None, "_settings": self._settings.for_tasks()}
 
     def _view_for_planning(self, view: ClusterView) -> View:
         """The plan's view of the cluster; a subclass may hide records."""
@@ -102,7 +102,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One task for each range of offsets."""
-        return [RangePartition(each) for each in self._here.plan.ranges(start, end)]
+        ranges = self._here.plan.ranges(start, end)
+        security = self._settings.task.client.task_security() if ranges else ()
+        return [RangePartition(each, security) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

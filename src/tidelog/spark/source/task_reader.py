@@ -25,11 +25,12 @@ from tidelog.spark.worker import settle
 
 
 class RangePartition(InputPartition):
-    """The offsets of one task."""
+    """The offsets of one task, and the delegation token that it logs in with, if there is one."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
+    def __init__(self, wanted: OffsetRange, security: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(wanted)
         self.wanted = wanted
+        self.security = security
 
 
 def read_partition(
@@ -38,7 +39,7 @@ def read_partition(
     """The rows of one task. Spark plans a partition of its own, without offsets, where there is nothing to read."""
     if isinstance(partition, RangePartition):
         with plainly():
-            yield from read_range(partition.wanted, settings, projection)
+            yield from read_range(partition.wanted, settings.with_security(partition.security), projection)
         settle("read")
 
 
