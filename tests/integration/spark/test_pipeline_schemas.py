@@ -234,6 +234,7 @@ def test_a_subject_gives_the_columns_and_refusals_stop_before_the_first_row(
         run([parse_avro(registry=registry.url, subject="nothing-value")], values(spark, b""))
 
 
+@pytest.mark.long
 def test_change_events_in_avro(spark: SparkSession, registry: RegistryServer) -> None:
     row = {
         "type": "record",
