@@ -7,7 +7,7 @@ import pytest
 from benchmarks import apache_kafka
 from benchmarks.apache_kafka import ProcessFailedError, run_tool
 from tests.compat.security.conftest import Secured
-from tests.compat.security.secured import jaas, java_settings, write_properties
+from tests.compat.security.secured import MECHANISMS, jaas, java_settings, write_properties
 from tests.effort import usually
 from tidelog.client import Admin
 
@@ -17,7 +17,10 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 CONSOLE_PRODUCER = "kafka.tools.ConsoleProducer"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-WAYS = ["SSL", "SASL_PLAINTEXT PLAIN", "SASL_SSL SCRAM-SHA-256", "SASL_SSL SCRAM-SHA-512"]
+WAYS = [
+    "SSL",
+    *(f"{protocol} {mechanism}" for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

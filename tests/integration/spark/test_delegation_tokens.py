@@ -10,6 +10,7 @@ from pyspark import cloudpickle
 from tests.integration.certificates import make_certificates
 from tests.integration.inside import Inside
 from tidelog.client import Admin, NewTopic, Producer
+from tidelog.spark.clients import CLUSTERS
 from tidelog.spark.source.batch_reader import BatchReader
 from tidelog.spark.source.columns import full_schema
 
@@ -60,3 +61,4 @@ def test_readers_are_pickled_into_tasks_with_a_token_and_no_password(tmp_path: P
         assert {each.principal for each in sessions if each.has_token} == {"User:spark"}
         with Admin(client) as admin:
             assert len(admin.describe_delegation_tokens()) == 1
+        CLUSTERS.close_all()
