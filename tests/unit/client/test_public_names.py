@@ -12,7 +12,7 @@ from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.config.declaration import Settings
 
 # Points in time are what brokers store: milliseconds since 1970.
-TIMESTAMPS = {"timestamp_ms", "times_ms"}
+TIMESTAMPS = {"timestamp_ms", "times_ms", "deliver_at_ms"}
 DOCUMENT = Path(__file__).parents[3] / "docs" / "clients.md"
 
 
