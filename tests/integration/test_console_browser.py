@@ -41,6 +41,8 @@ CONFIG = {
     "transaction.state.log.num.partitions": 1,
     "transaction.state.log.replication.factor": 1,
     "offsets.topic.replication.factor": 1,
+    # A replica is throttled only after its first fetch, which must not hold all there is.
+    "replica.fetch.response.max.bytes": 200_000,
 }
 PAGES = {
     "overview": "/",
@@ -266,10 +268,16 @@ def test_transactions_are_aborted_by_id_and_where_they_hang(browser: Chromium, c
     assert "Hanging" in browser.submit("Find", topic="stuck", minutes="0")
 
 
-def test_every_page_is_accessible_in_both_themes_and_widths(browser: Chromium, admin: Admin) -> None:
-    """With something on each page: an entry, a user, a quota, a move under way."""
+@pytest.fixture(scope="module")
+def filled(browser: Chromium, admin: Admin) -> Chromium:
+    """Something on each page: an entry, a user, a quota, a move under way, all made through the console."""
     _add_access(browser)
     _slow_move(browser, admin)
+    return browser
+
+
+def test_every_page_is_accessible_in_both_themes_and_widths(filled: Chromium) -> None:
+    browser = filled
     until(lambda: browser.open("/").count("records/s") and "plot-line" in browser.driver.page_source)
     until(lambda: "plot-line" in (browser.open("/group?id=billing"), browser.driver.page_source)[1])
     problems = []
@@ -328,8 +336,8 @@ def _slow_move(browser: Chromium, admin: Admin) -> None:
     assert "%" in browser.text
 
 
-def test_what_was_added_is_removed_and_moves_are_cancelled(browser: Chromium, admin: Admin) -> None:
-    """Runs after the pages were looked at."""
+def test_what_was_added_is_removed_and_moves_are_cancelled(filled: Chromium, admin: Admin) -> None:
+    browser = filled
     browser.open("/reassignments")
     browser.follow("Cancel the move of big-0")
     assert "was cancelled" in browser.follow("Cancel the move")
