@@ -95,7 +95,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator["SparkSession"]:
     """
     from benchmarks import spark_connector
     from tidelog.spark import spark_session
-    from tidelog.spark.session import end_java
+    from tidelog.spark.internals import end_java
 
     chosen = {
         "spark.driver.memory": "1g",

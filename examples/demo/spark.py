@@ -204,7 +204,8 @@ def _demo_pipeline(directory: str) -> "Pipeline":
 @contextmanager
 def _session(directory: str) -> "Iterator[SparkSession]":
     """A Spark session that leaves nothing behind."""
-    from tidelog.spark.session import end_java, spark_session
+    from tidelog.spark.internals import end_java
+    from tidelog.spark.session import spark_session
 
     # On a machine that has never run them, kernels are compiled once: here, while Java starts, and not in each task.
     compiling = threading.Thread(target=_compile_kernels, daemon=True)

@@ -8,12 +8,17 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.datasource import DataSourceWriter as BatchWriter
 from pyspark.sql.types import StructType
 
+from tidelog.spark.internals import check_version
 from tidelog.spark.sentences import plainly
 from tidelog.spark.worker import settle
 
 
 class TidelogDataSource(DataSource):
     """The format `tidelog`: the options, rows and offsets of Spark's own Kafka connector, without a jar."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        check_version()
+        super().__init__(options)
 
     @classmethod
     def name(cls) -> str:

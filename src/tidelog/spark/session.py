@@ -7,13 +7,13 @@ already and `SPARK_SETTINGS` lists what is worth setting on it.
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.spark.internals import check_version, is_running, local_checkpoint_manager, start_java
 from tidelog.spark.java import find_java_home
 
 if TYPE_CHECKING:
@@ -29,13 +29,6 @@ SPARK_SETTINGS: Final[Mapping[str, str]] = {
     # Over TCP the JVM waits for a delayed acknowledgement each time it talks to a Python worker: 40 ms a micro-batch.
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
 }
-# Local disks rename atomically, so the checksummed, fsynced detour of the default is not needed: 40 ms less a batch.
-_LOCAL_CHECKPOINTS: Final = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-}
-_JAVA_END_S: Final = 20.0
 
 
 def spark_session(
@@ -53,8 +46,9 @@ def spark_session(
     """
     from pyspark.sql import SparkSession
 
+    check_version()
     builder, chosen = SparkSession.builder, dict(settings or {})
-    if not _is_running():
+    if not is_running():
         builder = builder.appName(app_name)
         if not os.environ.get("SPARK_REMOTE"):
             submitted = _submitted()
@@ -62,41 +56,13 @@ def spark_session(
             is_local = name.startswith("local")
             prepare_environment(is_local=is_local)
             builder = builder.master(name)
-            defaults = {**SPARK_SETTINGS, **(_LOCAL_CHECKPOINTS if local_checkpoints and is_local else {})}
+            defaults = {**SPARK_SETTINGS, **(local_checkpoint_manager() if local_checkpoints and is_local else {})}
             chosen = {**{each: value for each, value in defaults.items() if each not in submitted}, **chosen}
-            _start_java({"spark.master": name, "spark.app.name": app_name, **chosen})
+            with interrupts_held():  # a start that Ctrl-C cuts short leaves the JVM running for ever
+                start_java({"spark.master": name, "spark.app.name": app_name, **chosen})
     for each, value in chosen.items():
         builder = builder.config(each, value)
     return builder.getOrCreate()
-
-
-def end_java() -> None:
-    """Stop the session and end its JVM, so that it no longer writes to its directories. `spark-submit` ends its own."""
-    from pyspark import SparkContext
-
-    for _ in range(2):  # a context whose JVM is gone forgets it first and itself at the second call
-        if SparkContext._active_spark_context is not None:
-            with suppress(Exception):  # what was interrupted while it started may be unable to stop
-                SparkContext._active_spark_context.stop()
-    gateway: Any = SparkContext._gateway
-    if gateway is None or gateway.proc is None:
-        return
-    SparkContext._gateway = SparkContext._jvm = None
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    try:
-        gateway.proc.wait(_JAVA_END_S)
-    except subprocess.TimeoutExpired:
-        gateway.proc.kill()
-        gateway.proc.wait()
-
-
-def is_java_gone() -> bool:
-    """Whether the JVM that this process started has ended, whatever the session believes."""
-    from pyspark import SparkContext
-
-    gateway: Any = SparkContext._gateway
-    return gateway is not None and getattr(gateway, "proc", None) is not None and gateway.proc.poll() is not None
 
 
 def prepare_environment(*, is_local: bool = True) -> None:
@@ -109,28 +75,14 @@ def prepare_environment(*, is_local: bool = True) -> None:
     os.environ["JAVA_HOME"] = str(find_java_home())
 
 
-def _is_running() -> bool:
-    from pyspark import SparkContext
-
-    return SparkContext._active_spark_context is not None
-
-
 def _submitted() -> dict[str, str]:
     """The options of `spark-submit`, which has already started the JVM."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkConf
 
-    SparkContext._ensure_initialized()
+    start_java({})
     return dict(SparkConf().getAll())
-
-
-def _start_java(settings: Mapping[str, str]) -> None:
-    """Start the JVM as PySpark would, but whole: a start that Ctrl-C cuts short leaves it running for ever."""
-    from pyspark import SparkConf, SparkContext
-
-    with interrupts_held():
-        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
 
 
 @contextmanager

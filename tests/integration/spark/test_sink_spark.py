@@ -17,8 +17,7 @@ from tests.integration.spark.sink_checks import judge, read_messages, read_rows
 from tests.unit.present import present
 from tidelog.client import Producer
 from tidelog.client.partitioner import partition_for_key
-from tidelog.spark import place_rows, write_each_batch
-from tidelog.spark.sink import jvm_partitions
+from tidelog.spark import internals, place_rows, write_each_batch
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -265,7 +264,7 @@ class TestPlacing:
     def test_asks_python_where_the_jvm_cannot_be_asked(
         self, spark: SparkSession, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(jvm_partitions, "_HASHER", "org.example.NotThere")
+        monkeypatch.setattr(internals, "_HASHER", "org.example.NotThere")
         rows = spark.range(0, 100, 1, 3).selectExpr("cast(id as string) key", "cast(id as string) value")
         placed = place_rows(rows, topic=topic, bootstrap_servers=broker.bootstrap_servers, tasks=2)
 

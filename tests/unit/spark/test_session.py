@@ -40,8 +40,8 @@ class Builder:
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkSession, "builder", Builder())
     monkeypatch.setattr(session, "find_java_home", lambda: "/java")
-    monkeypatch.setattr(session, "_is_running", lambda: False)
-    monkeypatch.setattr(session, "_start_java", started.append)
+    monkeypatch.setattr(session, "is_running", lambda: False)
+    monkeypatch.setattr(session, "start_java", started.append)
     started.clear()
     for name in ("SPARK_MASTER", "SPARK_REMOTE", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
@@ -72,7 +72,7 @@ def test_checkpoints_are_written_the_quick_way_only_where_all_of_them_are_local(
 
 def test_a_session_that_runs_gets_no_more_than_the_caller_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another time zone would change what its other queries say."""
-    monkeypatch.setattr(session, "_is_running", lambda: True)
+    monkeypatch.setattr(session, "is_running", lambda: True)
 
     assert asked(settings={"spark.sql.shuffle.partitions": "3"}) == {"spark.sql.shuffle.partitions": "3"}
 

@@ -39,4 +39,4 @@ def package(
         return
     path, _ = split_spec(file)
     print_line(f"{packed.path}: {len(packed.distributions)} distributions, {packed.size_bytes / 1e6:.0f} MB")
-    print_line(f"spark-submit --archives {packed.path}#{ENVIRONMENT} --conf spark.pyspark.python={PYTHON} {path}")
+    print_line(f"PYSPARK_PYTHON={PYTHON} spark-submit --archives {packed.path}#{ENVIRONMENT} {path}")

@@ -244,8 +244,9 @@ def _stderr_into(log: Path | None) -> Iterator[None]:
 
 def _session(asked: _Asked, log: Path | None) -> "SparkSession":
     try:
+        from tidelog.spark.internals import end_java, is_java_gone
         from tidelog.spark.pipeline.running.run import has_local_checkpoints, session_settings
-        from tidelog.spark.session import end_java, is_java_gone, spark_session
+        from tidelog.spark.session import spark_session
     except ModuleNotFoundError as error:
         raise CommandError(f"a pipeline needs {error.name}: pip install 'tidelog[spark-local]'") from None
     settings = {} if log is None else {"spark.log.level": "ERROR"}
@@ -301,7 +302,7 @@ class _Sessions:
 
     def current(self) -> "SparkSession":
         """The session, started if need be."""
-        from tidelog.spark.session import is_java_gone
+        from tidelog.spark.internals import is_java_gone
         from tidelog.spark.source.progress import ProgressListener
 
         if self._spark is None or is_java_gone():

@@ -9,8 +9,10 @@ note through Spark's own log, wherever the checkpoint lies. Where neither can be
 import json
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
+
+from tidelog.spark.internals import noted_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,23 +47,9 @@ def has_offset_log(checkpoint: str | None) -> bool:
 
 
 def plan_in_jvm(rows: "DataFrame", query_id: str, batch_id: int) -> str | None:
-    """The same name for the batch that `foreachBatch` hands over, from the log that the running query keeps.
-
-    The log is not a part of Spark's API; None where this Spark has it otherwise.
-    """
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
-    session: Any = rows.sparkSession
-    try:
-        jvm = session._jvm
-        active = session._jsparkSession.sharedState().activeStreamingQueries()
-        log = active.get(jvm.java.util.UUID.fromString(query_id)).offsetLog()
-        noted = log.get(batch_id)
-        out = jvm.java.io.ByteArrayOutputStream()
-        log.serialize(noted.get(), out)
-        return _fingerprint(bytes(out.toByteArray()))
-    except (Py4JError, AttributeError, TypeError):
-        return None
+    """The same name for the batch that `foreachBatch` hands over, from the log that the running query keeps."""
+    noted = noted_offsets(rows, query_id, batch_id)
+    return None if noted is None else _fingerprint(noted)
 
 
 def _fingerprint(noted: bytes) -> str:

@@ -10,6 +10,7 @@ Each batch is a batch write with the promise of the streaming sink: tasks know t
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tidelog.spark.internals import context_of
 from tidelog.spark.options import OptionError, Options
 from tidelog.spark.sink.checkpoint import plan_in_jvm
 from tidelog.spark.sink.placement import is_placed, place_rows
@@ -60,7 +61,7 @@ def _text(value: Any) -> str:
 
 def _query_id(rows: "DataFrame") -> str:
     """The id of the running query, which is the same for every run on one checkpoint."""
-    context = getattr(rows.sparkSession, "_sc", None)
+    context = context_of(rows.sparkSession)
     query_id = None if context is None else context.getLocalProperty("sql.streaming.queryId")
     if query_id is None:
         raise OptionError(

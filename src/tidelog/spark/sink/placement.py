@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from tidelog.spark.internals import context_of
 from tidelog.spark.options import OptionError, Options
 from tidelog.spark.sink.clients import cluster_of
 from tidelog.spark.sink.errors import SinkError
@@ -118,14 +119,14 @@ def _task_count(df: "DataFrame", wanted: int | None, partition_count: int | None
 
 
 def _parallelism(df: "DataFrame") -> int:
-    """How many tasks a shuffle has; on one machine not more than it has cores, where that can be known.
+    """How many tasks a shuffle has; not more than there are cores, where that can be known.
 
-    On a cluster the cores of this moment say little: a query that is defined before its executors have come, or that
-    gets more of them later, would be bound to a few tasks for all its life.
+    Rows of a batch, also in `foreachBatch`, follow the executors that are there now. The plan of a stream is made once:
+    on a cluster it may be made before its executors have come, and would be bound to a few tasks for all its life.
     """
     shuffled = int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    context = getattr(df.sparkSession, "_sc", None)
-    if context is not None and str(context.master).startswith("local"):
+    context = context_of(df.sparkSession)
+    if context is not None and (str(context.master).startswith("local") or not df.isStreaming):
         return min(int(context.defaultParallelism), shuffled)
     return shuffled
 

@@ -69,8 +69,9 @@ def test_where_columns_cannot_be_asked_for_the_user_must_name_them() -> None:
 class FakeFrame:
     """As much of a DataFrame as says how many tasks it may have."""
 
-    def __init__(self, master: str, cores: int, shuffle_partitions: int) -> None:
+    def __init__(self, master: str, cores: int, shuffle_partitions: int, *, streams: bool = True) -> None:
         self.sparkSession = self
+        self.isStreaming = streams
         self._sc = self.conf = self
         self.master, self.defaultParallelism = master, cores
         self._shuffle_partitions = shuffle_partitions
@@ -88,9 +89,12 @@ class FakeFrame:
         (FakeFrame("k8s://host", 2, 8), 12, None, 8),
         (FakeFrame("yarn", 2, 200), 12, 3, 3),
         (FakeFrame("yarn", 2, 200), None, None, 200),
+        (FakeFrame("yarn", 2, 200, streams=False), 12, None, 2),
+        (FakeFrame("yarn", 64, 200, streams=False), 12, None, 12),
+        (FakeFrame("yarn", 64, 8, streams=False), 12, None, 8),
     ],
 )
-def test_on_a_cluster_the_executors_of_this_moment_do_not_count(frame, partitions, wanted, tasks) -> None:
+def test_on_a_cluster_batches_follow_the_executors_and_streams_the_shuffle(frame, partitions, wanted, tasks) -> None:
     """A query is often defined before its executors are there."""
     assert placement._task_count(frame, wanted, partitions) == tasks
 

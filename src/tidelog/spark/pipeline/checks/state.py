@@ -11,6 +11,7 @@ mode cannot have one, so it is meant per batch.
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.spark.internals import analyzed_plan
 from tidelog.spark.pipeline.definition.endpoints import Refreshed
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.definition.steps import BatchStep, RowStep, name_of
@@ -33,7 +34,7 @@ _STATEFUL: Final = frozenset(
 
 def check_state(pipeline: Pipeline, rows: "DataFrame") -> bool:
     """Whether the steps that made the stream `rows` keep state over batches. Raise PipelineError if they must not."""
-    found = _stateful(rows._jdf.queryExecution().analyzed())
+    found = _stateful(analyzed_plan(rows))
     if found is None:
         return False
     reason = _obstacle(pipeline)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from tidelog.spark.internals import release
 from tidelog.spark.pipeline.definition.chain import Applied, run_steps
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
@@ -175,9 +176,3 @@ def _check_kept(pipeline: Pipeline, applied: Applied) -> None:
     if RECORD not in applied.rows.columns and (keeps_order or ERROR in applied.rows.columns):
         why = "to keep rows in order" if keeps_order else "to retry failed rows"
         raise PipelineError(f"the steps drop the column {RECORD!r}, which is needed {why}: select it too")
-
-
-def release(rows: "DataFrame") -> None:
-    """Release the memory of rows that were stored after they were computed."""
-    plan = rows._jdf.logicalPlan()
-    plan.rdd().unpersist(False)

@@ -21,6 +21,7 @@ from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client.cluster import Cluster
+from tidelog.spark.internals import context_of, is_java_gone
 from tidelog.spark.pipeline.checks.definition import check
 from tidelog.spark.pipeline.definition.durations import milliseconds
 from tidelog.spark.pipeline.definition.endpoints import Topic, texts, with_room
@@ -31,7 +32,7 @@ from tidelog.spark.pipeline.running.batch_cut import cut_planned_batch, note_fai
 from tidelog.spark.pipeline.running.checkpoints import is_local
 from tidelog.spark.pipeline.running.restarts import RESTARTS_DEFAULT, RestartPolicy
 from tidelog.spark.pipeline.running.supervision import Supervisor
-from tidelog.spark.session import is_java_gone, spark_session
+from tidelog.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -197,6 +198,11 @@ def stop_on_signals() -> Iterator[Event]:
 
 def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool = False) -> Running:
     """Start the queries. Raises PipelineError with every mistake in the definition."""
+    if context_of(spark) is None:
+        raise PipelineError(
+            f"pipeline {pipeline.name!r} cannot run in Spark Connect: it needs a session with a driver of its own; "
+            "unset SPARK_REMOTE and use --master"
+        )
     problems = [problem for problem in check(pipeline) if not problem.is_warning]
     if problems:
         raise PipelineError(f"pipeline {pipeline.name!r}: " + "; ".join(map(str, problems)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from tidelog.spark.internals import file_of, release
 from tidelog.spark.pipeline.definition.chain import Materialize, run_steps
 from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, EachBatch, Iceberg, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
@@ -18,7 +19,7 @@ from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
 from tidelog.spark.pipeline.failing.guarded import ERROR_TYPE
 from tidelog.spark.pipeline.failing.routing import Ladder
 from tidelog.spark.pipeline.running.columns import output_rows, route
-from tidelog.spark.pipeline.running.engine import OpenTables, release, short_errors
+from tidelog.spark.pipeline.running.engine import OpenTables, short_errors
 from tidelog.spark.pipeline.running.sinks import batch_function, routed_batches
 
 if TYPE_CHECKING:
@@ -99,18 +100,11 @@ class StagedEngine:
 
     @staticmethod
     def _is_complete(batch: "DataFrame", path: str) -> bool:
-        files, place = _file(batch, os.path.join(path, "_SUCCESS"))
+        files, place = file_of(batch, os.path.join(path, "_SUCCESS"))
         return bool(files.exists(place))
 
     def _forget(self, batch: "DataFrame", batch_id: int) -> None:
         """Spark has written down that the batch after it was done: it will not be asked for again."""
         if batch_id >= 0:
-            files, place = _file(batch, os.path.join(self._directory, str(batch_id)))
+            files, place = file_of(batch, os.path.join(self._directory, str(batch_id)))
             files.delete(place, True)
-
-
-def _file(rows: "DataFrame", path: str) -> tuple[Any, Any]:
-    """A path and the file system it is in, whichever it is."""
-    spark = rows.sparkSession
-    place = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
-    return place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), place

@@ -39,6 +39,8 @@ class State(StrEnum):
     FAILED = "failed"
 
 
+_OUTSIDE: Final = ("pyspark.", "py4j.", "tidelog.client.", "tidelog.wire.")
+
 FINAL: Final = frozenset({State.DONE, State.STOPPED, State.FAILED})
 
 
@@ -106,7 +108,7 @@ class _Supervised:
         self.status = PipelineStatus(pipeline.name, State.STARTING, _new_run_id())
         self.failure: Exception | None = None
         self.has_run = False
-        """Whether its queries were ever started: what fails before that is a mistake, not an accident."""
+        """Whether its queries were ever started."""
         self.seen: dict[str, tuple[int, int]] = {}
 
 
@@ -190,7 +192,7 @@ class Supervisor:
         sentence = in_a_sentence(error)
         # Not the whole text, which has the query's plan in it and with it any word.
         delay_s = each.restarts.delay_s(f"{type(error).__name__}: {sentence}", position)
-        if delay_s is None or not each.has_run:
+        if delay_s is None or (not each.has_run and _is_a_mistake(error)):
             each.failure = error
             self._change(each, state=State.FAILED, error=sentence)
             return
@@ -251,6 +253,11 @@ class Supervisor:
         each.status = replace(each.status, queries={**each.status.queries, progress.name: progress})
         for observer in self._observers:
             observer.progressed(each.status, progress)
+
+
+def _is_a_mistake(error: Exception) -> bool:
+    """Whether an error of the first start comes from the pipeline's own code, and not from Spark or the brokers."""
+    return not type(error).__module__.startswith(_OUTSIDE) and not isinstance(error, OSError)
 
 
 def _new_run_id() -> str:
