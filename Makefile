@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long unit simulate chaos lint format bench docs clean
+.PHONY: help setup demo test test-long unit simulate chaos spark-kills lint format bench docs clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -43,6 +43,9 @@ simulate: setup ## simulated clusters under faults: SEEDS=100 from FIRST=0, MINU
 
 chaos: setup ## three real brokers under faults and other people's clients: SCHEDULES=30, or SEED=7 alone
 	$(BIN)/python -m tests.compat.chaos $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)) $(if $(JAVA),--java)
+
+spark-kills: setup ## pipelines on a standalone Spark cluster under kills: KILLS=100, SEED=7, MINUTES=30
+	$(BIN)/python -m tests.integration.spark.kill_matrix $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 lint: setup ## ruff, mypy (strict for the sources), import contracts
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ from tests.unit.present import present
 from tidelog.client import Producer
 from tidelog.testing import Broker
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1100)]
 
 
 @pytest.mark.long
@@ -32,7 +32,7 @@ def test_the_spark_snippet_writes_what_it_says(broker: Broker, tmp_path: Path) -
     script.write_text(snippet.replace("127.0.0.1:9092", servers))
     for _ in range(2):  # once, however often it is run
         ran = subprocess.run(
-            [sys.executable, str(script)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": SOURCE}, timeout=200,
+            [sys.executable, str(script)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": SOURCE}, timeout=500,
             capture_output=True, text=True,
         )  # fmt: skip
         assert ran.returncode == 0, ran.stderr[-3000:]
