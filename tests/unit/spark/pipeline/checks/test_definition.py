@@ -96,7 +96,6 @@ def test_a_sound_pipeline_has_no_problems() -> None:
         ({"source": topic("orders", endingOffsets="latest")}, "a stream has no end"),
         ({"source": "orders"}, "source: 'orders' is not a source"),
         ({"source": parquet("/in")}, "parquet /in needs a schema"),
-        ({"source": delta("/in")}, "delta /in cannot be read as a stream"),
         ({"sink": []}, "sink: no sink is given"),
         ({"sink": topic("orders")}, "sink: topic 'orders' is also the source"),
         ({"sink": topic("a", "b")}, "a sink is one topic"),
