@@ -38,13 +38,20 @@ class SpeedupsBuildHook(BuildHookInterface):  # type: ignore[misc]
         for name, library in zip(MODULES, libraries, strict=True):
             package = name.split(".")[:-1]
             if version == "editable":
-                shutil.copy2(library, Path(self.root, SOURCES, *package, library.name))
+                _replace(library, Path(self.root, SOURCES, *package, library.name))
             else:
                 build_data["force_include"][str(library)] = "/".join((*package, library.name))
 
     def finalize(self, *_: Any) -> None:
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _replace(library: Path, place: Path) -> None:
+    """Put a library in its place by a rename: overwriting it would crash the processes that use it."""
+    beside = place.with_name(f".{place.name}.new")
+    shutil.copy2(library, beside)
+    os.replace(beside, place)
 
 
 def compile_module(name: str, root: Path, directory: Path) -> Path:
