@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.client.aio.consumer.types import ConsumerRecord
 from tidelog.client.consumer import Consumer
+from tidelog.client.retry.headers import ATTEMPTS, ERROR_MESSAGE
 from tidelog.client.types import TopicPartition
 from tidelog.examples.demo.plot import Sample
-from tidelog.spark.pipeline.failing.headers import ATTEMPTS, ERROR_MESSAGE
 from tidelog.spark.source.progress import partition_offsets
 
 OnRecord = Callable[[ConsumerRecord], object]

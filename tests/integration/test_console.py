@@ -17,8 +17,8 @@ from tidelog.client.aio.admin.types import LATEST, ConfigResource, NewTopic, Res
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClientError
 from tidelog.client.producer import Producer
+from tidelog.client.retry.headers import Origin, Trail, encode
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.spark.pipeline.failing.headers import Origin, Trail, encode
 from tidelog.testing import Broker
 
 ACCESS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}

@@ -25,8 +25,8 @@ from tidelog.client.aio.admin.types import ConfigChange, ConfigResource, NewTopi
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ProducerFenced
 from tidelog.client.producer import Producer
+from tidelog.client.retry.headers import Origin, Trail, encode
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.spark.pipeline.failing.headers import Origin, Trail, encode
 from tidelog.testing import Cluster
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]

@@ -10,10 +10,10 @@ import pytest
 from tests.integration.spark.pipeline_support import committed
 from tidelog.client import ConfigChange, ConfigResource, Producer, ResourceType
 from tidelog.client.cluster import Cluster
+from tidelog.client.retry.headers import Origin, Trail, encode
 from tidelog.spark.pipeline import Pipeline, RetryLadder, topic
 from tidelog.spark.pipeline.failing import replay as replays
 from tidelog.spark.pipeline.failing.dead_letters import parse_filter
-from tidelog.spark.pipeline.failing.headers import Origin, Trail, encode
 from tidelog.spark.pipeline.failing.own_topics import make_missing, room_for_failed
 from tidelog.spark.pipeline.failing.replay import Replay
 from tidelog.spark.pipeline.failing.routing import ladder_of

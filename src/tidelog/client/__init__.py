@@ -3,6 +3,7 @@
     AsyncProducer, Producer    send records, idempotently and in transactions
     AsyncConsumer, Consumer    read topics, alone or as members of a group
     AsyncAdmin, Admin          topics, settings, groups, transactions, the cluster
+    AsyncRetryingConsumer, RetryingConsumer, @retrying    call a handler, and try failed records again
 
 and their types and errors: every error is a ClientError; ApiError is an error that a broker returned. See
 docs/clients.md.
@@ -135,6 +136,9 @@ if TYPE_CHECKING:
     )
     from tidelog.client.options import AdminOptions, CommonOptions, ConsumerOptions, ProducerOptions
     from tidelog.client.producer import BlockingDelivery, Producer
+    from tidelog.client.retry.consumer import AsyncRetryingConsumer, RetryingConsumer, current_attempt, retrying
+    from tidelog.client.retry.policy import RetryPolicy
+    from tidelog.client.retry.run import RetryCounts
     from tidelog.client.serialization import Deserializer, HeadersDeserializer, HeadersSerializer, Serializer
     from tidelog.client.types import ArrowStream, BrokerNode, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
     from tidelog.wire.errors import ErrorCode
@@ -161,6 +165,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncRetryingConsumer",
     "AuthenticationFailed",
     "BlockingDelivery",
     "BlockingTableDelivery",
@@ -251,6 +256,9 @@ __all__ = [
     "RequestMetrics",
     "ResourcePattern",
     "ResourceType",
+    "RetryCounts",
+    "RetryPolicy",
+    "RetryingConsumer",
     "RoundRobinPartitioner",
     "ScramCredentialDeletion",
     "ScramCredentialUpsert",
@@ -271,7 +279,9 @@ __all__ = [
     "TransactionStatus",
     "UnsupportedByBroker",
     "Woken",
+    "current_attempt",
     "export_metrics",
+    "retrying",
 ]
 
 _HOMES = {
@@ -405,6 +415,12 @@ _HOMES = {
     "TransactionListing": "aio.admin.types",
     "TransactionStatus": "aio.admin.types",
     "UnsupportedByBroker": "errors",
+    "AsyncRetryingConsumer": "retry.consumer",
+    "RetryingConsumer": "retry.consumer",
+    "RetryPolicy": "retry.policy",
+    "RetryCounts": "retry.run",
+    "retrying": "retry.consumer",
+    "current_attempt": "retry.consumer",
     "Woken": "aio.consumer.errors",
 }
 

@@ -306,7 +306,7 @@ def _records(servers: str, topic: str) -> "list[ConsumerRecord[bytes, bytes]]":
 
 
 def _letter(record: "ConsumerRecord[bytes, bytes]") -> FailedRow:
-    from tidelog.spark.pipeline.failing.headers import decode
+    from tidelog.client.retry.headers import decode
 
     trail = decode(record.headers)
     assert trail is not None, "the policy's topics have only failed rows"

@@ -9,7 +9,7 @@ from pathlib import Path
 from tidelog.client import Admin, ConsumerRecord, NewTopic, Producer, TopicPartition
 from tidelog.client.aio.admin.types import LATEST
 from tidelog.client.cluster import Cluster
-from tidelog.spark.pipeline.failing.headers import Trail, decode
+from tidelog.client.retry.headers import Trail, decode
 from tidelog.wire.errors import ApiError
 
 

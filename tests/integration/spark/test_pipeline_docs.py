@@ -15,6 +15,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from tests.integration.registry_server import registry_server
 from tests.integration.spark.pipeline_support import committed, forget_last_commit, wait_for
 from tidelog.client import Admin, NewTopic, Producer
+from tidelog.client.retry.headers import decode
 from tidelog.client.schemas import AvroDeserializer, AvroSerializer, SchemaRegistry
 from tidelog.spark.pipeline import (
     DeadLetters,
@@ -27,7 +28,6 @@ from tidelog.spark.pipeline import (
     topic,
 )
 from tidelog.spark.pipeline.definition.loading import load_pipeline
-from tidelog.spark.pipeline.failing.headers import decode
 from tidelog.spark.pipeline.running.run import start
 from tidelog.testing import Broker
 

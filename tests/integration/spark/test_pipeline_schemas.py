@@ -22,6 +22,7 @@ from tests.integration.real_registry import real_registry
 from tests.integration.registry_server import RegistryServer, registry_server
 from tests.integration.spark.pipeline_support import committed
 from tidelog.client import Admin, NewTopic, Producer
+from tidelog.client.retry.headers import decode
 from tidelog.client.schemas import AvroSerializer as OurAvroSerializer
 from tidelog.client.schemas import Schema, SchemaRegistry
 from tidelog.spark.pipeline import (
@@ -39,7 +40,6 @@ from tidelog.spark.pipeline import (
     parse_protobuf,
     topic,
 )
-from tidelog.spark.pipeline.failing.headers import decode
 from tidelog.spark.pipeline.running.run import start
 from tidelog.spark.pipeline.schemas.protobuf import compile_text, message_class
 from tidelog.testing import Broker

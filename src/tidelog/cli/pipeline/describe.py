@@ -5,7 +5,7 @@ from typing import Any, Final
 from tidelog.cli._options import Format, OutputFormat
 from tidelog.cli.output import print_json, print_line
 from tidelog.cli.pipeline._files import PipelineFile, open_pipeline
-from tidelog.spark.pipeline.definition.durations import milliseconds, spoken
+from tidelog.client.durations import milliseconds, spoken
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.failing.routing import ladder_of
 from tidelog.spark.pipeline.running.checkpoints import Position, read_positions

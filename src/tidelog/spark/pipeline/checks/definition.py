@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
+from tidelog.client.durations import DurationError, milliseconds
 from tidelog.metadata.topic_names import check_topic_name
 from tidelog.spark.pipeline.checks.kinds import wrong_kinds
 from tidelog.spark.pipeline.checks.lake import lake_problems
 from tidelog.spark.pipeline.checks.option_names import SOURCE_OPTIONS, sink_problems, source_problems, table_problems
 from tidelog.spark.pipeline.checks.schemas import debezium_problems, schema_problems
-from tidelog.spark.pipeline.definition.durations import DurationError, milliseconds
 from tidelog.spark.pipeline.definition.endpoints import (
     Changes,
     Delta,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tidelog.spark.pipeline.definition.durations import DurationError, milliseconds
+from tidelog.client.durations import DurationError, milliseconds
 from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, Iceberg
 from tidelog.spark.pipeline.lake.storage import NAMES, is_remote
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.spark.pipeline.definition.durations import Duration
+from tidelog.client.durations import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

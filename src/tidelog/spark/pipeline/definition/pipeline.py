@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.spark.pipeline.definition.durations import Duration
+from tidelog.client.durations import Duration
 from tidelog.spark.pipeline.definition.endpoints import Refreshed, Sink, Source, Topic
 from tidelog.spark.pipeline.definition.policy import Policy
 

@@ -6,7 +6,7 @@ A policy is plain data; `routing` turns it into topics and decisions, `checks` f
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.spark.pipeline.definition.durations import Duration
+from tidelog.client.durations import Duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tidelog.spark.pipeline.failing.headers import Header, HeaderError, Trail, decode, strip
+from tidelog.client.retry.headers import Header, HeaderError, Trail, decode, strip
 
 
 class FilterError(ValueError):

@@ -4,47 +4,40 @@ They have unlimited retention unless the policy sets one: a row that waits while
 deleted. They allow larger records than the source, because a failed record has more headers.
 """
 
-from typing import Final
-
 from tidelog.client.aio.admin.types import EARLIEST, LATEST, ConfigResource, NewTopic, ResourceType
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import DeadlinePassed
+from tidelog.client.retry.topics import (
+    KEPT_FOR_EVER,
+    LAST_OF_EACH_KEY,
+    RECORD_BYTES,
+    RECORD_BYTES_DEFAULT,
+    TRAIL_BYTES_MAX,
+)
 from tidelog.client.types import TopicPartition
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.failing.ordering import Waiting, load_keys
 from tidelog.spark.pipeline.failing.routing import Ladder
 from tidelog.wire.errors import ApiError, ErrorCode
 
-_FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
-_LAST_OF_EACH_KEY: Final = {
-    "cleanup.policy": "compact",
-    # Small, because compaction leaves the newest segment alone and every start reads all of it.
-    "segment.bytes": str(1024 * 1024),
-    "min.cleanable.dirty.ratio": "0.1",
-}
-_RECORD_BYTES: Final = "max.message.bytes"
-_RECORD_BYTES_DEFAULT: Final = 1_048_588
-_TRAIL_BYTES_MAX: Final = 32 * 1024
-"""More than the headers of a failed row take: an error of 2,000 characters, names and numbers, a batch around them."""
-
 
 def room_for_failed(cluster: Cluster, sources: tuple[str, ...]) -> int:
     """How large a record of `sources` can be that has failed, in bytes."""
     topics = [ConfigResource(ResourceType.TOPIC, name) for name in sources]
-    found = cluster.describe_configs(topics, names=[_RECORD_BYTES]).values()
+    found = cluster.describe_configs(topics, names=[RECORD_BYTES]).values()
     sizes = [int(config.value) for settings in found for config in settings.values() if config.value is not None]
-    return max(sizes, default=_RECORD_BYTES_DEFAULT) + _TRAIL_BYTES_MAX
+    return max(sizes, default=RECORD_BYTES_DEFAULT) + TRAIL_BYTES_MAX
 
 
 def wanted_topics(ladder: Ladder, partitions: int, record_bytes: int) -> dict[str, NewTopic]:
     """The topics of a ladder by name, as they are to be made beside a source of so many partitions."""
-    kept = {**_FOR_EVER, _RECORD_BYTES: str(record_bytes)}
+    kept = {**KEPT_FOR_EVER, RECORD_BYTES: str(record_bytes)}
     wanted = {name: NewTopic(name, partitions, configs=kept) for name in ladder.own_topics}
     if ladder.retention_ms is not None:
         passing = {**kept, "retention.ms": str(ladder.retention_ms)}
         wanted |= {name: NewTopic(name, partitions, configs=passing) for name in ladder.retry_topics}
     if ladder.keys_topic is not None:
-        wanted[ladder.keys_topic] = NewTopic(ladder.keys_topic, 1, configs=_LAST_OF_EACH_KEY)
+        wanted[ladder.keys_topic] = NewTopic(ladder.keys_topic, 1, configs=LAST_OF_EACH_KEY)
     return wanted
 
 

@@ -17,9 +17,9 @@ from pyspark.sql.types import StructType
 from tidelog.client import Admin
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.errors import ClientError
+from tidelog.client.retry import headers
 from tidelog.client.types import TopicPartition
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
-from tidelog.spark.pipeline.failing import headers
 from tidelog.spark.pipeline.failing.ordering import Waiting
 from tidelog.spark.pipeline.failing.parked_index import ParkedIndex, Run
 from tidelog.spark.source.client_settings import ClientSettings

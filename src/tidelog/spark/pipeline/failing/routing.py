@@ -6,17 +6,12 @@ and a reader only needs to know how old a record must be.
 """
 
 from dataclasses import dataclass
-from typing import Final
 
-from tidelog.spark.pipeline.definition.durations import milliseconds
+from tidelog.client.durations import milliseconds
+from tidelog.client.retry.policy import DEAD, KEYS, PARKED, RETRY, rung_of
 from tidelog.spark.pipeline.definition.endpoints import Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.definition.policy import DeadLetters
-
-RETRY: Final = ".retry."
-PARKED: Final = ".retry.parked"
-KEYS: Final = ".retry.keys"
-DEAD: Final = ".dlq"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +58,9 @@ class Ladder:
 
     def route(self, attempts: int, *, retry: bool = True) -> Rung:
         """Where a row goes that has now failed `attempts` times."""
-        if not retry or attempts >= self.attempts_max or not self.delays_ms:
+        rung = rung_of(attempts, self.attempts_max, len(self.delays_ms)) if retry else None
+        if rung is None:
             return Rung(self.dead_letters, None)
-        rung = min(attempts, len(self.delays_ms)) - 1
         return Rung(self.retry_topics[rung], self.delays_ms[rung])
 
 

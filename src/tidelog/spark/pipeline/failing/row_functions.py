@@ -7,8 +7,8 @@ A batch goes in with whatever columns it has; it comes out with the function's c
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.client.retry.headers import MESSAGE_CHARACTERS_MAX
 from tidelog.spark.pipeline.definition.steps import DROP, ERROR, RECORD
-from tidelog.spark.pipeline.failing.headers import MESSAGE_CHARACTERS_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa

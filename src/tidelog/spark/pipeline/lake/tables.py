@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from tidelog.spark.pipeline.definition.durations import milliseconds
+from tidelog.client.durations import milliseconds
 from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, Iceberg
 from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed
 from tidelog.spark.pipeline.lake.changes import KeyedChanges, keyed, last_changes

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from tidelog.client.retry import headers as names
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
-from tidelog.spark.pipeline.failing import headers as names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

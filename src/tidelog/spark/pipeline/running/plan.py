@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
+from tidelog.client.durations import milliseconds, spoken
 from tidelog.spark.pipeline.checks.survey import PartitionSpan, Survey, survey
-from tidelog.spark.pipeline.definition.durations import milliseconds, spoken
 from tidelog.spark.pipeline.definition.endpoints import Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.definition.steps import is_fallible, name_of

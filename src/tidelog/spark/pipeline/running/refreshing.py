@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tidelog.client.durations import milliseconds
 from tidelog.spark.pipeline.definition.chain import run_steps
-from tidelog.spark.pipeline.definition.durations import milliseconds
 from tidelog.spark.pipeline.definition.endpoints import Refreshed, Sink, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.definition.steps import RECORD

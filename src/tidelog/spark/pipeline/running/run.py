@@ -21,9 +21,9 @@ from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client.cluster import Cluster
+from tidelog.client.durations import milliseconds
 from tidelog.spark.internals import context_of, is_java_gone
 from tidelog.spark.pipeline.checks.definition import check
-from tidelog.spark.pipeline.definition.durations import milliseconds
 from tidelog.spark.pipeline.definition.endpoints import Topic, texts, with_room
 from tidelog.spark.pipeline.definition.loading import MODULE_PREFIX
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks

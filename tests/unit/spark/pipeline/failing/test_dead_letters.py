@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.client.retry.headers import Origin, Trail, encode
 from tidelog.spark.pipeline.failing.dead_letters import DeadLetter, FilterError, is_meant, parse_filter, read_letter
-from tidelog.spark.pipeline.failing.headers import Origin, Trail, encode
 
 TRAIL = Trail("p", 3, "TimeoutError", "no answer after 5 s", 9, Origin("orders", 1, 7, 3))
 LETTER = read_letter(b"k", b"v", [("trace", b"1"), *encode(TRAIL)])

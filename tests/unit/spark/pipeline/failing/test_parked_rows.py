@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from tidelog.spark.pipeline.failing import headers
+from tidelog.client.retry import headers
 from tidelog.spark.pipeline.failing.parked_rows import RunFound, close_together, only_in, runs_of
 
 PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.client.durations import DurationError
 from tidelog.spark.pipeline import DeadLetters, Pipeline, RetryLadder, topic
-from tidelog.spark.pipeline.definition.durations import DurationError
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.spark.pipeline.failing.headers import OWN, HeaderError, Origin, Trail, decode, encode, strip
+from tidelog.client.retry.headers import OWN, HeaderError, Origin, Trail, decode, encode, strip
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
 NUMBER = st.integers(min_value=0, max_value=2**63 - 1)

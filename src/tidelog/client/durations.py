@@ -1,4 +1,4 @@
-"""Lengths of time as people write them in a pipeline: `10s`, `1m30s`, `500ms`, `2h`, `1d`. Pure."""
+"""Lengths of time as people write them: `10s`, `1m30s`, `500ms`, `2h`, `1d`. Pure."""
 
 import re
 from datetime import timedelta

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.spark.pipeline.definition.durations import DurationError, milliseconds, spoken
+from tidelog.client.durations import DurationError, milliseconds, spoken
 
 
 @pytest.mark.parametrize(
