@@ -157,7 +157,8 @@ class Run(RebalanceListener):
             self._lanes.drop(lambda _: True)
             for task in self._tasks:
                 task.cancel()
-            commits.cancel()
+            async with self._lock:  # not in the middle of a transaction, whose outcome would not be known
+                commits.cancel()
             with suppress(asyncio.CancelledError, ClientError):
                 await commits
             await self._flush_or_warn()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidelog.client.aio.producer.producer import AsyncProducer
-from tidelog.client.errors import ClientError
+from tidelog.client.errors import ClientError, IllegalState
 from tidelog.client.retry.policy import Forward
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -37,7 +37,7 @@ class Writer:
                     )
                 await producer.send_offsets_to_transaction(places, member)
         except ClientError as error:
-            if error.fatal:
+            if error.fatal or isinstance(error, IllegalState):
                 await self.close()
             raise
 
