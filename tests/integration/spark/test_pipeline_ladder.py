@@ -256,7 +256,7 @@ def test_mistakes_that_only_spark_can_find_are_reported_before_a_query_starts(
         start(pipeline, spark, servers=servers)
 
     with pytest.raises(PipelineError, match=r"keeps state over batches \(Deduplicate\)"):
-        start_with(lambda rows: rows.dropDuplicates(["key"]))
+        start_with(lambda rows: rows.dropDuplicates(["key"]), row_step("id long")(lambda row: 1 / 0))
     with pytest.raises(PipelineError, match="drop the column '_record'"):
         start_with(lambda rows: rows.select("value"), fail_when("value is null", "empty"))
     with pytest.raises(PipelineError, match="needs a column `value`, not only key"):
