@@ -28,7 +28,7 @@ demo: setup ## a broker, an exactly-once Spark pipeline with rows that fail, a p
 
 test: setup ## every test but the long ones, the quick ones first
 	$(BIN)/python -m pytest tests/unit tests/property -m "not long" -n 2 --dist worksteal -q
-	$(BIN)/python -m pytest tests/integration tests/compat -m "not long" -n 3 --dist loadfile --no-loadscope-reorder -q
+	$(BIN)/python -m pytest tests/integration tests/compat -m "not long" -n 4 --dist loadfile --no-loadscope-reorder -q
 
 test-long: setup ## the long variants: crash matrices, fuzzing, other projects' tools
 	$(BIN)/python -m pytest tests/property -m "not long" --hypothesis-profile=thorough -n 2 --dist worksteal -q
