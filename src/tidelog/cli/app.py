@@ -28,6 +28,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "import": "tidelog.cli.import_",
     "offsets": "tidelog.cli.offsets",
     "delay": "tidelog.cli.delay",
+    "retry": "tidelog.cli.retry",
     "delete-records": "tidelog.cli.delete_records",
     "config": "tidelog.cli.config",
     "acl": "tidelog.cli.acl",

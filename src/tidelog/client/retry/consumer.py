@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from tidelog.client.aio.admin.admin import AsyncAdmin
 from tidelog.client.aio.consumer.consumer import AsyncConsumer
 from tidelog.client.aio.consumer.settings import ConsumerSettings
+from tidelog.client.aio.producer.producer import AsyncProducer
 from tidelog.client.aio.settings import CommonSettings, read_values
 from tidelog.client.errors import ClientConfigError, IllegalState
 from tidelog.client.retry.policy import RetryPolicy, as_policy, ladders
@@ -34,6 +35,7 @@ from tidelog.client.types import as_names
 
 if TYPE_CHECKING:
     from tidelog.client.options import ConsumerOptions
+    from tidelog.client.retry.redis_queue import RedisQueue
 
 RECORDS_MAX: Final = 1000
 STOP_TIMEOUT_S: Final = 30.0
@@ -75,7 +77,8 @@ class AsyncRetryingConsumer:
         self.handler = handler
         declared = ConsumerSettings.settings.values()
         self._settings = {each.name: given[each.field] for each in declared if each.field in given}
-        self._job = _job(topics, handler, as_policy(policy), self._settings, concurrency, records_max, stop_timeout_s)
+        self._policy = as_policy(policy)
+        self._job = _job(topics, handler, self._policy, self._settings, concurrency, records_max, stop_timeout_s)
         self._run: Run | None = None
         self._is_stopping = False
 
@@ -107,17 +110,34 @@ class AsyncRetryingConsumer:
             await writer.start()
             consumer: AsyncConsumer[bytes, bytes] = AsyncConsumer(self._consumer_settings())
             await stack.enter_async_context(consumer)
+            store = await self._open_store(stack, common) if self._policy.is_redis else None
             self._run = run = Run(
                 self._job,
                 consumer,
                 writer,
                 lambda isolation: AsyncConsumer({**common, "isolation.level": isolation}),
+                store,
             )
             if self._is_stopping:
                 return
             if stop_on_signals:
                 _stop_on_signals(stack, self.stop)
             await run.serve()
+
+    async def _open_store(self, stack: AsyncExitStack, common: Mapping[str, Any]) -> "RedisQueue":
+        """The records in Redis, and a worker that moves them while this consumer runs."""
+        from tidelog.client.retry.redis_queue import RedisQueue
+        from tidelog.client.retry.redis_worker import MAX_BLOCK_MS, end, work
+
+        queue = RedisQueue(self._policy.store)
+        stack.push_async_callback(queue.close)
+        producer: AsyncProducer[bytes, bytes] = AsyncProducer({**common, "max.block.ms": MAX_BLOCK_MS})
+        await stack.enter_async_context(producer)
+        stopping = asyncio.Event()
+        worker = asyncio.create_task(work(queue, producer, stopping), name="tidelog-retry-worker")
+        stack.push_async_callback(end, [worker], stopping)
+        worker.add_done_callback(lambda _: self.stop())
+        return queue
 
     def _consumer_settings(self) -> dict[str, Any]:
         given = {name: value for name, value in self._settings.items() if not name.endswith(".deserializer")}

@@ -25,6 +25,7 @@ WAITS: Final = "WaitsForKey"
 
 BROKER: Final = "broker"
 TOPICS: Final = "topics"
+_REDIS_SCHEMES: Final = ("redis://", "rediss://", "unix://")
 
 _DELAY: Final = DELAY_HEADER.decode()
 _DELAYS: Final = frozenset({_DELAY, DELIVER_AT_HEADER.decode()})
@@ -35,9 +36,10 @@ class RetryPolicy:
     """When a failed record is tried again, how often, and where it waits.
 
     `delays` are texts such as `"10s"`, numbers of seconds or `timedelta`; `attempts` counts the first one, too, and is
-    by default one more than there are delays. `store` is `"broker"` (Tidelog) or `"topics"` (any Kafka cluster).
-    `dead_letter_on` are exceptions after which no other attempt is made. `topic` is the stem of topic names, by default
-    the topic that was read. With `keep_order_by_key`, records wait behind a failed one of their key.
+    by default one more than there are delays. `store` is `"broker"` (Tidelog), `"topics"` (any Kafka cluster) or the
+    URL of a Redis server. `dead_letter_on` are exceptions after which no other attempt is made. `topic` is the stem of
+    topic names, by default the topic that was read. With `keep_order_by_key`, records wait behind a failed one of their
+    key.
     """
 
     delays: Sequence[str | float | timedelta] = ("10s", "1m", "10m")
@@ -55,9 +57,16 @@ class RetryPolicy:
             raise ClientConfigError(f"attempts={self.attempts} must be 1 or higher")
         if self.attempts is not None and self.attempts > 1 and not self.delays:
             raise ClientConfigError(f"attempts={self.attempts} needs delays: how long to wait before the next attempt")
-        if self.store not in (BROKER, TOPICS):
-            raise ClientConfigError(f"store={self.store!r} must be 'broker' or 'topics'")
+        if self.is_redis and not self.store.startswith(_REDIS_SCHEMES):
+            raise ClientConfigError(f"store={self.store!r} must be 'broker', 'topics' or the URL of a Redis server")
+        if self.keep_order_by_key and self.is_redis:
+            raise ClientConfigError("keep_order_by_key=True needs store='broker' or 'topics'")
         self.delays_ms  # noqa: B018 - delays that are none are refused here
+
+    @property
+    def is_redis(self) -> bool:
+        """Whether records wait in Redis."""
+        return self.store not in (BROKER, TOPICS)
 
     @property
     def attempts_max(self) -> int:

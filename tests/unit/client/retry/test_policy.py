@@ -97,6 +97,7 @@ def test_records_of_other_groups_and_foreign_ones_are_passed_over() -> None:
         ({"attempts": 0}, "attempts=0"),
         ({"delays": [], "attempts": 2}, "needs delays"),
         ({"store": "mongodb://x"}, "mongodb"),
+        ({"store": "redis://x", "keep_order_by_key": True}, "keep_order_by_key"),
     ],
 )
 def test_what_makes_no_policy_is_refused(given: dict[str, Any], text: str) -> None:
