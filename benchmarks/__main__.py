@@ -4,6 +4,7 @@
 `python -m benchmarks security` TLS, logins and ACLs,
 `python -m benchmarks spark` runs those of the Spark connector, which have a part of the page to themselves;
 `python -m benchmarks metrics` compares a broker with metrics to one without,
+`python -m benchmarks retry` the retries of clients with those of Dramatiq,
 `python -m benchmarks hostile` sends hostile requests and writes HOSTILE.md.
 """
 
@@ -60,6 +61,10 @@ def main() -> int:
         from benchmarks import quotas
 
         return quotas.main(sys.argv[2:])
+    if sys.argv[1:2] == ["retry"]:
+        from benchmarks import retry
+
+        return retry.main(sys.argv[2:])
     if sys.argv[1:2] == ["clients"]:
         from benchmarks import clients
 
