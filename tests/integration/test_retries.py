@@ -139,7 +139,7 @@ def test_dead_letters_are_sent_back_by_the_command_line(broker: Broker, topic: s
     run(work())
 
 
-@pytest.mark.parametrize("store", ["broker", "topics"])
+@pytest.mark.parametrize("store", ["broker", pytest.param("topics", marks=pytest.mark.long)])
 def test_records_of_a_key_wait_behind_the_one_that_failed(broker: Broker, topic: str, store: str) -> None:
     send(broker, topic, *[("a", f"a{number}") for number in range(5)], ("b", "b0"))
     handled: list[bytes] = []
