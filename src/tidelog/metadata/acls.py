@@ -156,7 +156,7 @@ def _decode_entry(path: str, fields: object) -> AccessControlEntry:
 
 def _announce(store: Store, resource: ResourcePattern) -> None:
     if resource.pattern is PatternType.LITERAL:
-        data = f"{_TYPE_NAMES[resource.type]}:{resource.name}".encode()
+        data = f"{resource.type.name}:{resource.name}".encode()
         store.create(f"{paths.ACL_CHANGES}/{paths.ACL_CHANGE_PREFIX}", data, sequential=True)
         return
     data = encode_json(
@@ -171,10 +171,12 @@ def _announce(store: Store, resource: ResourcePattern) -> None:
 
 
 def _decode_literal_change(path: str, data: bytes) -> ResourcePattern:
+    """Types have the protocol's names here, `TRANSACTIONAL_ID`; the nodes of entries have others, `TransactionalId`."""
     type_name, colon, name = data.decode(errors="replace").partition(":")
-    if not colon or type_name not in _TYPES:
+    resource_type = AclResourceType.__members__.get(type_name.upper()) or _TYPES.get(type_name)
+    if not colon or resource_type is None:
         raise MalformedNodeError(path, f"malformed node: {data[:80]!r} names no resource")
-    return ResourcePattern(_TYPES[type_name], name)
+    return ResourcePattern(resource_type, name)
 
 
 def _decode_extended_change(path: str, data: bytes) -> ResourcePattern:

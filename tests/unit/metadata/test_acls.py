@@ -62,7 +62,7 @@ def test_each_change_is_announced_to_the_other_brokers(store: MemoryStore) -> No
     extended = ChangeListener(EXTENDED_CHANGES, lambda _event: None, lambda: 0)
     change_entries(store, ORDERS, lambda _: [READ])
     change_entries(store, PREFIXED, lambda _: [READ])
-    assert store.get("/kafka-acl-changes/acl_changes_0000000000")[0] == b"Topic:orders"
+    assert store.get("/kafka-acl-changes/acl_changes_0000000000")[0] == b"TOPIC:orders"
     assert literal.take(store) == [ORDERS]
     assert extended.take(store) == [PREFIXED]
     change_entries(store, ORDERS, lambda before: before)
@@ -110,3 +110,18 @@ def test_a_node_that_cannot_be_read_is_named(data: bytes) -> None:
 
 def test_entries_survive_the_tree() -> None:
     assert decode_entries("/x", encode_entries([READ, WRITE])) == (READ, WRITE)
+
+
+@pytest.mark.parametrize(
+    ("data", "resource_type"),
+    [
+        (b"TOPIC:orders", AclResourceType.TOPIC),
+        (b"TRANSACTIONAL_ID:orders", AclResourceType.TRANSACTIONAL_ID),
+        (b"TransactionalId:orders", AclResourceType.TRANSACTIONAL_ID),
+    ],
+)
+def test_a_literal_change_is_announced_as_kafka_does(data: bytes, resource_type: AclResourceType) -> None:
+    """The last form is that of nodes with entries, which Tidelog once used for announcements as well."""
+    assert LITERAL_CHANGES.decode("/kafka-acl-changes/acl_changes_0000000001", data) == ResourcePattern(
+        resource_type, "orders"
+    )
