@@ -78,7 +78,8 @@ class Chromium:
     @property
     def text(self) -> str:
         """The visible text of the page."""
-        return self.driver.find_element(By.TAG_NAME, "body").text
+        (text,) = self._waiting().until(lambda driver: (driver.find_element(By.TAG_NAME, "body").text,))
+        return str(text)
 
     def follow(self, words: str) -> str:
         """Click the link or button with these words, or this label."""
@@ -109,11 +110,17 @@ class Chromium:
     def _leave_by(self, click: Any) -> None:
         """Click, and wait for the page that follows."""
         from selenium.webdriver.support.expected_conditions import staleness_of
-        from selenium.webdriver.support.ui import WebDriverWait
 
         page = self.driver.find_element(By.TAG_NAME, "html")
         click()
-        WebDriverWait(self.driver, 30).until(staleness_of(page))
+        self._waiting().until(staleness_of(page))
+
+    def _waiting(self) -> Any:
+        """Asks again, also when the page is replaced while its elements are looked at."""
+        from selenium.common.exceptions import WebDriverException
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        return WebDriverWait(self.driver, 30, ignored_exceptions=[WebDriverException])
 
     def violations(self, *rules: str) -> list[str]:
         """What axe-core calls serious or critical about the page: of these rules, or of all."""

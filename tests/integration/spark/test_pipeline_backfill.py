@@ -124,6 +124,6 @@ def test_the_command_goes_on_where_it_was(broker: Broker, tmp_path: Path) -> Non
     assert _ids(delta(tmp_path / "t")) == Counter(range(5, 15))
     compacted = run("pipeline", "compact", str(file), "--format", "json", server=servers)
     assert compacted.document["added"] == 1
-    other = run(*asked[:5], "6", "--to", "15", server=servers)
+    other = run(*asked[:4], "6", "--to", "15", server=servers)
     assert other.code == 1
     assert "choose another --name" in other.err

@@ -124,7 +124,7 @@ def test_schemas(spark: SparkSession, broker: Broker, example: Callable[..., Pip
 def test_several_topics(spark: SparkSession, broker: Broker, example: Callable[..., Pipeline]) -> None:
     """Also when the last batch is done again, and without a policy."""
     servers = broker.bootstrap_servers
-    make(servers, "orders.in", "orders.all", "orders.large", "orders.alerts")
+    make(servers, "orders.in", "orders.all", "orders.high", "orders.alerts")
     orders = [{"id": id_, "customer": "c", "amount": amount} for id_, amount in ((1, 5), (2, 500), (3, 5000))]
     send(servers, "orders.in", *[(None, each) for each in (*orders, "poison")])
     pipeline = example("Several topics")
@@ -133,7 +133,7 @@ def test_several_topics(spark: SparkSession, broker: Broker, example: Callable[.
     run_once(pipeline, spark, servers)
 
     def written() -> list[list[int]]:
-        return [sorted(order["id"] for order in values(servers, f"orders.{name}")) for name in ("all", "large")]
+        return [sorted(order["id"] for order in values(servers, f"orders.{name}")) for name in ("all", "high")]
 
     def alerts() -> list[tuple[bytes | None, bytes | None]]:
         return [(record.key, record.value) for record in committed(servers, "orders.alerts")]
