@@ -34,11 +34,12 @@ def one(name: str, tree: str) -> tuple[str, ...]:
     return ("--seed", "1", "--tree", tree, "--only", name, "--faults", "1", "--seconds", "1")
 
 
-@pytest.mark.parametrize("name", ["kill the leader", "isolate from all"])
+@pytest.mark.parametrize("name", ["kill the leader", pytest.param("isolate from all", marks=pytest.mark.long)])
 def test_a_broker_that_is_gone_loses_nothing(name: str) -> None:
     check(*one(name, "shared"))
 
 
+@pytest.mark.long
 @needs_zookeeper
 def test_a_killed_zookeeper_loses_nothing() -> None:
     check(*one("kill ZooKeeper", "zookeeper"))
