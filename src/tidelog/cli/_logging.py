@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, TextIO
 
 MESSAGE_LENGTH_MAX: Final = 2000
@@ -35,8 +36,13 @@ def _text() -> logging.Formatter:
     return logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
 
 
-class _LineFormatter(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """One line an event, also for one with a traceback."""
+
+    def __init__(self, line: Callable[[Mapping[str, str]], str]) -> None:
+        """`line` writes the fields of an event."""
+        super().__init__()
+        self._line = line
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
@@ -47,24 +53,15 @@ class _LineFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return self.line(fields)
-
-    def line(self, fields: Mapping[str, str]) -> str:
-        raise NotImplementedError
+        return self._line(fields)
 
 
-class LogfmtFormatter(_LineFormatter):
-    """key=value, quoted where a value has spaces."""
-
-    def line(self, fields: Mapping[str, str]) -> str:
-        return " ".join(f"{name}={_logfmt(value)}" for name, value in fields.items())
+def _pairs(fields: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={_logfmt(value)}" for name, value in fields.items())
 
 
-class JsonFormatter(_LineFormatter):
-    """A JSON object."""
-
-    def line(self, fields: Mapping[str, str]) -> str:
-        return json.dumps(fields, ensure_ascii=False)
+def _json(fields: Mapping[str, str]) -> str:
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def _logfmt(value: str) -> str:
@@ -75,6 +72,6 @@ def _logfmt(value: str) -> str:
 
 FORMATTERS: Final[Mapping[str, Callable[[], logging.Formatter]]] = {
     "text": _text,
-    "logfmt": LogfmtFormatter,
-    "json": JsonFormatter,
+    "logfmt": partial(LineFormatter, _pairs),
+    "json": partial(LineFormatter, _json),
 }

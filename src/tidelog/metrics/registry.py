@@ -12,6 +12,7 @@ on that thread.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
@@ -107,7 +108,7 @@ class Registry:
         return page_in_pieces(self.families(), openmetrics)
 
 
-class _Metric:
+class _Metric(ABC):
     """A name and its samples by the values of its labels."""
 
     kind: Kind
@@ -121,8 +122,8 @@ class _Metric:
     def family(self) -> Family:
         return Family(self.name, self.kind, self.documentation, self._samples())
 
-    def _samples(self) -> Iterable[Sample]:
-        raise NotImplementedError
+    @abstractmethod
+    def _samples(self) -> Iterable[Sample]: ...
 
 
 MetricT = TypeVar("MetricT", bound=_Metric)
@@ -139,8 +140,8 @@ class _Labelled(_Metric, Generic[ChildT]):
         if not label_names:
             self._children[()] = self._new_child()
 
-    def _new_child(self) -> ChildT:
-        raise NotImplementedError
+    @abstractmethod
+    def _new_child(self) -> ChildT: ...
 
     def labels(self, *values: str) -> ChildT:
         """The child with these values of the labels, in the order in which they were declared."""
