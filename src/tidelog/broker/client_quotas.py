@@ -85,7 +85,7 @@ class ClientQuotaManager:
         """Whose request the event loop is busy with, and since when."""
         self.limits_fetch = False
         self.throttles = 0
-        """How often a client was told to wait."""
+        """How often a reply named a wait."""
         self.throttled_ms = 0
         """How long all of them together."""
 

@@ -140,7 +140,7 @@ def _store(source: TokenSource) -> Iterator[Path]:
 
 
 def _directory() -> Path:
-    """Made if need be; it belongs to this user and to nobody else."""
+    """Made where it is missing; only this user may read it."""
     given = os.environ.get(DIRECTORY_VARIABLE)
     directory = Path(given) if given else Path(tempfile.gettempdir()) / f"tidelog-tokens-{os.getuid()}"
     with suppress(FileExistsError):
