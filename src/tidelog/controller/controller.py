@@ -314,7 +314,9 @@ class Controller:
         existing = [each for each in context.registered_broker_ids() if each not in brokers]
         context.live_brokers.update(brokers)
         await self._send_metadata(existing)
-        await self._send_metadata(brokers, context.partitions_with_leaders())
+        batch = self._environment.new_batch()
+        batch.add_all_metadata(brokers)
+        await batch.send()
         replicas = context.replicas_on(brokers.keys())
         await self._replicas.change(
             [each for each in replicas if context.replica_state(each) in _MAY_GO_ONLINE], ReplicaStatus.ONLINE

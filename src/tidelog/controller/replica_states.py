@@ -50,11 +50,21 @@ class ReplicaStateMachine:
         for replica in offline:
             # A topic may be about to be deleted: what is on a broker that is down cannot be.
             self._context.replica_states[replica] = ReplicaStatus.DELETION_INELIGIBLE
-        await self.change(online, ReplicaStatus.ONLINE)
+        batch = self._environment.new_batch()
+        batch.add_all_metadata(self._context.live_brokers)
+        await self._enter_all(online, ReplicaStatus.ONLINE, batch)
+        await batch.send()
         await self.change(offline, ReplicaStatus.OFFLINE)
 
     async def change(self, replicas: Iterable[PartitionReplica], status: ReplicaStatus) -> None:
         """Move replicas to a state. An invalid transition is logged, and the replica stays as it is."""
+        batch = self._environment.new_batch()
+        await self._enter_all(replicas, status, batch)
+        await batch.send()
+
+    async def _enter_all(
+        self, replicas: Iterable[PartitionReplica], status: ReplicaStatus, batch: RequestBatch
+    ) -> None:
         by_broker: dict[int, list[PartitionReplica]] = {}
         for replica in replicas:
             current = self._context.replica_state(replica)
@@ -68,11 +78,8 @@ class ReplicaStateMachine:
                     current.value,
                     status.value,
                 )
-        if by_broker:
-            batch = self._environment.new_batch()
-            for broker_id, each in sorted(by_broker.items()):
-                await self._enter[status](broker_id, each, batch)
-            await batch.send()
+        for broker_id, each in sorted(by_broker.items()):
+            await self._enter[status](broker_id, each, batch)
 
     async def _become_new(self, broker_id: int, replicas: list[PartitionReplica], batch: RequestBatch) -> None:
         context = self._context

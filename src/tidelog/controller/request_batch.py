@@ -26,6 +26,7 @@ from tidelog.wire.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from tidelog.wire.messages.update_metadata import (
+    FULL,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -93,6 +94,7 @@ class RequestBatch:
         self._stop_replica: dict[int, dict[TopicPartition, StopReplicaPartitionState]] = {}
         self._metadata_brokers: set[int] = set()
         self._metadata: dict[TopicPartition, None] = {}
+        self._metadata_type = 0
         self._states: dict[
             tuple[TopicPartition, bool], tuple[Leadership, ReplicaAssignment, LeaderAndIsrPartitionState]
         ] = {}
@@ -153,6 +155,15 @@ class RequestBatch:
         """Inform brokers of the live brokers, and of these partitions' leaders."""
         self._metadata_brokers.update(broker_ids)
         self._metadata.update(dict.fromkeys(partitions))
+
+    def add_all_metadata(self, broker_ids: Iterable[int]) -> None:
+        """Inform brokers of every partition's leader. Topics that they know from before and that are gone are removed.
+
+        Kafka's controller names the topics that there are, and the others stay known to a broker that was cut off when
+        they were deleted. Its brokers ignore the type of a request, except in a migration to KRaft.
+        """
+        self.add_metadata(broker_ids, self._context.partitions_with_leaders())
+        self._metadata_type = FULL
 
     def _metadata_state(self, partition: TopicPartition, leadership: Leadership) -> UpdateMetadataPartitionState:
         context = self._context
@@ -229,6 +240,7 @@ class RequestBatch:
             for broker_id in receivers:
                 request = UpdateMetadataRequest(
                     controller_id=self._controller_id,
+                    type=self._metadata_type,
                     controller_epoch=self._context.epoch,
                     broker_epoch=self._context.live_brokers[broker_id].epoch,
                     topic_states=topics,
@@ -237,6 +249,7 @@ class RequestBatch:
                 self._control_plane.send(broker_id, request, _log_metadata_error(broker_id))
         self._metadata_brokers.clear()
         self._metadata.clear()
+        self._metadata_type = 0
 
     async def _metadata_topics(self) -> list[UpdateMetadataTopicState]:
         topics: dict[str, UpdateMetadataTopicState] = {}

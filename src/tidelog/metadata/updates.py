@@ -1,7 +1,8 @@
 """UpdateMetadata: how the image of a broker in a cluster follows what the controller sends.
 
 A request names every live broker, and the partitions that have changed. It is applied in steps, one partition each; a
-partition that is deleted has the leader -2.
+partition that is deleted has the leader -2. A full request names every topic: others were deleted while the broker was
+cut off.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 from tidelog.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from tidelog.metadata.tree import NO_LEADER, Endpoint
 from tidelog.wire.messages.update_metadata import (
+    FULL,
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
@@ -26,7 +28,7 @@ def apply_update(image: ClusterImage, request: UpdateMetadataRequest) -> Generat
     """Apply a request; returns the names of the topics that are gone."""
     image.set_controller(request.controller_id, request.controller_epoch)
     _set_brokers(image, request.live_brokers)
-    gone = []
+    gone = _remove_unnamed(image, request) if request.type == FULL else []
     for name, topic_id, states in states_by_topic(request):
         topic = image.topic(name)
         if topic is None or (topic_id not in (NO_UUID, topic.topic_id)):
@@ -67,6 +69,14 @@ def states_by_topic(
         ungrouped.setdefault(state.topic_name, []).append(state)
     for name, states in ungrouped.items():
         yield name, NO_UUID, states
+
+
+def _remove_unnamed(image: ClusterImage, request: UpdateMetadataRequest) -> list[str]:
+    named = {name for name, _, _ in states_by_topic(request)}
+    gone = [topic.name for topic in image.topics() if topic.name not in named]
+    for name in gone:
+        image.remove_topic(name)
+    return gone
 
 
 def _set_brokers(image: ClusterImage, brokers: Iterable[UpdateMetadataBroker]) -> None:

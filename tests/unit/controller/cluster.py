@@ -56,7 +56,7 @@ from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from tidelog.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from tidelog.wire.messages.update_metadata import FULL, UpdateMetadataRequest, UpdateMetadataResponse
 from tidelog.wire.partitions import TopicPartition
 from tidelog.wire.schema import Message
 
@@ -195,6 +195,8 @@ class BrokerModel:
     def _update(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         if self._is_stale(request):
             return UpdateMetadataResponse(error_code=11)
+        if request.type == FULL:
+            self.metadata.clear()
         for topic in request.topic_states:
             for state in topic.partition_states:
                 partition = TopicPartition(topic.topic_name, state.partition_index)
@@ -306,6 +308,16 @@ class Cluster:
             broker.failed = before.failed
         self.brokers[broker_id] = broker
         return broker
+
+    def expire_session(self, broker_id: int) -> None:
+        """A broker is not registered until `renew_session`; its process goes on, and remembers everything."""
+        self.brokers[broker_id].store.close()
+        self.settle()
+
+    def renew_session(self, broker_id: int) -> None:
+        before = self.brokers[broker_id]
+        self.start_broker(broker_id).metadata = before.metadata
+        self.settle()
 
     def stop_broker(self, broker_id: int) -> None:
         self.brokers[broker_id].is_stopped = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.controller.cluster import Cluster
 from tidelog.controller.environment import ControllerSettings
 from tidelog.metadata import paths
@@ -54,6 +56,39 @@ def test_a_deletion_waits_for_a_broker_that_is_down(cluster: Cluster) -> None:
     cluster.settle()
     assert cluster.admin.exists(paths.topic("orders")) is None
     assert not cluster.brokers[3].logs
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_broker_that_was_cut_off_learns_that_a_topic_is_gone(cluster: Cluster, is_complete: bool) -> None:
+    """It has no replica of the topic, so that the deletion does not wait for it."""
+    cluster.create_topic("orders", (1, 2))
+    cluster.create_topic("kept", (1, 2))
+    cluster.expire_session(3)
+    assert TopicPartition("orders", 0) in cluster.brokers[3].metadata
+    if not is_complete:
+        cluster.stop_broker(2)
+        cluster.settle()
+    cluster.delete_topic("orders")
+    assert (cluster.admin.exists(paths.topic("orders")) is None) is is_complete
+    cluster.renew_session(3)
+    assert cluster.brokers[3].metadata.keys() == {TopicPartition("kept", 0)}
+
+
+def test_a_broker_that_missed_a_deletion_learns_of_it_from_the_next_controller(cluster: Cluster) -> None:
+    cluster.create_topic("orders", (1, 2))
+    cluster.create_topic("kept", (1, 2))
+    cluster.brokers[3].is_stopped = True  # it keeps its session
+    cluster.delete_topic("orders")
+    assert cluster.admin.exists(paths.topic("orders")) is None
+    (last,) = cluster.candidates
+    last.plan.countdown = 0
+    cluster.admin.create(paths.topic_deletion("unknown"))
+    cluster.add_controller(2)
+    cluster.settle()
+    assert last.is_crashed
+    cluster.brokers[3].is_stopped = False
+    cluster.settle()
+    assert cluster.brokers[3].metadata.keys() == {TopicPartition("kept", 0)}
 
 
 def test_a_deletion_waits_for_a_broker_that_goes_down_meanwhile(cluster: Cluster) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.updates import apply_update
 from tidelog.wire.messages.update_metadata import (
+    FULL,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -28,11 +29,14 @@ def apply(
     *states: UpdateMetadataPartitionState,
     topic_id: bytes = TOPIC_ID,
     brokers: tuple[int, ...] = (1, 2),
+    name: str = "t",
+    kind: int = 0,
 ) -> list[str]:
     request = UpdateMetadataRequest(
         controller_id=1,
+        type=kind,
         controller_epoch=7,
-        topic_states=[UpdateMetadataTopicState(topic_name="t", topic_id=topic_id, partition_states=list(states))]
+        topic_states=[UpdateMetadataTopicState(topic_name=name, topic_id=topic_id, partition_states=list(states))]
         if states
         else [],
         live_brokers=[
@@ -94,6 +98,18 @@ def test_a_topic_that_was_deleted_and_created_again_has_a_new_id() -> None:
     topic = image.topic("t")
     assert topic is not None
     assert (topic.topic_id, len(topic.partitions)) == (OTHER_ID, 1)
+
+
+def test_a_full_request_names_all_topics_that_are_left() -> None:
+    image = ClusterImage("c")
+    apply(image, state(0))
+    apply(image, state(0), name="u", topic_id=OTHER_ID)
+    assert apply(image, state(0, epoch=1)) == []
+    assert apply(image, state(0, epoch=2), kind=FULL) == ["u"]
+    assert image.topic("u") is None
+    assert image.topic_name(OTHER_ID) is None
+    assert image.partition("t", 0).leader_epoch == 2  # type: ignore[union-attr]
+    assert apply(image, kind=FULL) == ["t"]
 
 
 def test_replicas_on_brokers_that_are_gone_are_offline() -> None:

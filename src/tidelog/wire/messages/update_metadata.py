@@ -12,8 +12,13 @@ What the versions changed:
     8   says whether the controller is a KRaft one (KIP-866)
 """
 
+from typing import Final
+
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string, uuid
+
+FULL: Final = 2
+"""The type of a request that names every topic of the cluster: those that it does not name are gone."""
 
 
 class UpdateMetadataPartitionState(Struct):
@@ -52,7 +57,7 @@ class UpdateMetadataBroker(Struct):
 class UpdateMetadataRequest(Message, api_key=ApiKey.UPDATE_METADATA, versions=(0, 8), flexible_from=6):
     controller_id: int = int32()
     is_kraft_controller: bool = boolean(since=8)
-    type: int = int8(since=8, tag=0)
+    type: int = int8(since=8, tag=0)  # 0 or 1: what has changed, 2: everything
     controller_epoch: int = int32()
     broker_epoch: int = int64(-1, since=5)
     ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState, until=4)
