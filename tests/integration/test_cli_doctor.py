@@ -20,7 +20,7 @@ from tidelog.testing import Cluster
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Cluster(2, {"default.replication.factor": 2, "zookeeper.session.timeout.ms": 2000}) as cluster:
-        with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        with Admin(bootstrap_servers=cluster.bootstrap_servers, visible_timeout_ms=60_000) as admin:
             admin.create_topics([NewTopic("orders", 4, 2, configs={"min.insync.replicas": "2"})])
         yield cluster
 

@@ -98,7 +98,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def admin(cluster: Cluster) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as made:
+    with Admin(bootstrap_servers=cluster.bootstrap_servers, visible_timeout_ms=60_000) as made:
         yield made
 
 
@@ -162,7 +162,7 @@ def _send_order(producer: Producer, number: int, topic: str) -> None:
 
 def _fill(cluster: Cluster) -> None:
     servers = cluster.bootstrap_servers
-    with Admin(bootstrap_servers=servers) as admin:
+    with Admin(bootstrap_servers=servers, visible_timeout_ms=60_000) as admin:
         names = {"orders": 6, "payments": 3, "customer-changes": 4, "clicks.enriched.by-session": 2, "big": 1}
         admin.create_topics([NewTopic(name, partitions, 2) for name, partitions in names.items() if name != "big"])
         admin.create_topics([NewTopic(name, 1, 1) for name in ("orders.retry.1", "orders.retry.parked", "orders.dlq")])

@@ -13,6 +13,7 @@ from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.config import parse_properties
 
 BOOTSTRAP_TIMEOUT_MS: Final = 1000
+VISIBLE_TIMEOUT_MS: Final = 10_000
 
 
 def client_settings(
@@ -35,8 +36,9 @@ def client_settings(
 
 
 def connect_admin(bootstrap_server: str | None, command_config: Path | None) -> Admin:
-    """An admin of the cluster that the options name."""
-    return Admin(client_settings(bootstrap_server, command_config, AdminSettings))
+    """An admin of the cluster that the options name. What it changes, the next command sees on every broker."""
+    settings = client_settings(bootstrap_server, command_config, AdminSettings)
+    return Admin({"visible.timeout.ms": VISIBLE_TIMEOUT_MS, **settings})
 
 
 def partitions_or_all(admin: Admin, topic: str, chosen: list[int] | None) -> list[TopicPartition]:

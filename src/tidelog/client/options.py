@@ -74,6 +74,7 @@ class AdminOptions(CommonOptions, total=False):
     """What an admin takes."""
 
     default_api_timeout_ms: int
+    visible_timeout_ms: int
 
 
 class ProducerOptions(CommonOptions, Generic[K, V], total=False):

@@ -111,7 +111,12 @@ class ClusterView:
 
     def new_admin(self, client_id: str) -> AsyncAdmin:
         """Another admin with the same credentials, not started."""
-        own = {"default.api.timeout.ms": API_TIMEOUT_MS, "client.id": client_id}
+        # Pages ask any broker: an act ends when all of them show what it changed.
+        own = {
+            "default.api.timeout.ms": API_TIMEOUT_MS,
+            "visible.timeout.ms": API_TIMEOUT_MS,
+            "client.id": client_id,
+        }
         return AsyncAdmin({**self._common(AdminSettings), **own})
 
     def _common(self, group: type[CommonSettings]) -> dict[str, Any]:
@@ -198,6 +203,8 @@ class ClusterView:
             found = await (await self.admin()).list_offsets(asked)
         except PartlyRefused as refused:
             found = refused.results
+        except ApiError:
+            found = {}
         return {where: place.offset for where, place in found.items()}
 
     # Records.

@@ -142,7 +142,9 @@ class Broker:
 
         configs = {key: str(value) for key, value in (config or {}).items()}
         timeout_ms = int(self.timeout_s * 1000)
-        with Admin(bootstrap_servers=self.bootstrap_servers, default_api_timeout_ms=timeout_ms) as admin:
+        with Admin(
+            bootstrap_servers=self.bootstrap_servers, default_api_timeout_ms=timeout_ms, visible_timeout_ms=timeout_ms
+        ) as admin:
             admin.create_topics([NewTopic(name, partitions, replication_factor, configs)])
 
     def _new_runner(self) -> Runner:

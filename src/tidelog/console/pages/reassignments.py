@@ -41,8 +41,9 @@ async def _shares(ask: Ask, moves: dict[TopicPartition, Reassignment]) -> dict[T
     if not moves:
         return {}
     topics = (await ask.view.snapshot.get()).topics
+    moves = {where: move for where, move in moves.items() if where.topic in topics}
     ask.view.forget_sizes()
-    sizes = await ask.view.sizes([topics[name] for name in {where.topic for where in moves} if name in topics])
+    sizes = await ask.view.sizes([topics[name] for name in {where.topic for where in moves}])
     shares: dict[TopicPartition, float] = {}
     for where, move in moves.items():
         found = sizes.get(where.topic, {})

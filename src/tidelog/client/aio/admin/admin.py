@@ -24,6 +24,7 @@ from tidelog.client.aio.admin import (
     tokens,
     topics,
     transactions,
+    visibility,
 )
 from tidelog.client.aio.admin import users as scram_users
 from tidelog.client.aio.admin.driver import Driver
@@ -81,6 +82,13 @@ class AdminSettings(CommonSettings):
 
     default_api_timeout_ms: int = setting(
         "default.api.timeout.ms", MINUTE_MS, at_least=0, doc="How long a call may take, retries included."
+    )
+    visible_timeout_ms: int = setting(
+        "visible.timeout.ms",
+        0,
+        at_least=0,
+        doc="How long a call that changes topics, settings, ACLs, users, quotas or leaders waits until every broker "
+        "shows the change; 0 returns when one broker has confirmed it, as Kafka's admin does.",
     )
 
 
@@ -144,6 +152,11 @@ class AsyncAdmin:
             await driver.client.refresh()
         return driver
 
+    async def _visible(self, shows: visibility.Shows, brokers: Collection[int] | None = None) -> None:
+        """Wait until brokers (None: all) show a change, if the settings ask for it."""
+        if self.settings.visible_timeout_ms:
+            await visibility.until_visible(self._running, shows, self.settings.visible_timeout_ms, brokers)
+
     def metrics(self) -> ClientMetrics:
         """Metrics of this admin and its brokers; `as_dict()` returns them as for JSON."""
         client = self._running.client
@@ -176,17 +189,25 @@ class AsyncAdmin:
         self, new_topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
         """Create topics, or only validate them."""
-        return await topics.create_topics(self._running, new_topics, validate_only=validate_only)
+        made = await topics.create_topics(self._running, new_topics, validate_only=validate_only)
+        if not validate_only:
+            await self._visible(visibility.topics_there({each.name: max(each.partitions, 1) for each in made.values()}))
+        return made
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Remove topics and all their records."""
-        await topics.delete_topics(self._running, as_names(names))
+        deleted = as_names(names)
+        await topics.delete_topics(self._running, deleted)
+        await self._visible(visibility.topics_gone(deleted))
 
     async def create_partitions(
         self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
     ) -> None:
         """Give topics more partitions: `totals` says how many each is to have in all."""
         await topics.create_partitions(self._running, totals, validate_only=validate_only)
+        if not validate_only:
+            counts = {name: total if isinstance(total, int) else total.total for name, total in totals.items()}
+            await self._visible(visibility.topics_there(counts))
 
     async def compact_topic(
         self, name: str, partitions: Iterable[int] | None = None, *, only_status: bool = False
@@ -260,18 +281,33 @@ class AsyncAdmin:
     ) -> None:
         """Change single settings, all of a resource or none; the others stay as they are."""
         await configs.incremental_alter_configs(self._running, changes, validate_only=validate_only)
+        if not validate_only:
+            await self._settings_visible(changes)
 
     async def replace_configs(
         self, new_configs: Mapping[ConfigResource, Mapping[str, str]], *, validate_only: bool = False
     ) -> None:
         """Set these settings and reset all others of the resource to their defaults (Kafka's AlterConfigs)."""
         await configs.replace_configs(self._running, new_configs, validate_only=validate_only)
+        if not validate_only:
+            await self._settings_visible(
+                {
+                    resource: [ConfigChange(name, value) for name, value in values.items()]
+                    for resource, values in new_configs.items()
+                }
+            )
+
+    async def _settings_visible(self, changes: Mapping[ConfigResource, Sequence[ConfigChange]]) -> None:
+        for resource, those in changes.items():
+            await self._visible(visibility.settings_changed(resource, those), visibility.brokers_with(resource))
 
     # Access.
 
     async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
         """Add access control entries; those that exist stay."""
-        await access.create_acls(self._running, bindings)
+        added = list(bindings)
+        await access.create_acls(self._running, added)
+        await self._visible(visibility.acls_there(added))
 
     async def describe_acls(self, wanted: AclBindingFilter | None = None) -> list[AclBinding]:
         """The access control entries that a filter matches, or all of them."""
@@ -279,7 +315,9 @@ class AsyncAdmin:
 
     async def delete_acls(self, filters: Iterable[AclBindingFilter]) -> dict[AclBindingFilter, list[AclBinding]]:
         """Remove the access control entries that filters match; returns what was removed."""
-        return await access.delete_acls(self._running, filters)
+        removed = await access.delete_acls(self._running, filters)
+        await self._visible(visibility.acls_gone([binding for found in removed.values() for binding in found]))
+        return removed
 
     async def describe_user_scram_credentials(self, users: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
         """Of users who can log in with SCRAM, the iterations by mechanism: the named users, or all."""
@@ -289,7 +327,9 @@ class AsyncAdmin:
         self, changes: Iterable[ScramCredentialUpsert | ScramCredentialDeletion]
     ) -> None:
         """Set and delete credentials of users; those of one user together or not at all."""
-        await scram_users.alter(self._running, changes)
+        wanted = list(changes)
+        await scram_users.alter(self._running, wanted)
+        await self._visible(visibility.credentials_changed(wanted))
 
     async def describe_client_quotas(self) -> dict[ClientQuotaEntity, dict[str, float]]:
         """The quotas of every user, client id and address that has some."""
@@ -300,12 +340,16 @@ class AsyncAdmin:
     ) -> None:
         """Set quotas, or remove those whose value is None."""
         await access.alter_client_quotas(self._running, changes, validate_only=validate_only)
+        if not validate_only:
+            await self._visible(visibility.quotas_changed(changes))
 
     async def create_delegation_token(
         self, *, renewers: Iterable[str] = (), owner: str | None = None, max_lifetime_s: float | None = None
     ) -> DelegationToken:
         """A secret with which other clients log in as this one, or as the owner named."""
-        return await tokens.create(self._running, list(renewers), owner, _period_ms(max_lifetime_s))
+        token = await tokens.create(self._running, list(renewers), owner, _period_ms(max_lifetime_s))
+        await self._visible(visibility.token_there(token))
+        return token
 
     async def describe_delegation_tokens(self, owners: Sequence[str] | None = None) -> list[DelegationToken]:
         """The tokens of these owners, or all that this client may see."""
@@ -362,7 +406,17 @@ class AsyncAdmin:
         self, wanted: Iterable[TopicPartition] | None = None, kind: ElectionType = ElectionType.PREFERRED
     ) -> dict[TopicPartition, ApiError | None]:
         """Elect leaders of partitions (None: of all); for each None, or why it was not done."""
-        return await partitions.elect_leaders(self._running, wanted, kind)
+        outcome = await partitions.elect_leaders(self._running, wanted, kind)
+        elected = [where for where, error in outcome.items() if error is None]
+        if elected and self.settings.visible_timeout_ms:
+            controller = self._running.at(await self._running.to_controller(None))
+            epochs = visibility.epochs_of(
+                await topics.describe_topics(controller, sorted({where.topic for where in elected}))
+            )
+            await self._visible(
+                visibility.leaders_since({where: epochs[where] for where in elected if where in epochs})
+            )
+        return outcome
 
     async def alter_partition_reassignments(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> None:
         """Move partitions to other brokers; None ends a move that is under way."""

@@ -47,6 +47,10 @@ class Driver:
         self.api_timeout_ms = api_timeout_ms
         self._backoff = Backoff(client.settings.retry_backoff_ms, client.settings.retry_backoff_max_ms)
 
+    def at(self, node_id: int) -> "OneBroker":
+        """A driver that sends everything to one broker."""
+        return OneBroker(self.client, self.api_timeout_ms, node_id)
+
     # Routes.
 
     async def to_any(self, _item: object) -> int:
@@ -113,12 +117,7 @@ class Driver:
             failures += 1
             if pending:
                 await self._pause(failures, deadline_ms, errors[pending[0]])
-        errors = {item: error for item, error in errors.items() if item not in results}
-        if errors:
-            if len(errors) == 1 and not results:
-                raise next(iter(errors.values()))
-            raise PartlyRefused(errors, results)
-        return results
+        return _all_or_raise(results, errors)
 
     async def _round(
         self, items: list[Item], route: Route[Item], ask: Ask[Item, Result], deadline_ms: int
@@ -150,8 +149,7 @@ class Driver:
             return {item: ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)) for item in items}
         except ApiError as error:
             return dict.fromkeys(items, error)
-        missing = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "it is missing in the broker's response")
-        return {item: found.get(item, missing) for item in items}
+        return {item: found[item] if item in found else _missing() for item in items}
 
     def _is_worth_retrying(self, item: Item, error: ApiError, failures: int) -> bool:
         reaction = reaction_to(error)
@@ -173,6 +171,45 @@ class Driver:
         if self.client.now_ms() + wait_ms > deadline_ms:
             raise DeadlinePassed(f"not done within default.api.timeout.ms={self.api_timeout_ms}: {error}") from error
         await asyncio.sleep(wait_ms / 1000)
+
+
+class OneBroker(Driver):
+    """Sends each operation to one broker, once: the answer is what that broker knows now.
+
+    Raises BrokerUnavailable if the broker cannot be reached.
+    """
+
+    def __init__(self, client: NetworkClient, api_timeout_ms: int, node_id: int) -> None:
+        super().__init__(client, api_timeout_ms)
+        self._node_id = node_id
+
+    async def run(self, items: Collection[Item], route: Route[Item], ask: Ask[Item, Result]) -> dict[Item, Result]:
+        """The result of each item; errors as `Driver.run` raises them."""
+        del route
+        asked = list(dict.fromkeys(items))
+        answers = await ask(self._node_id, asked) if asked else {}
+        results: dict[Item, Result] = {}
+        errors: dict[Item, ApiError] = {}
+        for item in asked:
+            answer = answers[item] if item in answers else _missing()
+            if isinstance(answer, ApiError):
+                errors[item] = answer
+            else:
+                results[item] = answer
+        return _all_or_raise(results, errors)
+
+
+def _missing() -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "it is missing in the broker's response")
+
+
+def _all_or_raise(results: dict[Item, Result], errors: dict[Item, ApiError]) -> dict[Item, Result]:
+    errors = {item: error for item, error in errors.items() if item not in results}
+    if len(errors) == 1 and not results:
+        raise next(iter(errors.values()))
+    if errors:
+        raise PartlyRefused(errors, results)
+    return results
 
 
 def answer_of(code: int, message: str | None, result: Result, what: object) -> Result | ApiError:

@@ -3,7 +3,7 @@
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 
-from tidelog.client.aio.admin.driver import Driver
+from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.admin.types import DelegationToken
 from tidelog.client.errors import ApiError
 from tidelog.wire.errors import ErrorCode
@@ -50,10 +50,13 @@ async def describe(driver: Driver, owners: Sequence[str] | None) -> list[Delegat
     named = None
     if owners is not None:
         named = [DescribeDelegationTokenOwner(principal_type=a, principal_name=b) for a, b in map(_parts, owners)]
-    reply = await driver.client.send_to_any(
-        DescribeDelegationTokenRequest(owners=named), DescribeDelegationTokenResponse
-    )
-    _check(reply.error_code, "tokens cannot be listed")
+
+    async def ask(node_id: int, _items: list[str]) -> Answers[str, DescribeDelegationTokenResponse]:
+        request = DescribeDelegationTokenRequest(owners=named)
+        reply = await driver.client.send(node_id, request, DescribeDelegationTokenResponse)
+        return {"": answer_of(reply.error_code, None, reply, "tokens")}
+
+    reply = (await driver.run([""], driver.to_any, ask))[""]
     return [
         DelegationToken(
             each.token_id,

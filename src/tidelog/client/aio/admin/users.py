@@ -25,11 +25,13 @@ ScramChange = ScramCredentialUpsert | ScramCredentialDeletion
 async def describe(driver: Driver, users: Sequence[str] | None) -> dict[str, dict[str, int]]:
     """Iterations by mechanism, by user; all users that have credentials if `users` is None."""
     named = None if users is None else [UserName(name=name) for name in users]
-    reply = await driver.client.send_to_any(
-        DescribeUserScramCredentialsRequest(users=named), DescribeUserScramCredentialsResponse
-    )
-    if reply.error_code:
-        raise ApiError(ErrorCode(reply.error_code), reply.error_message)
+
+    async def ask(node_id: int, _items: list[str]) -> Answers[str, DescribeUserScramCredentialsResponse]:
+        request = DescribeUserScramCredentialsRequest(users=named)
+        reply = await driver.client.send(node_id, request, DescribeUserScramCredentialsResponse)
+        return {"": answer_of(reply.error_code, reply.error_message, reply, "users")}
+
+    reply = (await driver.run([""], driver.to_any, ask))[""]
     found: dict[str, dict[str, int]] = {}
     for result in reply.results:
         if result.error_code == ErrorCode.RESOURCE_NOT_FOUND:
