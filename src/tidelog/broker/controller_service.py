@@ -11,7 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tidelog.broker.control_channel import ControlChannels
 from tidelog.broker.surroundings import Surroundings
@@ -33,6 +33,9 @@ from tidelog.wire.partitions import TopicPartition
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_REPEAT_SECONDS: Final = 0.1
+"""How long an event that the tree did not answer waits until it is processed again."""
 
 
 class ControllerService:
@@ -56,6 +59,7 @@ class ControllerService:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._queue = EventQueue(self._wake.set)
+        self._repeated: dict[Event, asyncio.TimerHandle] = {}
         self.event_times: defaultdict[type[Event], Distribution] = defaultdict(Distribution)
         """How long events of each type took, in microseconds."""
         self.controller = Controller(
@@ -81,7 +85,7 @@ class ControllerService:
         def on_session(state: SessionState) -> None:
             nonlocal session_id
             if state is SessionState.EXPIRED:
-                call_on_loop(loop, self._queue.clear_and_put, events.Expire())
+                call_on_loop(loop, self._expire, events.Expire())
             elif state is SessionState.CONNECTED:
                 event: Event = events.ControllerChange()  # the connection was down: is it still the same?
                 if store.session_id != session_id:
@@ -100,6 +104,7 @@ class ControllerService:
         self._queue.clear_and_put(events.Shutdown())
         await self._task
         self._task = None
+        self._forget_repeated()
         if self._balance is not None:
             self._balance.cancel()
         self._control_channels.close()
@@ -113,10 +118,30 @@ class ControllerService:
                 await self._wake.wait()
                 continue
             began = monotonic()
-            await self.controller.process(event)
+            unfinished = await self.controller.process(event)
+            if unfinished is not None:
+                self._repeat(unfinished)
             self.event_times[type(event)].record(int((monotonic() - began) * 1e6))
             if isinstance(event, events.Shutdown):
                 return
+
+    def _expire(self, event: events.Expire) -> None:
+        # The new session repeats what the last one has left undone.
+        self._forget_repeated()
+        self._queue.clear_and_put(event)
+
+    def _repeat(self, event: Event) -> None:
+        def put() -> None:
+            del self._repeated[event]
+            self._queue.put(event)
+
+        if event not in self._repeated:
+            self._repeated[event] = asyncio.get_running_loop().call_later(_REPEAT_SECONDS, put)
+
+    def _forget_repeated(self) -> None:
+        for handle in self._repeated.values():
+            handle.cancel()
+        self._repeated.clear()
 
     def _schedule_balance(self, delay_seconds: int) -> None:
         if self._balance is not None:

@@ -23,7 +23,7 @@ from tidelog.controller.replica_states import ReplicaStateMachine
 from tidelog.controller.request_batch import ControlPlane, Pause
 from tidelog.controller.states import PartitionStatus, ReplicaStatus
 from tidelog.controller.topic_deletion import TopicDeletionManager
-from tidelog.controller.tree import NO_CONTROLLER, ControllerTree
+from tidelog.controller.tree import NO_CONTROLLER, ControllerEpoch, ControllerTree
 from tidelog.metadata import paths
 from tidelog.metadata.errors import ControllerMovedError, SessionExpiredError, StoreUnavailableError
 from tidelog.metadata.store import EventKind, StoreRunner
@@ -101,8 +101,12 @@ class Controller:
 
     # --- events ---
 
-    async def process(self, event: Event) -> None:
-        """React to one event. What goes wrong is logged: the next event must be processed whatever happened."""
+    async def process(self, event: Event) -> Event | None:
+        """React to one event. What goes wrong is logged: the next event must be processed whatever happened.
+
+        If the tree did not answer, returns an event to process after a pause. The session may go on, so that no other
+        event says when the tree is back.
+        """
         name = type(event).__name__
         try:
             if self._is_in_doubt:
@@ -123,9 +127,14 @@ class Controller:
             logger.warning("%s ends, as the metadata cannot be reached: %s", name, error)
             self._is_in_doubt |= self.is_active
             event.fail(ErrorCode.NOT_CONTROLLER)
+            if type(event) in _REPEATED:
+                return event
+            if self._is_in_doubt:
+                return events.ControllerChange()
         except Exception:
             logger.exception("%s fails", name)
             event.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return None
 
     def _on_watch(self, path: str, kind: EventKind) -> None:
         event = event_of_watch(path, kind)
@@ -174,7 +183,7 @@ class Controller:
             return
         broker_id = self._environment.broker_id
         try:
-            won = await self._tree.become_controller(broker_id, self._wall_ms())
+            won = await self._win()
             self.active_id = broker_id
             self.context.epoch, self.context.epoch_version = won
             self._tree.fence(won.version)
@@ -188,6 +197,14 @@ class Controller:
             # A controller that has read half of the cluster must not decide; another broker may succeed.
             logger.exception("broker %d failed to become controller and resigns", broker_id)
             await self._give_up()
+
+    async def _win(self) -> ControllerEpoch:
+        try:
+            return await self._tree.become_controller(self._environment.broker_id, self._wall_ms())
+        except StoreUnavailableError:
+            # It may be won, and this broker does not know the epoch.
+            self._is_in_doubt = True
+            raise
 
     async def _start_over(self) -> None:
         """Half an event was carried out. A new controller, this one perhaps, reads everything from the tree."""
@@ -598,6 +615,9 @@ _ALWAYS: Final = frozenset(
     }
 )
 """Events that concern every broker; the others concern the active controller alone."""
+
+_REPEATED: Final = _ALWAYS - {events.Expire, events.Shutdown}
+"""Events without which this broker would not be registered, or the cluster would have no controller."""
 
 _WATCHED: Final[Mapping[tuple[str, EventKind], Event]] = {
     (paths.CONTROLLER, EventKind.CREATED): events.ControllerChange(),

@@ -125,8 +125,12 @@ class ControllerTree:
         return await self._runner.run(_become_controller, broker_id, now_ms)
 
     async def delete_controller(self) -> None:
-        """Give the controllership up, so that another broker takes it."""
-        await self._write_all([Delete(paths.CONTROLLER)])
+        """Give the controllership up, so that another broker takes it.
+
+        One that this session has is given up even if its epoch is not known here.
+        """
+        if not await self._runner.run(_delete_own_controller):
+            await self._write_all([Delete(paths.CONTROLLER)])
 
     async def ensure_features(self) -> None:
         """Make `/feature` unless it is there, as every controller of Kafka does."""
@@ -328,6 +332,20 @@ def _own_election(store: Store, epoch: int) -> ControllerEpoch | None:
     if controller is None or current is None or controller[1].ephemeral_owner != store.session_id:
         return None
     return ControllerEpoch(epoch, current[1].version) if decode_controller_epoch(current[0]) == epoch else None
+
+
+def _delete_own_controller(store: Store) -> bool:
+    """Whether the controller was of this session."""
+    while True:
+        # In this order: an election of another broker in between changes the version.
+        epoch, controller = store.exists(paths.CONTROLLER_EPOCH), store.exists(paths.CONTROLLER)
+        if epoch is None or controller is None or controller.ephemeral_owner != store.session_id:
+            return False
+        try:
+            store.multi([Check(paths.CONTROLLER_EPOCH, epoch.version), Delete(paths.CONTROLLER)])
+        except (BadVersionError, NoNodeError):
+            continue
+        return True
 
 
 def _brokers(store: Store, watcher: Watcher) -> dict[int, LiveBroker]:

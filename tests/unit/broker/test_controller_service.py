@@ -16,6 +16,7 @@ from tidelog.broker.surroundings import Surroundings
 from tidelog.config import load_broker_config
 from tidelog.controller.events import ElectionType, Expire
 from tidelog.metadata import paths
+from tidelog.metadata.errors import StoreUnavailableError
 from tidelog.metadata.registration import prepare_tree, register_broker
 from tidelog.metadata.store_queue import StoreQueue
 from tidelog.metadata.tree import (
@@ -67,6 +68,7 @@ class Broker:
         prepare_tree(self.store)
         self.epoch = 0
         self.registrations = 0
+        self.lost_answers = 0
         self._register(self.store)
         loop = asyncio.get_running_loop()
         clock = SystemClock()
@@ -86,7 +88,11 @@ class Broker:
     def _register(self, store: Any) -> None:
         self.registrations += 1
         endpoints = (Endpoint("PLAINTEXT", "localhost", 9092),)
-        self.epoch = register_broker(store, BrokerRegistration(self.broker_id, endpoints))
+        epoch = register_broker(store, BrokerRegistration(self.broker_id, endpoints))
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise StoreUnavailableError("no answer")
+        self.epoch = epoch
 
     async def register(self) -> None:
         await self.metadata.run(self._register)
@@ -165,6 +171,25 @@ def test_a_session_that_ends_registers_the_broker_again_before_the_next_election
         admin = tree.connect()
         assert decode_controller(admin.get(paths.CONTROLLER)[0]) == 1
         await until(lambda: broker.service.controller.context.broker_epoch(1) == broker.epoch)
+        await broker.stop()
+
+    run(main())
+
+
+def test_a_registration_that_the_tree_did_not_answer_is_repeated() -> None:
+    """It may be in the tree: then the controller knows an epoch that the broker does not, and refuses its requests."""
+
+    async def main() -> None:
+        tree = MemoryTree()
+        broker = Broker(1, tree)
+        await until(lambda: broker.service.is_active)
+        broker.lost_answers = 2
+        broker.store.expire()
+        await until(lambda: broker.service.is_active and broker.service.controller.epoch == 2)
+        assert broker.registrations == 4
+        stat = tree.connect().exists(paths.broker(1))
+        assert stat is not None
+        assert broker.epoch == stat.czxid
         await broker.stop()
 
     run(main())

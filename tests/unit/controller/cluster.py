@@ -11,7 +11,7 @@ import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from tidelog.controller.context import LiveBroker
 from tidelog.controller.controller import Controller
@@ -60,6 +60,8 @@ from tidelog.wire.messages.update_metadata import FULL, UpdateMetadataRequest, U
 from tidelog.wire.partitions import TopicPartition
 from tidelog.wire.schema import Message
 
+T = TypeVar("T")
+
 STEPS_MAX = 5_000
 """More than any test needs: controllers that go on for ever must not hold up the tests."""
 
@@ -83,13 +85,13 @@ class CrashPlan:
             raise Crash
 
 
-def run(work: Awaitable[object]) -> None:
+def run(work: Awaitable[T]) -> T:
     """A controller waits for nothing but its store, which answers at once here."""
     assert isinstance(work, Coroutine)
     try:
         work.send(None)
-    except StopIteration:
-        return
+    except StopIteration as stop:
+        return cast(T, stop.value)
     raise AssertionError("the controller waits for something")
 
 

@@ -12,6 +12,7 @@ from tidelog.controller import events
 from tidelog.controller.controller import event_of_watch
 from tidelog.controller.events import ElectionTrigger, ElectionType
 from tidelog.metadata import paths
+from tidelog.metadata.errors import StoreUnavailableError
 from tidelog.metadata.store import EventKind
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.partitions import TopicPartition
@@ -143,6 +144,44 @@ def test_a_controller_that_lost_the_tree_in_the_middle_of_an_event_starts_over(c
     cluster.settle()
     assert cluster.active.epoch == 2
     assert cluster.led("orders") == (3, (3,))
+
+
+@pytest.mark.parametrize("event", [events.Startup(), events.Reelect(), events.RegisterBrokerAndReelect()])
+def test_an_election_that_the_tree_did_not_answer_is_repeated(cluster: Cluster, event: events.Event) -> None:
+    second = cluster.add_controller(2)
+    cluster.settle()
+    second.store.store.suspend()
+    cluster.candidates[0].store.store.close()
+    assert run(second.controller.process(event)) == event
+    second.store.store.resume()
+    assert run(second.controller.process(event)) is None
+    assert second.controller.is_active
+
+
+def test_an_election_that_was_won_without_an_answer_is_won_again(cluster: Cluster) -> None:
+    """The controller would not know its epoch, nor the cluster, which has no other controller meanwhile."""
+    cluster.create_topic("orders", (2, 3))
+    second = cluster.add_controller(2)
+    cluster.settle()
+    session = second.store.store
+
+    def answer_is_lost(operations: Any) -> Any:
+        session.multi(operations)
+        raise StoreUnavailableError("no answer")
+
+    second.store.multi = answer_is_lost  # type: ignore[method-assign]
+    cluster.candidates[0].store.store.close()
+    while not session.exists(paths.CONTROLLER):
+        event = second.events.pop()
+        assert event is not None
+        unfinished = run(second.controller.process(event))
+    assert not second.controller.is_active
+    assert unfinished == events.Reelect()
+    del second.store.multi
+    cluster.settle()
+    assert second.controller.is_active
+    assert second.controller.epoch == 3
+    assert second.controller.context.topics.keys() == {"orders"}
 
 
 # --- producer ids ---
