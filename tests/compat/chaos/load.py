@@ -122,8 +122,8 @@ class Load:
         """When records with acks=all were acknowledged."""
         self.crashed: list[str] = []
         """Clients that ended with an exception that none of their libraries should raise."""
-        self.copied: dict[bytes, bytes] = {}
-        """The value that was read, by the value of its copy."""
+        self.copied: dict[bytes, tuple[str, int, int]] = {}
+        """Topic, partition and offset of the record that was read, by the value of its copy."""
         self._quiet = threading.Event()
         self._ended = threading.Event()
         self._threads: list[tuple[bool, threading.Thread]] = []
@@ -391,7 +391,7 @@ def _copy(load: Load, name: str, instance: str, producer: Producer, consumer: Co
     producer.begin_transaction()
     for message in messages:
         value = load.new_value(name)
-        load.copied[value] = message.value()
+        load.copied[value] = message.topic(), message.partition(), message.offset()
         send = load.history.send(value, transaction=transaction, producer=instance)
         _confluent_send(load, name, producer, COPIES, value, send, broken)
     offsets = {(message.topic(), message.partition()): message.offset() + 1 for message in messages}
@@ -670,16 +670,23 @@ def read_everything(servers: str, history: History, seconds: float = 60.0) -> li
 
 
 def copying_errors(load: Load) -> list[str]:
-    """Records of `events` whose committed copies are not exactly one. The copier may not have come to the end."""
-    times = Counter[bytes]()
+    """Records of `events` whose committed copies are not exactly one. The copier may not have come to the end.
+
+    A record is told by its offset: a producer that is not idempotent may have written its value twice.
+    """
+    times = Counter[tuple[str, int, int]]()
     for (topic, _), reads in load.history.final_committed.reads.items():
         if topic == COPIES:
             times.update(load.copied[value] for _, value in reads if value in load.copied)
-    found = [f"duplicate: {value!r} was copied {number} times" for value, number in times.items() if number > 1]
+    found = [
+        f"duplicate: offset {offset} of {topic}-{number} was copied {count} times"
+        for (topic, number, offset), count in times.items()
+        if count > 1
+    ]
     for place, reads in load.history.final_committed.reads.items():
         if place[0] != EVENTS:
             continue
-        copied = [offset for offset, value in reads if times[value]]
-        skipped = [each for each in reads if copied and each.offset < max(copied) and not times[each.value]]
+        copied = [each.offset for each in reads if times[*place, each.offset]]
+        skipped = [each for each in reads if copied and each.offset < max(copied) and not times[*place, each.offset]]
         found += [f"skipped record: {each.value!r} of {place[0]}-{place[1]} was never copied" for each in skipped[:1]]
     return found
