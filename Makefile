@@ -38,8 +38,8 @@ test-long: setup ## the long variants: crash matrices, fuzzing, other projects' 
 unit: setup ## the tests that need no socket and no process (under a minute)
 	$(BIN)/python -m pytest tests/unit tests/property -m "not long" -n 2 --dist worksteal -q
 
-simulate: setup ## simulated clusters under faults: SEEDS=100 from FIRST=0, MINUTES=5 instead, or SEED=7 alone
-	$(BIN)/python -m tidelog.testing.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first-seed $(FIRST)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BROKERS),--brokers $(BROKERS))
+simulate: setup ## simulated clusters under faults: SEEDS=100 from FIRST=0, MINUTES=5 instead, or SEED=7 alone; DELAYED=1
+	$(BIN)/python -m tidelog.testing.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first-seed $(FIRST)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BROKERS),--brokers $(BROKERS)) $(if $(DELAYED),--delayed)
 
 chaos: setup ## three real brokers under faults and other people's clients: SCHEDULES=30, or SEED=7 alone
 	$(BIN)/python -m tests.compat.chaos $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)) $(if $(JAVA),--java)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tidelog.client import AsyncAdmin, AsyncConsumer, AsyncProducer, NewTopic
-from tidelog.testing.simulation import Simulation, SimulationFailed
+from tidelog.testing.simulation import Simulation, SimulationFailed, delayed_state
 from tidelog.testing.simulation.coordinator_state import differences
+from tidelog.testing.simulation.delayed_state import DELAYED_TOPIC
 from tidelog.testing.simulation.invariants import Step
 from tidelog.testing.simulation.processes import BrokerProcess
 
@@ -244,3 +245,41 @@ def test_the_state_of_coordinators_is_compared_with_their_logs() -> None:
         found = list(differences(broker))
         assert any("offsets of group readers" in each for each in found)
         assert any("transaction of orders" in each for each in found)
+
+
+async def remind(servers: str) -> None:
+    async with AsyncAdmin(bootstrap_servers=servers) as admin:
+        await admin.create_topics([NewTopic(DELAYED_TOPIC, 1, 1, configs={"tidelog.delay.enable": "true"})])
+    async with AsyncProducer(bootstrap_servers=servers, acks="all") as producer:
+        for delay in (b"300", b"200", b"1h"):
+            await producer.send_and_wait(DELAYED_TOPIC, delay, headers=[("tidelog-delay", delay)])
+
+
+def test_delayed_records_are_compared_with_their_log() -> None:
+    """The comparison must be able to fail: deliveries out of order, doubled or early, and another index are found."""
+    with Simulation(12) as cluster:
+        client, broker = cluster.client(), cluster.brokers[0]
+        cluster.run(client.run(remind(cluster.bootstrap_servers)))
+        cluster.world.run_for(1)
+        partition = broker.find_partition(DELAYED_TOPIC, 0)
+        delayed = broker.node.delayed.find(DELAYED_TOPIC, 0)
+        assert partition is not None
+        assert delayed is not None
+        assert list(delayed_state.differences(broker, partition, {})) == []
+        assert delayed_state.waiting_values(partition) == [b"1h"]
+        (far,) = delayed.index.ordered()
+        delayed.index.remove(far)
+        assert list(delayed_state.differences(broker, partition, {})) == ["0 records wait in the index, 1 by the log"]
+
+        def deliver_the_far_one() -> None:
+            delayed.index.add(far)
+            delayed._own_end = 0
+            delayed.deliver(broker.clock.wall_ms() + 2 * 3_600_000)
+            broker.node.replica_manager.staged(partition)
+            broker.node.replica_manager.end_turn()
+            delayed.apply()
+
+        deliver_the_far_one()
+        assert any("a time to come" in each for each in cluster.invariants.violations)
+        deliver_the_far_one()
+        assert any("delivered twice: b'1h'" in each for each in delayed_state.differences(broker, partition, {}))

@@ -18,6 +18,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from itertools import count, islice
 from typing import Final
 
+from tidelog.testing.simulation.delayed_load import EXPECTED_DELAYED_WORK
 from tidelog.testing.simulation.faults import FAULTS, STEPS
 from tidelog.testing.simulation.invariants import Step
 from tidelog.testing.simulation.run import Report, run_seed, shorten, warm_up
@@ -54,7 +55,7 @@ def _missing(reports: list[Report], brokers: int) -> list[str]:
     if brokers == 1:
         return []
     happened = {name for report in reports for name in (*report.faults, *report.counts)}
-    expected = {*FAULTS, *STEPS, *EXPECTED_WORK, *(step.value for step in Step)}
+    expected = {*FAULTS, *STEPS, *EXPECTED_WORK, *EXPECTED_DELAYED_WORK, *(step.value for step in Step)}
     return sorted(expected - happened)
 
 
@@ -69,6 +70,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them, to go on from (default: 0)")
     parser.add_argument("--minutes", type=float, default=None, help="run seeds for this long instead of a number")
     parser.add_argument("--brokers", type=int, default=3, help="how many brokers a cluster has (default: 3)")
+    parser.add_argument("--delayed", action="store_true", help="delayed records in every seed, not in some of them")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many seeds run at a time")
     parser.add_argument("--show", type=int, default=3, help="how many failing seeds to explain (default: 3)")
     parser.add_argument("--no-shorten", dest="shorten", action="store_false", help="explain without shortening")
@@ -78,14 +80,17 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _run_all(options: argparse.Namespace) -> Iterator[Report]:
     if options.seed is not None:
-        yield run_seed(options.seed, options.brokers)
+        yield run_seed(options.seed, options.brokers, has_delayed=options.delayed)
         return
     seeds = _seeds(options)
     with ProcessPoolExecutor(options.processes, initializer=warm_up) as pool:
         running: set[Future[Report]] = set()
         while True:
             room = 2 * options.processes - len(running)
-            running.update(pool.submit(run_seed, seed, options.brokers) for seed in islice(seeds, room))
+            running.update(
+                pool.submit(run_seed, seed, options.brokers, has_delayed=options.delayed)
+                for seed in islice(seeds, room)
+            )
             if not running:
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -123,7 +128,7 @@ def _progress(reports: Iterator[Report], options: argparse.Namespace) -> Iterato
 
 def _print_summary(reports: list[Report], options: argparse.Namespace) -> None:
     faults = Counter[str](dict.fromkeys((*FAULTS, *STEPS), 0))
-    counts = Counter[str](dict.fromkeys((*EXPECTED_WORK, *(step.value for step in Step)), 0))
+    counts = Counter[str](dict.fromkeys((*EXPECTED_WORK, *EXPECTED_DELAYED_WORK, *(step.value for step in Step)), 0))
     for report in reports:
         faults.update(report.faults)
         counts.update(report.counts)
@@ -148,7 +153,8 @@ def _print_failure(report: Report, brokers: int) -> None:
     print(f"\nseed {report.seed} fails:")
     for anomaly in report.anomalies[:10]:
         print(f"  {anomaly}")
-    print(f"\n  replay it: python -m tidelog.testing.simulation --seed {report.seed} --brokers {brokers}")
+    delayed = " --delayed" if report.has_delayed else ""
+    print(f"\n  replay it: python -m tidelog.testing.simulation --seed {report.seed} --brokers {brokers}{delayed}")
     print("\n  faults that it takes:")
     for fault in report.schedule:
         print(f"    {fault}")

@@ -13,9 +13,11 @@ At every read and write that they concern:
 
     fenced fetches            a fetch that names a leader epoch is served by a partition in that very epoch
     fenced controllers        the state of a partition is written by the controller of the newest epoch
+    never early               a leader delivers delayed records at a time that its clock has reached
 
 And now and then, and at the end, whether all replicas hold the same bytes below their high watermarks, and whether the
-state of every coordinator is what its log replays to (`coordinator_state`). `max` of what a leader ever committed
+state of every coordinator is what its log replays to (`coordinator_state`), and whether delayed records were delivered
+as their log says (`delayed_state`). `max` of what a leader ever committed
 outlives the leader: this is what clients were shown.
 
 The steps of the protocol that are seen on the way are counted, and faults can be aimed at them.
@@ -38,10 +40,12 @@ from tidelog.metadata.store import Create, Operation, Outcome, Set
 from tidelog.metadata.tree import decode_controller_epoch
 from tidelog.records.errors import CorruptRecordError
 from tidelog.replication import fetch as replica_fetch
+from tidelog.replication.delayed import DelayedPartition
 from tidelog.replication.partition import Partition
 from tidelog.storage.log import Log
 from tidelog.testing.memory_store import MemoryTree
-from tidelog.testing.simulation import coordinator_state
+from tidelog.testing.simulation import coordinator_state, delayed_state
+from tidelog.testing.simulation.delayed_state import DELAYED_TOPIC, Delivery
 from tidelog.testing.simulation.log_batches import read_batches
 from tidelog.testing.simulation.planted import replaced
 from tidelog.testing.simulation.processes import BrokerProcess
@@ -84,6 +88,8 @@ class Invariants:
         self._controllers: dict[int, int] = {}
         self._compared: dict[tuple[Key, int, int], int] = {}
         self._last_seen: dict[Partition, Seen] = {}
+        self._known_at_delivery: dict[Key, dict[Delivery, int]] = {}
+        """The high watermark of a leader when it decided on a delivery."""
         self._is_controller_writing = False
         """Whether a controller has a write under way that was begun in this event."""
 
@@ -217,7 +223,7 @@ class Invariants:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Look at every read of a fetch, of followers and of consumers, and at what a controller is about to write."""
+        """Look at every read of a fetch, at what a controller is about to write, and at deliveries."""
         read: Any = replica_fetch._read
         write = ControllerTree._write
 
@@ -234,8 +240,28 @@ class Invariants:
             self._is_controller_writing = any(_is_state(operation) for operation in operations)
             return await write(tree, operations)
 
-        with replaced(replica_fetch, "_read", watched), replaced(ControllerTree, "_write", watched_write):
+        deliver = DelayedPartition.deliver
+
+        def watched_delivery(delayed: DelayedPartition, now_ms: int) -> bool:
+            self._check_delivery(delayed.partition, now_ms)
+            return deliver(delayed, now_ms)
+
+        with (
+            replaced(replica_fetch, "_read", watched),
+            replaced(ControllerTree, "_write", watched_write),
+            replaced(DelayedPartition, "deliver", watched_delivery),
+        ):
             yield
+
+    def _check_delivery(self, partition: Partition, now_ms: int) -> None:
+        """A leader is about to deliver what is due by `now_ms`, if anything is."""
+        log = partition.log
+        known = self._known_at_delivery.setdefault(_key(partition), {})
+        known[partition.leader_epoch, log.log_end_offset] = log.high_watermark
+        for broker in self._by_name.values():
+            is_here = broker.is_alive and broker.find_partition(partition.topic, partition.index) is partition
+            if is_here and now_ms > broker.clock.wall_ms():
+                self._violated(f"early: {broker.name} delivers what is due by {now_ms}, a time to come")
 
     def check_write(self, tree: MemoryTree, operations: Sequence[Operation]) -> None:
         """Look at a write to the metadata tree that has taken effect."""
@@ -258,6 +284,14 @@ class Invariants:
             if broker.is_serving:
                 for difference in coordinator_state.differences(broker):
                     self._violated(f"replay: {broker.name} {difference}")
+                for partition in broker.partitions():
+                    if partition.topic == DELAYED_TOPIC:
+                        self._check_delayed(broker, partition)
+
+    def _check_delayed(self, broker: BrokerProcess, partition: Partition) -> None:
+        known = self._known_at_delivery.get(_key(partition), {})
+        for difference in delayed_state.differences(broker, partition, known):
+            self._violated(f"delayed: {broker.name} has {partition.topic}-{partition.index}: {difference}")
 
     def _compare_logs(self, *, from_start: bool) -> None:
         """Compare the replicas of every partition, byte for byte, below the lowest of their high watermarks."""

@@ -16,6 +16,8 @@ from tidelog.coordination.decision import Decision
 from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.groups.consumer import reconciliation
 from tidelog.metadata.store import Check, Operation, Outcome, Store
+from tidelog.records.delayed import Change
+from tidelog.replication.delayed import DelayedPartition
 from tidelog.replication.fetch_session_client import FetchEntry
 from tidelog.replication.fetcher import Fetcher
 from tidelog.replication.partition import Partition
@@ -149,6 +151,16 @@ def assign_before_revocation() -> Any:
     return replaced(reconciliation, "_towards", planted)
 
 
+def followers_keep_what_was_delivered() -> Any:
+    """A follower does not apply deliveries of delayed records: as the next leader it delivers them again."""
+    take_effect = DelayedPartition._take_effect
+
+    def planted(self: DelayedPartition, change: Change) -> None:
+        take_effect(self, change if self.partition.is_leader else change._replace(removed=()))
+
+    return replaced(DelayedPartition, "_take_effect", planted)
+
+
 PLANTED: Final[dict[str, Callable[[], Any]]] = {
     "truncation by high watermark instead of epoch": truncate_to_high_watermark,
     "no epoch check on fetch": fetch_without_epoch_check,
@@ -160,4 +172,5 @@ PLANTED: Final[dict[str, Callable[[], Any]]] = {
     "a torn tail accepted": accept_torn_tails,
     "a partition assigned to two members": assign_partitions_twice,
     "a partition assigned before it is revoked": assign_before_revocation,
+    "a delayed record delivered twice after a leader change": followers_keep_what_was_delivered,
 }

@@ -12,15 +12,18 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from time import process_time
 from typing import Final
 
 from tidelog.client import AsyncAdmin, NewTopic
 from tidelog.testing.simulation import coordinator_state
+from tidelog.testing.simulation.delayed_load import DelayedLoad
+from tidelog.testing.simulation.delayed_state import DELAYED_TOPIC
 from tidelog.testing.simulation.faults import Fault, begin, draw_schedule
 from tidelog.testing.simulation.history import History
+from tidelog.testing.simulation.machine import SimulatedClock
 from tidelog.testing.simulation.simulation import Simulation, SimulationFailed
 from tidelog.testing.simulation.swarm import Swarm, draw_swarm
 from tidelog.testing.simulation.workload import PARTITIONS, TOPIC, TRANSACTIONS_TOPIC, Workload, read_everything
@@ -29,6 +32,7 @@ FAULT_SECONDS: Final = 8.0
 FAULTS_PER_SEED: Final = 6
 _HEALTHY_SECONDS_MAX: Final = 120.0
 _REST_SECONDS_MAX: Final = 60.0
+_DELAYED_SECONDS_MAX: Final = 300.0
 _STORY_LINES: Final = 60
 
 
@@ -43,6 +47,8 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
     """What clients and brokers did."""
     schedule: Sequence[Fault] = ()
+    has_delayed: bool = False
+    """Whether there were delayed records in any case."""
     story: list[str] = field(default_factory=list)
     virtual_seconds: float = 0.0
     processor_seconds: float = 0.0
@@ -61,13 +67,20 @@ def warm_up() -> None:
     gc.freeze()
 
 
-def run_seed(seed: int, brokers: int = 3, schedule: Sequence[Fault] | None = None) -> Report:
-    """Run one seed. A schedule of one's own is for trying a failing seed with fewer faults."""
+def run_seed(
+    seed: int, brokers: int = 3, schedule: Sequence[Fault] | None = None, *, has_delayed: bool = False
+) -> Report:
+    """Run one seed, with delayed records in any case if `has_delayed`.
+
+    A schedule of one's own is for trying a failing seed with fewer faults.
+    """
     if schedule is None:
         schedule = draw_schedule(seed, FAULT_SECONDS, FAULTS_PER_SEED)
-    report = Report(seed, schedule=schedule)
+    report = Report(seed, schedule=schedule, has_delayed=has_delayed)
     began = process_time()
     swarm = draw_swarm(seed, brokers)
+    if has_delayed:
+        swarm = replace(swarm, has_delayed=True)
     with _quiet(), Simulation(seed, brokers, swarm.settings) as cluster:
         try:
             _live(cluster, report, swarm)
@@ -88,8 +101,15 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
     for broker, skew_ms in zip(cluster.brokers, swarm.skews_ms, strict=True):
         broker.clock.skew_ms = skew_ms
     workload = Workload(history, cluster.bootstrap_servers, chance, swarm)
-    cluster.run(cluster.client().run(_create_topics(cluster.bootstrap_servers, swarm.replicas)))
+    topics = (TOPIC, TRANSACTIONS_TOPIC, *((DELAYED_TOPIC,) if swarm.has_delayed else ()))
+    cluster.run(cluster.client().run(_create_topics(cluster.bootstrap_servers, swarm.replicas, topics)))
     workload.start(cluster.client)
+    delayed = DelayedLoad(
+        workload, random.Random(f"delayed load {cluster.seed}"), SimulatedClock(cluster.world).wall_ms
+    )
+    if swarm.has_delayed:
+        for life in delayed.lives():
+            workload.add(life, cluster.client())
     began = cluster.world.now
 
     def on_fired(name: str) -> None:
@@ -104,10 +124,13 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
     workload.stop()
     cluster.wait_until(lambda: workload.is_done, "every client comes to its end", _HEALTHY_SECONDS_MAX)
     _come_to_rest(cluster)
-    cluster.run(cluster.client().run(read_everything(cluster.bootstrap_servers, history)))
+    if swarm.has_delayed:
+        _deliver_the_rest(cluster, delayed)
+    cluster.run(cluster.client().run(read_everything(cluster.bootstrap_servers, history, topics)))
     cluster.invariants.check_at_rest(from_start=True)
     report.counts.update(workload.counts)
     report.anomalies += workload.errors() + workload.violations + history.anomalies() + cluster.defects()
+    report.anomalies += delayed.anomalies(cluster.brokers)
 
 
 def _come_to_rest(cluster: Simulation) -> None:
@@ -130,14 +153,28 @@ def _come_to_rest(cluster: Simulation) -> None:
     cluster.wait_for(unfinished, "every transaction is complete and every record replicated", _REST_SECONDS_MAX)
 
 
-async def _create_topics(servers: str, replicas: int) -> None:
+def _deliver_the_rest(cluster: Simulation, delayed: DelayedLoad) -> None:
+    """Clocks are right again. A leader whose clock was ahead may have received records that are due only later."""
+    for broker in cluster.brokers:
+        broker.clock.skew_ms = 0
+
+    def undelivered() -> Iterator[str]:
+        return delayed.undelivered(cluster.brokers)
+
+    cluster.wait_for(undelivered, "every delayed record that is due is delivered", _DELAYED_SECONDS_MAX)
+    _come_to_rest(cluster)
+
+
+async def _create_topics(servers: str, replicas: int, topics: Sequence[str]) -> None:
     async with AsyncAdmin({"bootstrap.servers": servers}) as admin:
         await admin.create_topics(
-            [
-                NewTopic(name, PARTITIONS, replicas, configs={"min.insync.replicas": str(min(2, replicas))})
-                for name in (TOPIC, TRANSACTIONS_TOPIC)
-            ]
+            [NewTopic(name, PARTITIONS, replicas, configs=_topic_settings(name, replicas)) for name in topics]
         )
+
+
+def _topic_settings(name: str, replicas: int) -> dict[str, str]:
+    delay = {"tidelog.delay.enable": "true"} if name == DELAYED_TOPIC else {}
+    return {"min.insync.replicas": str(min(2, replicas)), **delay}
 
 
 def shorten(report: Report, brokers: int = 3) -> Report:
@@ -145,7 +182,7 @@ def shorten(report: Report, brokers: int = 3) -> Report:
     shortest = report
     for fault in list(report.schedule):
         rest = [each for each in shortest.schedule if each is not fault]
-        tried = run_seed(report.seed, brokers, rest)
+        tried = run_seed(report.seed, brokers, rest, has_delayed=report.has_delayed)
         if tried.failed:
             shortest = tried
     return shortest

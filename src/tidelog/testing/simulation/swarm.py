@@ -32,6 +32,7 @@ _CLIENTS: Final = {
     "read-process-write": 0.4,
 }
 """Beside the idempotent and a transactional producer, a reader of committed records and the administrator."""
+_DELAYED_SHARE: Final = 0.12
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Swarm:
     clients: frozenset[str] = frozenset(_CLIENTS)
     skews_ms: tuple[int, ...] = ()
     """How wrong the clock of each broker is from the start."""
+    has_delayed: bool = False
+    """Whether there are delayed records. They cost half as much again as all the rest."""
 
 
 def draw_swarm(seed: int, brokers: int) -> Swarm:
@@ -56,4 +59,6 @@ def draw_swarm(seed: int, brokers: int) -> Swarm:
         replicas=chance.choice((replicas_max, replicas_max, max(replicas_max - 1, 1))),
         clients=frozenset(name for name, share in _CLIENTS.items() if chance.random() < share),
         skews_ms=tuple(chance.randrange(-5_000, 5_000) if is_skewed else 0 for _ in range(brokers)),
+        # Drawn from a stream of its own: a seed without them is as it was before there were delayed records.
+        has_delayed=random.Random(f"delayed {seed}").random() < _DELAYED_SHARE,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from tidelog.client import (
@@ -96,13 +96,22 @@ class Workload:
     def start(self, new_client: Callable[[], Process]) -> None:
         """Give each client a host of its own."""
         for each in self._lives():
-            self._tasks.append(new_client().run(self._keep(each)))
+            self.add(each, new_client())
+
+    def add(self, life: Life, client: Process) -> None:
+        """Let one more client live, on a host of its own."""
+        self._tasks.append(client.run(self._keep(life)))
+
+    @property
+    def producer_settings(self) -> dict[str, object]:
+        """What all producers have in common."""
+        return {**_FAST, "bootstrap.servers": self._servers}
 
     def _lives(self) -> Iterator[Life]:
         kinds = self._swarm.clients
         yield lambda: self._produce("idempotent", acks="all", idempotent=True)
         yield lambda: self._transact("tx-0")
-        yield lambda: self._read_all("committed-reader", TRANSACTIONS_TOPIC, "read_committed")
+        yield lambda: self.read_all("committed-reader", TRANSACTIONS_TOPIC, "read_committed")
         yield self._administrate
         if "plain producer" in kinds:
             yield lambda: self._produce("plain", acks="all", idempotent=False)
@@ -111,7 +120,7 @@ class Workload:
         if "second transactional producer" in kinds:
             yield lambda: self._transact("tx-1")
         if "reader" in kinds:
-            yield lambda: self._read_all("reader", TOPIC, "read_uncommitted")
+            yield lambda: self.read_all("reader", TOPIC, "read_uncommitted")
         if "classic group" in kinds:
             yield lambda: self._join_group("group", "member-0", _CLASSIC)
             yield lambda: self._join_group("group", "member-1", _CLASSIC)
@@ -148,13 +157,13 @@ class Workload:
     # --- producers ---
 
     async def _produce(self, name: str, *, acks: str, idempotent: bool) -> None:
-        settings = {**_FAST, "bootstrap.servers": self._servers, "acks": acks, "enable.idempotence": idempotent}
+        settings = {**self.producer_settings, "acks": acks, "enable.idempotence": idempotent}
         self.count("producers")
         instance = f"{name} {self.counts['producers']}" if idempotent else None
         async with AsyncProducer(settings) as producer:
             while not self.is_stopping:
                 for _ in range(self._random.randrange(1, 5)):
-                    value = self._new_value(name)
+                    value = self.new_value(name)
                     acks_all = acks == "all"
                     send = self.history.send(value, acks_all=acks_all, idempotent=idempotent, producer=instance)
                     await self._send_one(producer, TOPIC, self._random.randrange(PARTITIONS), value, send)
@@ -169,7 +178,7 @@ class Workload:
         send.acknowledged((topic, partition), where.offset)
         self.count("acknowledged sends")
 
-    def _new_value(self, name: str) -> bytes:
+    def new_value(self, name: str) -> bytes:
         self.count("sends")
         return f"{name}-{self.counts['sends']}".encode()
 
@@ -177,8 +186,7 @@ class Workload:
 
     async def _transact(self, transactional_id: str) -> None:
         settings = {
-            **_FAST,
-            "bootstrap.servers": self._servers,
+            **self.producer_settings,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": 10_000,
         }
@@ -193,7 +201,7 @@ class Workload:
         await producer.begin()
         sends = []
         for _ in range(self._random.randrange(1, 6)):
-            value = self._new_value("transactional")
+            value = self.new_value("transactional")
             send = self.history.send(value, transaction=transaction)
             partition = self._random.randrange(PARTITIONS)
             sends.append((send, partition))
@@ -272,7 +280,7 @@ class Workload:
 
     # --- readers ---
 
-    async def _read_all(self, name: str, topic: str, isolation: str) -> None:
+    async def read_all(self, name: str, topic: str, isolation: str) -> None:
         settings = {**_FAST_CONSUMER, "bootstrap.servers": self._servers, "isolation.level": isolation}
         reader = self.history.reader(name, is_committed_only=isolation == "read_committed")
         async with AsyncConsumer(settings) as consumer:
@@ -305,7 +313,7 @@ class Workload:
     async def _process(self) -> None:
         """Read, and write what was read with its offsets in one transaction."""
         consuming = {**_FAST_CONSUMER, **_CLASSIC, "bootstrap.servers": self._servers, "group.id": "processors"}
-        producing = {**_FAST, "bootstrap.servers": self._servers, "transactional.id": "tx-processor"}
+        producing = {**self.producer_settings, "transactional.id": "tx-processor"}
         async with (
             AsyncProducer(producing) as producer,
             AsyncConsumer({**consuming, "enable.auto.commit": False, "isolation.level": "read_committed"}) as consumer,
@@ -323,7 +331,7 @@ class Workload:
         await producer.begin()
         offsets = {}
         for record in records:
-            value = self._new_value("processed")
+            value = self.new_value("processed")
             send = self.history.send(value, transaction=transaction)
             send.source = record.topic, record.partition, record.offset
             await self._send_one(producer, TRANSACTIONS_TOPIC, record.partition, value, send)
@@ -356,12 +364,12 @@ def _note(reader: Reader, record: ConsumerRecord[Any, Any]) -> None:
     reader.saw((record.topic, record.partition), record.offset, record.value or b"")
 
 
-async def read_everything(servers: str, history: History) -> None:
+async def read_everything(servers: str, history: History, topics: Sequence[str]) -> None:
     """At the end, when all is well: every record, twice, with and without those of open and aborted transactions."""
     for reader, isolation in ((history.final, "read_uncommitted"), (history.final_committed, "read_committed")):
         settings = {**_FAST_CONSUMER, "bootstrap.servers": servers, "isolation.level": isolation}
         async with AsyncConsumer(settings) as consumer:
-            places = [TopicPartition(topic, n) for topic in (TOPIC, TRANSACTIONS_TOPIC) for n in range(PARTITIONS)]
+            places = [TopicPartition(topic, n) for topic in topics for n in range(PARTITIONS)]
             await consumer.assign(places)
             ends = await consumer.end_offsets(*places)
             while any([await consumer.position(place) < ends[place] for place in places]):
