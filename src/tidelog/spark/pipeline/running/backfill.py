@@ -19,6 +19,7 @@ from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, 
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
 from tidelog.spark.pipeline.running.backfill_plan import BackfillPlan, BackfillState, Bound, Ranges, new_plan
 from tidelog.spark.pipeline.running.checkpoints import local_path
+from tidelog.spark.pipeline.running.job_properties import job_properties
 from tidelog.spark.pipeline.running.source_options import READ_DEFAULTS
 
 if TYPE_CHECKING:
@@ -134,13 +135,11 @@ class Backfill:
         done = self._state.done
         advance(sum(plan.size(number) for number in range(done)))
         write = self._writer()
-        context = self._spark.sparkContext
         for number in range(done, plan.parts):
             if is_stopped():
                 return False
-            context.setLocalProperty(_QUERY, plan.query_id)
-            context.setLocalProperty(_BATCH, str(number))
-            write(self._rows(plan.part(number)), number)
+            with job_properties(self._spark, {_QUERY: plan.query_id, _BATCH: str(number)}):
+                write(self._rows(plan.part(number)), number)
             self._state.keep_done(number + 1)
             advance(plan.size(number))
         return True

@@ -30,6 +30,7 @@ from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, 
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
 from tidelog.spark.pipeline.running.batch_cut import cut_planned_batch, note_failure
 from tidelog.spark.pipeline.running.checkpoints import is_local
+from tidelog.spark.pipeline.running.job_properties import job_properties
 from tidelog.spark.pipeline.running.restarts import RESTARTS_DEFAULT, RestartPolicy
 from tidelog.spark.pipeline.running.supervision import Supervisor
 from tidelog.spark.session import spark_session
@@ -208,9 +209,9 @@ def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool
         raise PipelineError(f"pipeline {pipeline.name!r}: " + "; ".join(map(str, problems)))
     _send_files_along(spark)
     # Its jobs have a pool of their own: with fair scheduling a long batch of one pipeline does not delay the others.
-    spark.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
-    pipeline = _with_cut_batches(pipeline)
-    return Running(pipeline, [_begin(each, pipeline, once) for each in _writers(pipeline, spark, servers)])
+    with job_properties(spark, {"spark.scheduler.pool": pipeline.name}):
+        pipeline = _with_cut_batches(pipeline)
+        return Running(pipeline, [_begin(each, pipeline, once) for each in _writers(pipeline, spark, servers)])
 
 
 def _with_cut_batches(pipeline: Pipeline) -> Pipeline:
