@@ -4,26 +4,27 @@ The response to a client that exceeded its quota has the throttle time, and its 
 from for so long, as in Kafka. Bytes of Produce are counted when the request comes, those of Fetch when its response is
 made; a Fetch that would exceed the quota is answered without records. Request time is the time that the event loop
 spends on a client's requests, in all their slices; a broker has 100 % of it in all. Requests of other brokers are not
-counted.
+counted. A client that was idle may spend ten seconds' worth at once (all windows of `quota.window.num` but one); over
+time the rate is exactly what is set.
 
 Nothing is counted, and nothing is called, while no quota is set.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.request_hooks import RequestHooks
+from tidelog.broker.settings import quota_burst_ms
 from tidelog.metadata.client_quotas import QuotaNode, read_quota_nodes
 from tidelog.metadata.configs import read_overrides
 from tidelog.quotas import (
     DEFAULT,
     ClientQuotas,
-    MutationQuotas,
     QuotaEntity,
     QuotaType,
-    RateWindows,
     limits_in,
     number_in,
 )
@@ -66,13 +67,13 @@ class ClientQuotaManager:
         self._node = node
         self._clock = node.clock
         config = node.config
-        windows = RateWindows(config.quota_window_num, config.quota_window_size_seconds * 1000)
-        self._produce = ClientQuotas(windows)
-        self._fetch = ClientQuotas(windows)
-        self._request = ClientQuotas(windows)
-        self._request_wait_max_ms = windows.window_ms
-        self._mutations = MutationQuotas(
-            RateWindows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
+        burst_ms = quota_burst_ms(config)
+        self._produce = ClientQuotas(burst_ms)
+        self._fetch = ClientQuotas(burst_ms)
+        self._request = ClientQuotas(burst_ms)
+        self._request_wait_max_ms = config.quota_window_size_seconds * 1000
+        self._mutations = ClientQuotas(
+            config.controller_quota_window_num * config.controller_quota_window_size_seconds * 1000
         )
         self._by_type = {
             QuotaType.PRODUCE: self._produce,
@@ -165,11 +166,15 @@ class ClientQuotaManager:
         """Count a response to a Fetch. If its client has to wait, the response is not to be sent: for how long."""
         user, client_id = _names(connection.session)
         now_ms = self._clock.monotonic_ms()
-        wait_ms = self._fetch.record(user, client_id, response_bytes, now_ms)
+        wait_ms = self._fetch.try_record(user, client_id, response_bytes, now_ms)
         if wait_ms:
-            self._fetch.take_back(user, client_id, response_bytes, now_ms)
             self.throttle(connection, wait_ms)
         return wait_ms
+
+    def fetch_bytes_max(self, connection: Connection, bytes_max: int) -> int:
+        """How many bytes of records a response may have: no more than the quota lets through at once, as in Kafka."""
+        bucket = self._fetch.bucket_of(*_names(connection.session), self._clock.monotonic_ms())
+        return bytes_max if bucket is None else min(bytes_max, int(bucket.burst))
 
     def throttle(self, connection: Connection, wait_ms: int) -> None:
         """Read nothing from a connection for so long."""
@@ -202,15 +207,19 @@ class ClientQuotaManager:
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
 
+    def measured(self) -> Iterator[tuple[QuotaType, QuotaEntity, float]]:
+        """All that was counted since the start: bytes, percent of a second, partitions."""
+        for kind, quotas in self._by_type.items():
+            for entity, value in quotas.measured():
+                yield kind, entity, value
+
 
 class MutationQuota:
     """What one request may create and delete."""
 
     __slots__ = ("_bucket", "_connection", "_is_strict", "_manager")
 
-    def __init__(
-        self, manager: ClientQuotaManager, quotas: MutationQuotas, context: Context, *, is_strict: bool
-    ) -> None:
+    def __init__(self, manager: ClientQuotaManager, quotas: ClientQuotas, context: Context, *, is_strict: bool) -> None:
         self._manager = manager
         self._connection = context.slot.connection
         self._is_strict = is_strict

@@ -65,6 +65,14 @@ def replication_quotas(broker_id: int, config: BrokerConfig) -> ReplicationQuota
     )
 
 
+def quota_burst_ms(config: BrokerConfig) -> int:
+    """How much a client that was idle may spend at once, as the time in which its quota lets it through.
+
+    All windows but the current one, as in Kafka.
+    """
+    return max(config.quota_window_num - 1, 1) * config.quota_window_size_seconds * 1000
+
+
 def limit_replication(quotas: ReplicationQuotas, layers: ConfigLayers) -> None:
     """Set the limits of replication, which are dynamic settings alone."""
     settings = layers.dynamic_only()
@@ -91,6 +99,8 @@ def network_limits(config: BrokerConfig, socket_descriptors_max: int) -> Network
         listener_connections_max=_by_listener(config, "max.connections"),
         connections_per_second_max=config.max_connection_creation_rate,
         listener_connections_per_second_max=_by_listener(config, "max.connection.creation.rate"),
+        connections_burst_ms=quota_burst_ms(config),
+        connection_wait_ms_max=config.quota_window_size_seconds * 1000,
         control_listener=None if config.control_plane_listener_name is None else config.control_plane_name,
         protected_listener=config.inter_broker_name if len(config.parsed_listeners) > 1 else None,
         connections_per_ip_max=config.max_connections_per_ip,

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from tidelog.quotas import TokenBucket
+
 if TYPE_CHECKING:
     from tidelog.network.connection import Connection
 
@@ -38,6 +40,10 @@ class NetworkLimits:
     listener_connections_max: Mapping[str, int] = field(default_factory=dict)
     connections_per_second_max: int = UNLIMITED
     listener_connections_per_second_max: Mapping[str, int] = field(default_factory=dict)
+    connections_burst_ms: int = 10_000
+    """After a pause, so much time's share of connections is let through at once."""
+    connection_wait_ms_max: int = 1000
+    """How long a connection that comes too fast is held before it is closed, at most."""
     control_listener: str | None = None
     """The listener of the controller, if it has one for itself."""
     protected_listener: str | None = None
@@ -50,29 +56,6 @@ class NetworkLimits:
     listen_backlog: int = 50
     socket_descriptors_max: int = UNLIMITED
     """Sockets get descriptors below this number; those above are for files."""
-
-
-class ConnectionRate:
-    """So many connections per second on average, and never more than one second's share at once."""
-
-    __slots__ = ("_at_seconds", "_credit", "per_second_max")
-
-    def __init__(self, per_second_max: int) -> None:
-        self.per_second_max = per_second_max
-        self._credit = float(per_second_max)
-        self._at_seconds = 0.0
-
-    def wait_seconds(self, now_seconds: float) -> float:
-        """How long until the next connection may be accepted; 0 means now."""
-        rate = self.per_second_max
-        self._credit = min(self._credit + (now_seconds - self._at_seconds) * rate, float(rate))
-        self._at_seconds = now_seconds
-        if self._credit >= 1:
-            return 0.0
-        return (1 - self._credit) / rate if rate else 1.0
-
-    def count(self) -> None:
-        self._credit -= 1
 
 
 class ConnectionQuotas:
@@ -99,17 +82,27 @@ class ConnectionQuotas:
         """Connections since the start, by listener."""
         self._address_rate_default = UNLIMITED
         self._address_rates_max: dict[str, int] = {}
-        self._address_rates: dict[str, ConnectionRate] = {}
+        self._address_rates: dict[str, TokenBucket] = {}
+        self._rate: TokenBucket | None = None
+        self._rates: dict[str, TokenBucket] = {}
         self.update_limits(limits)
 
     def update_limits(self, limits: NetworkLimits) -> None:
         self._limits = limits
-        self._rate = _rate_of(limits.connections_per_second_max)
+        self._rate = self._followed(self._rate, limits.connections_per_second_max)
         self._rates = {
             listener: rate
             for listener, per_second_max in limits.listener_connections_per_second_max.items()
-            if (rate := _rate_of(per_second_max)) is not None
+            if (rate := self._followed(self._rates.get(listener), per_second_max)) is not None
         }
+
+    def _followed(self, rate: TokenBucket | None, per_second_max: int) -> TokenBucket | None:
+        """The rate of a setting; the one before if the setting has not changed."""
+        if per_second_max >= UNLIMITED:
+            return None
+        if rate is not None and rate.rate == per_second_max:
+            return rate
+        return TokenBucket(per_second_max, self._limits.connections_burst_ms, 0.0)
 
     @property
     def total(self) -> int:
@@ -128,9 +121,10 @@ class ConnectionQuotas:
 
     def wait_seconds(self, listener: str, now_seconds: float) -> float:
         """How long this listener should wait before it accepts one more connection; 0 means not at all."""
-        return max((rate.wait_seconds(now_seconds) for rate in self._rates_of(listener)), default=0.0)
+        waits_ms = (rate.wait_ms(1, now_seconds * 1000) for rate in self._rates_of(listener))
+        return min(max(waits_ms, default=0), self._limits.connection_wait_ms_max) / 1000
 
-    def _rates_of(self, listener: str) -> list[ConnectionRate]:
+    def _rates_of(self, listener: str) -> list[TokenBucket]:
         own = self._rates.get(listener)
         rates = [own] if own is not None else []
         if self._rate is not None and listener != self._limits.protected_listener:
@@ -156,23 +150,26 @@ class ConnectionQuotas:
         per_second_max = self._address_rates_max.get(address, self._address_rate_default)
         if per_second_max >= UNLIMITED:
             return 0.0
-        rate = self._address_rates.pop(address, None) or ConnectionRate(per_second_max)
+        now_ms = now_seconds * 1000
+        rate = self._address_rates.pop(address, None)
+        if rate is None:
+            rate = TokenBucket(per_second_max, self._limits.connections_burst_ms, now_ms)
         if len(self._address_rates) >= _ADDRESSES_MAX:
             del self._address_rates[next(iter(self._address_rates))]
         self._address_rates[address] = rate  # last, as the one used last
-        wait_seconds = rate.wait_seconds(now_seconds)
-        if not wait_seconds:
-            rate.count()
-        return wait_seconds
+        wait_ms = rate.wait_ms(1, now_ms)
+        if not wait_ms:
+            rate.take(1, now_ms)
+        return min(wait_ms, self._limits.connection_wait_ms_max) / 1000
 
     def address_limit(self, address: str) -> int:
         limits = self._limits
         return limits.connections_per_ip_overrides.get(address, limits.connections_per_ip_max)
 
-    def try_admit(self, listener: str, address: str) -> bool:
+    def try_admit(self, listener: str, address: str, now_seconds: float) -> bool:
         """Count a new connection; False when its address has as many as it may."""
         for rate in self._rates_of(listener):
-            rate.count()
+            rate.take(1, now_seconds * 1000)
         if self._by_address[address] >= self.address_limit(address):
             return False
         self._total += 1
@@ -187,10 +184,6 @@ class ConnectionQuotas:
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
-
-
-def _rate_of(per_second_max: int) -> ConnectionRate | None:
-    return ConnectionRate(per_second_max) if per_second_max < UNLIMITED else None
 
 
 class RequestChannel:

@@ -200,11 +200,12 @@ class SocketServer:
             transport.close()
             self._warn_of_shortage(address)
             return
-        wait_seconds = self.quotas.address_wait_seconds(address, self._loop.time())
+        now_seconds = self._loop.time()
+        wait_seconds = self.quotas.address_wait_seconds(address, now_seconds)
         if wait_seconds:
             self._close_later(transport, address, wait_seconds)
             return
-        if not self.quotas.try_admit(endpoint.name, address):
+        if not self.quotas.try_admit(endpoint.name, address, now_seconds):
             logger.info(
                 "connection from %s refused: it has %d, max.connections.per.ip",
                 address,

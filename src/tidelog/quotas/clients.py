@@ -8,7 +8,7 @@ holds, in Kafka's order:
     client id, default client id
 
 What is measured is shared by those that the limit is for: a user's limit by all clients of the user, a client id's by
-all users with that client id, a limit for both by the connections that have both.
+all users with that client id, a limit for both by the connections that have both. Each of them has a `TokenBucket`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from enum import Enum
 from math import isfinite
 from typing import Final, NamedTuple
 
-from tidelog.quotas.rates import Quota, Rate, RateWindows
 from tidelog.quotas.token_bucket import TokenBucket
 
 DEFAULT: Final = "<default>"
@@ -57,11 +56,12 @@ def _candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, QuotaE
 class ClientQuotas:
     """All limits of one type, and what is measured against them."""
 
-    def __init__(self, windows: RateWindows | None = None) -> None:
-        self._windows = windows or RateWindows()
+    def __init__(self, burst_ms: int = 10_000) -> None:
+        """A client that was idle may spend at once what its limit lets through in `burst_ms`."""
+        self._burst_ms = burst_ms
         self._limits: dict[QuotaEntity, float] = {}
         self._resolved: dict[tuple[str, str], tuple[QuotaEntity, float] | None] = {}
-        self._measured: dict[QuotaEntity, Quota] = {}
+        self._buckets: dict[QuotaEntity, TokenBucket] = {}
 
     @property
     def is_limited(self) -> bool:
@@ -87,62 +87,49 @@ class ClientQuotas:
             )
         return self._resolved[key]
 
-    def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Count a value. How long the client has to wait, in milliseconds; 0 if it need not."""
-        quota = self._quota_of(user, client_id)
-        if quota is None:
-            return 0
-        quota.record(value, now_ms)
-        return quota.throttle_ms(now_ms, is_bounded=False)
-
-    def wait_ms(self, user: str, client_id: str, now_ms: int) -> int:
-        """How long the client has to wait, in milliseconds; 0 if it need not."""
-        quota = self._quota_of(user, client_id)
-        return 0 if quota is None else quota.throttle_ms(now_ms, is_bounded=False)
-
-    def take_back(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """A value was counted and is not spent."""
-        quota = self._quota_of(user, client_id)
-        if quota is not None:
-            quota.record(-value, now_ms)
-
-    def _quota_of(self, user: str, client_id: str) -> Quota | None:
-        found = self.limit_of(user, client_id)
-        if found is None:
-            return None
-        sharing, limit = found
-        quota = self._measured.pop(sharing, None)
-        if quota is None:
-            quota = Quota(Rate(self._windows), limit)
-            if len(self._measured) >= _MEASURED_MAX:
-                del self._measured[next(iter(self._measured))]
-        self._measured[sharing] = quota  # last, as the one used last
-        quota.bound = limit
-        return quota
-
-
-class MutationQuotas(ClientQuotas):
-    """Limits on topic and partition changes, which are measured with token buckets."""
-
-    def __init__(self, windows: RateWindows | None = None) -> None:
-        super().__init__(windows)
-        self._buckets: dict[QuotaEntity, TokenBucket] = {}
-
     def bucket_of(self, user: str, client_id: str, now_ms: int) -> TokenBucket | None:
-        """The bucket that changes of a client are taken from; None if there is no limit."""
+        """What a client spends is taken from this bucket; None if there is no limit."""
         found = self.limit_of(user, client_id)
         if found is None:
             return None
         sharing, limit = found
         bucket = self._buckets.pop(sharing, None)
         if bucket is None:
-            bucket = TokenBucket(limit, self._windows, now_ms)
+            bucket = TokenBucket(limit, self._burst_ms, now_ms)
             if len(self._buckets) >= _MEASURED_MAX:
                 del self._buckets[next(iter(self._buckets))]
         elif bucket.rate != limit:
             bucket.set_rate(limit, now_ms)
-        self._buckets[sharing] = bucket
+        self._buckets[sharing] = bucket  # last, as the one used last
         return bucket
+
+    def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
+        """Count a value. How long the client has to wait, in milliseconds; 0 if it need not."""
+        bucket = self.bucket_of(user, client_id, now_ms)
+        if bucket is None:
+            return 0
+        bucket.take(value, now_ms)
+        return bucket.throttle_ms(now_ms)
+
+    def try_record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
+        """Count a value that is within the limit. Otherwise count nothing: how long the client has to wait for it."""
+        bucket = self.bucket_of(user, client_id, now_ms)
+        if bucket is None:
+            return 0
+        wait_ms = bucket.wait_ms(value, now_ms)
+        if not wait_ms:
+            bucket.take(value, now_ms)
+        return wait_ms
+
+    def wait_ms(self, user: str, client_id: str, now_ms: int) -> int:
+        """How long the client has to wait, in milliseconds; 0 if it need not."""
+        bucket = self.bucket_of(user, client_id, now_ms)
+        return 0 if bucket is None else bucket.throttle_ms(now_ms)
+
+    def measured(self) -> Iterator[tuple[QuotaEntity, float]]:
+        """Those who share a limit, each with all that was counted for them."""
+        for entity, bucket in list(self._buckets.items()):
+            yield entity, bucket.taken
 
 
 def limits_in(settings: Mapping[str, str]) -> dict[QuotaType, float]:

@@ -1,4 +1,4 @@
-"""Rates over windows of time, measured as Kafka's `SampledStat`, `Rate` and `SimpleRate` do, and bounds on them.
+"""Rates of replication over windows of time, measured as Kafka's `SampledStat` and `SimpleRate` do, and bounds on them.
 
 Values are added up in samples of one window each. A sample ends with the first value after its window; at most
 `sample_count` samples count, and one more that overlaps the oldest of them. With three windows of a second:
@@ -8,9 +8,8 @@ Values are added up in samples of one window each. A sample ends with the first 
     samples     [0.0: 8]      [1.2: 4]       [2.9: 2]
     at 3.0      14 in 3.0 s
 
-A rate is the sum of the samples that have a value within the windows, over the time since the oldest of them began. A
-measurement that has just begun has little time behind it: `Rate` then reckons with all windows but the last as empty,
-`SimpleRate` with at least one whole window. Times are in milliseconds of a monotonic clock, rates per second.
+A rate is the sum of the samples that have a value within the windows, over the time since the oldest of them began, or
+one window if that is more. Times are in milliseconds of a monotonic clock, rates per second.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class _Sample:
         self.total = 0.0
 
 
-class Rate:
-    """The rate of values a second. A new one reckons with all windows but the last as empty."""
+class SimpleRate:
+    """The rate of values a second."""
 
     __slots__ = ("_samples", "windows")
 
@@ -73,22 +72,7 @@ class Rate:
         samples = self._samples
         while samples and samples[0].last_value_ms <= expired_ms:
             del samples[0]
-        return self._lengthened(now_ms - samples[0].start_ms if samples else 0)
-
-    def _lengthened(self, since_oldest_ms: int) -> int:
-        """The time since the oldest sample began, and what is added to it."""
-        sample_count, window_ms = self.windows
-        missing = sample_count - 1 - since_oldest_ms // window_ms
-        return max(since_oldest_ms + max(missing, 0) * window_ms, 1)
-
-
-class SimpleRate(Rate):
-    """The same over the time that has passed since the oldest sample began, or one window if that is more."""
-
-    __slots__ = ()
-
-    def _lengthened(self, since_oldest_ms: int) -> int:
-        return max(since_oldest_ms, self.windows.window_ms)
+        return max(now_ms - samples[0].start_ms if samples else 0, self.windows.window_ms)
 
 
 class Quota:
@@ -96,7 +80,7 @@ class Quota:
 
     __slots__ = ("bound", "rate")
 
-    def __init__(self, rate: Rate, bound: float) -> None:
+    def __init__(self, rate: SimpleRate, bound: float) -> None:
         self.rate = rate
         self.bound = bound
         """Values per second; it may be changed at any time."""
@@ -109,12 +93,11 @@ class Quota:
         """Whether the rate is above the bound."""
         return self.rate.measure(now_ms) > self.bound
 
-    def throttle_ms(self, now_ms: int, *, is_bounded: bool = True) -> int:
+    def throttle_ms(self, now_ms: int) -> int:
         """How long nothing may be counted until the rate is within the bound; 0 if it is.
 
-        As Kafka reckons it: the excess over the bound, times the time that the rate is measured over. `is_bounded`: at
-        most all windows, as by then the samples of now do not count any more; a value that is larger than what the
-        windows let through would then exceed the bound.
+        As Kafka reckons it: the excess over the bound, times the time that the rate is measured over; at most all
+        windows, as by then the samples of now do not count any more.
         """
         observed = self.rate.measure(now_ms)
         if observed <= self.bound:
@@ -123,5 +106,4 @@ class Quota:
         if self.bound <= 0:
             return total_ms
         excess = (observed - self.bound) / self.bound
-        wait_ms = max(round(excess * self.rate.elapsed_ms(now_ms)), 1)
-        return min(wait_ms, total_ms) if is_bounded else wait_ms
+        return min(max(round(excess * self.rate.elapsed_ms(now_ms)), 1), total_ms)

@@ -86,7 +86,7 @@ class Peers:
         connection = Connection(
             self.server, PlainTransport(_without_blocking(inner)), Session("PLAINTEXT", "PLAINTEXT", "here")
         )
-        self.server.quotas.try_admit("PLAINTEXT", "here")
+        self.server.quotas.try_admit("PLAINTEXT", "here", 0.0)
         self.server.connections[connection.fd] = connection
         self.server.start_reading(connection)
         return client, connection

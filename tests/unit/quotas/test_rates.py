@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.quotas.rates import Quota, Rate, RateWindows, SimpleRate
+from tidelog.quotas.rates import Quota, RateWindows, SimpleRate
 
 THREE_SECONDS = RateWindows(sample_count=3, window_ms=1000)
-
-
-def test_a_rate_that_has_just_begun_reckons_with_empty_windows_before() -> None:
-    rate = Rate(THREE_SECONDS)
-    assert rate.measure(0) == 0
-    rate.record(30, 0)
-    assert rate.measure(0) == 30 / 2, "two windows before are empty, the third has just begun"
-    assert rate.measure(500) == 30 / 2.5
-    assert rate.measure(1000) == 30 / 2, "one full window and one that is missing"
-    assert rate.measure(2999) == pytest.approx(30 / 2.999)
 
 
 def test_a_simple_rate_reckons_with_at_least_one_window() -> None:
@@ -34,9 +24,8 @@ def test_the_example_of_the_module() -> None:
     assert rate.measure(3000) == pytest.approx(14 / 3)
 
 
-@pytest.mark.parametrize("kind", [Rate, SimpleRate])
-def test_a_sample_counts_until_its_last_value_is_older_than_all_windows(kind: type[Rate]) -> None:
-    rate = kind(THREE_SECONDS)
+def test_a_sample_counts_until_its_last_value_is_older_than_all_windows() -> None:
+    rate = SimpleRate(THREE_SECONDS)
     rate.record(10, 0)
     rate.record(10, 900)
     assert rate.measure(3899) == pytest.approx(20 / 3.899), "it overlaps the windows, and its whole time counts"
@@ -53,7 +42,7 @@ def test_values_at_a_steady_pace_are_measured_exactly_whatever_the_pace() -> Non
 
 
 def test_samples_do_not_pile_up() -> None:
-    rate = Rate(THREE_SECONDS)
+    rate = SimpleRate(THREE_SECONDS)
     for now_ms in range(0, 1_000_000, 1000):
         rate.record(1, now_ms)
     assert rate.measure(1_000_000) == pytest.approx(1.0)

@@ -158,6 +158,8 @@ def _responding(
 def _parameters(node: Node, slot: Slot, spans: FetchSpans, version: int) -> FetchParameters:
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = spans[:5]
     max_bytes = min(max_bytes, node.config.fetch_max_bytes)
+    if node.client_quotas.limits_fetch and replica_id < 0:
+        max_bytes = node.client_quotas.fetch_bytes_max(slot.connection, max_bytes)
     is_first_whole = version >= _WHOLE_BATCHES_FROM
     is_leader_only = version < _FOLLOWER_READS_FROM or replica_id >= 0
     client = None

@@ -134,6 +134,19 @@ class ServerFamilies:
             "tidelog_quota_throttles", "Times that a client had to wait because of a quota.", quotas.throttles
         )
         yield counter("tidelog_quota_throttled_seconds", "How long they had to wait.", quotas.throttled_ms / 1000)
+        yield counters(
+            "tidelog_quota_used",
+            "What was counted against a quota: bytes, percent of a second, partitions.",
+            (
+                (
+                    labels_text(
+                        ("quota", "user", "client_id"), (kind.value, entity.user or "", entity.client_id or "")
+                    ),
+                    used,
+                )
+                for kind, entity, used in quotas.measured()
+            ),
+        )
 
     def _cleaner(self) -> Iterator[Family]:
         metrics = self._node.cleaning.metrics
