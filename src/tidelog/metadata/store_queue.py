@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tidelog.metadata.errors import SessionExpiredError
 from tidelog.metadata.store import SessionState, Store, Watcher, WatchEvent
@@ -63,6 +63,9 @@ class StoreQueue:
         call = self._loop.run_in_executor(self._executor, lambda: function(self._store, *args, **kwargs))
         try:
             return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            call.add_done_callback(_ignore_error)
+            raise
         finally:
             self.times.record(int((monotonic() - began) * 1e6))
 
@@ -96,3 +99,9 @@ class StoreQueue:
                 await self._loop.run_in_executor(executor, self._store.close)
             finally:
                 executor.shutdown(wait=False)
+
+
+def _ignore_error(call: asyncio.Future[Any]) -> None:
+    """Retrieve what a call has raised, since its caller does not: asyncio logs exceptions that are not retrieved."""
+    if not call.cancelled():
+        call.exception()

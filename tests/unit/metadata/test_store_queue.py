@@ -1,12 +1,13 @@
 """Calls of a store are queued, carried out in order on one thread, and awaited."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tidelog.metadata.errors import NodeExistsError, SessionExpiredError
+from tidelog.metadata.errors import NodeExistsError, SessionExpiredError, StoreUnavailableError
 from tidelog.metadata.store import EventKind, Store, WatchEvent
 from tidelog.metadata.store_queue import StoreQueue
 from tidelog.testing.memory_store import MemoryStore
@@ -52,6 +53,30 @@ def test_the_loop_goes_on_while_a_call_waits_and_calls_keep_their_order() -> Non
         gate.set()
         await asyncio.gather(first, second)
         assert order == [1, 2]
+
+    in_loop(claim)
+
+
+def test_what_a_call_raises_after_its_caller_has_gone_is_not_logged() -> None:
+    async def claim(queue: StoreQueue, _store: MemoryStore) -> None:
+        logged: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: logged.append(context))
+        gate = threading.Event()
+
+        def fail(_store: Store) -> None:
+            assert gate.wait(30)
+            raise StoreUnavailableError("no answer")
+
+        caller = asyncio.ensure_future(queue.run(fail))
+        await asyncio.sleep(0)
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        gate.set()
+        await queue.run(lambda _store: None)
+        del caller
+        gc.collect()
+        assert not logged
 
     in_loop(claim)
 
