@@ -9,9 +9,10 @@ import pytest
 from tests.integration.cli_support import run_here
 from tests.integration.lineage_server import lineage_server
 from tidelog.spark.pipeline import Pipeline, RetryLadder, delta, topic
+from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.running import status_topic
 from tidelog.spark.pipeline.running.lineage import LineageWriter
-from tidelog.spark.pipeline.running.reporting import Reporter
+from tidelog.spark.pipeline.running.reporting import Reporter, StatusReport
 from tidelog.spark.pipeline.running.status_topic import StatusWriter
 from tidelog.spark.pipeline.running.supervision import PipelineStatus, State
 from tidelog.spark.source.progress import QueryProgress
@@ -38,7 +39,9 @@ def test_states_lag_and_failures_are_seen_from_outside_and_a_killed_process_is_l
     lake = PipelineStatus("lake", State.FAILED, "run-2", restarts=5, error="no such bucket")
     with lineage_server() as lineage:
         places = {each.name: servers for each in PIPELINES}
-        reporter = Reporter([StatusWriter(places, {}), LineageWriter(lineage.url, PIPELINES, places)], heartbeat_s=0.1)
+        connections = {each.name: Connection(servers) for each in PIPELINES}
+        reports: list[StatusReport] = [StatusWriter(connections, {}), LineageWriter(lineage.url, PIPELINES, places)]
+        reporter = Reporter(reports, heartbeat_s=0.1)
         reporter.changed(replace(clean, state=State.STARTING))
         reporter.changed(clean)
         reporter.changed(lake)

@@ -1,12 +1,15 @@
 """The options of the connector as text: looked up without regard to case, converted, refused with a sentence.
 
 Spark hands options over with lower-cased names; the official connector's documentation and our messages write them as
-people do (`startingOffsets`). `source` and `sink` read theirs through this class. Pure.
+people do (`startingOffsets`). `source` and `sink` read theirs through this class. Pure, but for the file that the
+option `commandConfig` names.
 """
 
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
+
+from tidelog.spark.command_config import COMMAND_CONFIG, read_command_config
 
 _KAFKA_PREFIX: Final = "kafka."
 _FLAGS: Final = {"true": True, "false": False}
@@ -34,6 +37,9 @@ class Options:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
+        path = self.text(COMMAND_CONFIG)
+        if path is not None:
+            self._given = {**_from_file(path), **self._given}
 
     def text(self, name: str) -> str | None:
         """The value of `name`, without blanks around it; None if it was not given or is empty."""
@@ -109,6 +115,13 @@ class Options:
         for name in names:
             if self.text(name) is not None:
                 raise OptionError(f"option {name!r} cannot be set here: {why}")
+
+
+def _from_file(path: str) -> dict[str, str]:
+    try:
+        return {f"{_KAFKA_PREFIX}{name.lower()}": value for name, value in read_command_config(path).items()}
+    except ValueError as error:
+        raise OptionError(str(error)) from None
 
 
 def parse_duration_ms(option: str, text: str) -> int:

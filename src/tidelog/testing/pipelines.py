@@ -159,7 +159,13 @@ def run_on_broker(
     with ExitStack() as stack:
         servers = bootstrap_servers or stack.enter_context(Broker()).bootstrap_servers
         checkpoint = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-test-"))
-        prepared = replace(pipeline, checkpoint=pipeline.checkpoint or checkpoint, bootstrap_servers=servers)
+        prepared = replace(
+            pipeline,
+            checkpoint=pipeline.checkpoint or checkpoint,
+            bootstrap_servers=servers,
+            command_config=None,
+            client_settings={"security.protocol": "PLAINTEXT"},
+        )
         _send(prepared, records, servers)
         start(prepared, spark, servers=servers, once=True).wait(Event())
         ladder = ladder_of(prepared)

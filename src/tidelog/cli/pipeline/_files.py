@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -26,10 +27,13 @@ PipelineFile = Annotated[
 INVALID: Final = 2
 
 
-def open_pipeline(spec: str) -> Pipeline:
-    """The pipeline of a file, if there are no mistakes in its definition; they end the program with code 2."""
+def open_pipeline(spec: str, command_config: Path | None = None) -> Pipeline:
+    """The pipeline of a file, if there are no mistakes in its definition; they end the program with code 2.
+
+    `command_config` takes the place of the client settings that the definition has.
+    """
     try:
-        pipeline = load_pipeline(spec)
+        pipeline = with_command_config(load_pipeline(spec), command_config)
     except PipelineError as error:
         sys.stderr.write(f"tidelog: {error}\n")
         raise typer.Exit(INVALID) from None
@@ -55,16 +59,17 @@ def as_command_errors() -> Iterator[None]:
         raise CommandError(str(error)) from error
 
 
-def servers_of(pipeline: Pipeline, bootstrap_server: str | None, command_config: Path | None) -> str:
-    """The bootstrap servers: from the option or its variable, the file, the pipeline, or the default."""
-    if bootstrap_server is None and command_config is not None:
-        settings = parse_properties(command_config.read_text(encoding="utf-8"))
-        bootstrap_server = settings.get("bootstrap.servers")
-    return pipeline.servers(bootstrap_server)
+def with_command_config(pipeline: Pipeline, command_config: Path | None) -> Pipeline:
+    """The pipeline with the client settings, and the brokers, that the file of `--command-config` names."""
+    if command_config is None:
+        return pipeline
+    settings = parse_properties(command_config.read_text(encoding="utf-8"))
+    servers = settings.get("bootstrap.servers") or pipeline.bootstrap_servers
+    return replace(pipeline, command_config=command_config, client_settings={}, bootstrap_servers=servers)
 
 
 @contextmanager
-def cluster_of(pipeline: Pipeline, bootstrap_server: str | None, command_config: Path | None) -> Iterator[Cluster]:
+def cluster_of(pipeline: Pipeline, bootstrap_server: str | None) -> Iterator[Cluster]:
     """A client of the pipeline's cluster."""
-    with Cluster(bootstrap_servers=servers_of(pipeline, bootstrap_server, command_config)) as cluster:
+    with Cluster(pipeline.connection(bootstrap_server).client()) as cluster:
         yield cluster

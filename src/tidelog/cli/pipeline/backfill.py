@@ -9,7 +9,7 @@ import typer
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json
-from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, open_pipeline, servers_of
+from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, open_pipeline
 from tidelog.cli.progress import progress
 from tidelog.spark.pipeline.running.backfill_plan import BATCH_OFFSETS, Bound, parse_bound
 
@@ -51,12 +51,11 @@ def backfill(
     from tidelog.spark.pipeline.running.run import session_settings, stop_on_signals
     from tidelog.spark.session import spark_session
 
-    pipeline = open_pipeline(file)
+    pipeline = open_pipeline(file, command_config)
     bounds = _bound("--from", start), _bound("--to", end)
     reason = why_no_backfill(pipeline)
     if reason is not None:
         raise CommandError(f"pipeline {pipeline.name!r} cannot be backfilled: {reason}")
-    servers = servers_of(pipeline, bootstrap_server, command_config)
     asked = {"--from": start, "--to": end, "--path": None if path is None else str(path.absolute())}
     with as_command_errors():
         state = state_of(pipeline, name)
@@ -67,7 +66,7 @@ def backfill(
             settings={"spark.log.level": "ERROR", **session_settings([pipeline], master)},
         )
         try:
-            filling = Backfill(pipeline, spark, servers, state, None if path is None else str(path.absolute()))
+            filling = Backfill(pipeline, spark, bootstrap_server, state, None if path is None else str(path.absolute()))
             plan = filling.plan(asked, *bounds, batch)
             with stop_on_signals() as stop, progress(f"backfill {pipeline.name}", plan.total, unit="offsets") as bar:
                 is_done = filling.run(plan, bar.advance, stop.is_set)

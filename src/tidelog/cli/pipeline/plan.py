@@ -19,8 +19,8 @@ def plan(
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Show what a pipeline would read and write, without running it."""
-    pipeline = open_pipeline(file)
-    with as_command_errors(), cluster_of(pipeline, bootstrap_server, command_config) as cluster:
+    pipeline = open_pipeline(file, command_config)
+    with as_command_errors(), cluster_of(pipeline, bootstrap_server) as cluster:
         found = survey(pipeline, cluster)
     planned = make_plan(pipeline, found, read_positions(pipeline.checkpoint_paths))
     if output is Format.JSON:

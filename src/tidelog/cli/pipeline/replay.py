@@ -5,12 +5,13 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._options import DEFAULT_BOOTSTRAP, BootstrapServer, CommandConfig, Format, OutputFormat
+from tidelog.cli._clients import client_settings
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json
-from tidelog.cli.pipeline._files import as_command_errors, open_pipeline, servers_of
+from tidelog.cli.pipeline._files import as_command_errors, open_pipeline
 from tidelog.cli.progress import progress
-from tidelog.config import parse_properties
+from tidelog.client.aio.settings import CommonSettings
 from tidelog.spark.pipeline.failing.dead_letters import Filter, FilterError, parse_filter
 from tidelog.spark.pipeline.failing.replay import Replay, Replayed
 from tidelog.spark.pipeline.failing.routing import ladder_of
@@ -70,20 +71,22 @@ def _asked(
     except FilterError as error:
         raise typer.BadParameter(str(error), param_hint="--filter") from None
     if file is not None:
-        pipeline = open_pipeline(file)
+        pipeline = open_pipeline(file, command_config)
         ladder = ladder_of(pipeline)
         if ladder is None:
             raise CommandError(f"pipeline {pipeline.name!r} has no dead letters: it has no on_failure")
-        servers, topic = servers_of(pipeline, bootstrap_server, command_config), ladder.dead_letters
+        with as_command_errors():
+            settings = pipeline.connection(bootstrap_server).client()
+        topic = ladder.dead_letters
         # Pipelines that read the same topic may share their dead-letter topic.
         conditions.append(Filter("pipeline", "=", pipeline.name))
     else:
-        settings = {} if command_config is None else parse_properties(command_config.read_text(encoding="utf-8"))
-        servers = bootstrap_server or settings.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
+        settings = client_settings(bootstrap_server, command_config, CommonSettings)
     assert topic is not None, "checked above"
     if to == topic:
         raise typer.BadParameter(f"--to {to!r} is the dead-letter topic itself")
-    return Replay(servers, topic, to, conditions, from_beginning)
+    servers = str(settings.pop("bootstrap.servers"))
+    return Replay(servers, topic, to, conditions, from_beginning, settings)
 
 
 def _tell(asked: Replay, done: Replayed, dry_run: bool, output: Format) -> None:

@@ -17,11 +17,12 @@ import typer
 
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, parse_assignments
 from tidelog.cli.errors import CommandError, explain
-from tidelog.cli.pipeline._files import cluster_of, open_pipeline, refuse_mistakes, servers_of
+from tidelog.cli.pipeline._files import as_command_errors, cluster_of, open_pipeline, refuse_mistakes
 from tidelog.cli.pipeline._views import JsonView, LineView, LiveView, View
 from tidelog.spark.pipeline.checks.cluster import check_cluster
 from tidelog.spark.pipeline.checks.definition import Problem, check
 from tidelog.spark.pipeline.checks.survey import survey
+from tidelog.spark.pipeline.definition.connection import COMMAND_CONFIG_VARIABLE, Connection
 from tidelog.spark.pipeline.definition.endpoints import Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
 from tidelog.spark.pipeline.failing.failures import in_a_sentence
@@ -123,13 +124,16 @@ def run(
     for pipeline in pipelines:
         refuse_mistakes(pipeline, _checkpoint_problems(pipeline.checkpoint_path, drain=drain))
     view = _view(output)
-    servers = {each.name: servers_of(each, bootstrap_server, command_config) for each in pipelines}
-    # For user functions that write to the cluster: `pipeline.servers()` reads this variable.
-    os.environ["TIDELOG_BOOTSTRAP_SERVERS"] = servers[pipelines[0].name]
+    with as_command_errors():
+        connections = {each.name: each.connection(bootstrap_server) for each in pipelines}
+    # For user functions that write to the cluster: `pipeline.connection()` reads these variables.
+    os.environ["TIDELOG_BOOTSTRAP_SERVERS"] = connections[pipelines[0].name].servers
+    if command_config is not None:
+        os.environ[COMMAND_CONFIG_VARIABLE] = str(command_config.absolute())
     with _log_file(verbose) as log:
         asked = _Asked(
             pipelines,
-            servers,
+            connections,
             master,
             once=once,
             drain=drain,
@@ -156,7 +160,7 @@ class _Asked:
     """What the options ask for."""
 
     pipelines: Sequence[Pipeline]
-    servers: Mapping[str, str]
+    connections: Mapping[str, Connection]
     master: str | None
     once: bool = field(kw_only=True)
     drain: bool = field(kw_only=True)
@@ -189,11 +193,11 @@ def _checked(
     file: str, checkpoint: str | None, conf: list[str], bootstrap_server: str | None, command_config: Path | None
 ) -> Pipeline:
     """The pipeline as the options change it, if it can run."""
-    pipeline = open_pipeline(file)
+    pipeline = open_pipeline(file, command_config)
     settings = {**pipeline.settings, **parse_assignments("--conf", conf)}
     pipeline = replace(pipeline, settings=settings, checkpoint=checkpoint or pipeline.checkpoint)
     refuse_mistakes(pipeline, check(pipeline))
-    with cluster_of(pipeline, bootstrap_server, command_config) as cluster:
+    with as_command_errors(), cluster_of(pipeline, bootstrap_server) as cluster:
         refuse_mistakes(pipeline, check_cluster(pipeline, survey(pipeline, cluster, with_offsets=False)))
     return pipeline
 
@@ -316,7 +320,7 @@ class _Sessions:
         """Start a pipeline."""
         from tidelog.spark.pipeline.running.run import start
 
-        servers = self._asked.servers[pipeline.name]
+        servers = self._asked.connections[pipeline.name].servers
         running = start(pipeline, self.current(), servers=servers, once=self._asked.is_once(pipeline))
         self._running[pipeline.name] = running
         return running
@@ -330,7 +334,7 @@ class _Sessions:
         context = self.current().sparkContext
         facts = {
             "master": str(context.master),
-            "cluster": self._asked.servers[pipeline.name],
+            "cluster": self._asked.connections[pipeline.name].servers,
             "checkpoint": pipeline.checkpoint_path,
         }
         return {**facts, "ui": str(context.uiWebUrl)} if context.uiWebUrl else facts
@@ -344,7 +348,7 @@ class _Sessions:
 def _is_over(asked: _Asked, pipeline: Pipeline, sessions: _Sessions) -> Callable[[], bool] | None:
     if not asked.drain or asked.is_once(pipeline):
         return None
-    return drained(pipeline, asked.servers[pipeline.name], lambda: sessions.finds_nothing(pipeline))
+    return drained(pipeline, asked.connections[pipeline.name].servers, lambda: sessions.finds_nothing(pipeline))
 
 
 @contextmanager
@@ -373,9 +377,10 @@ def _reporter(asked: _Asked) -> "Iterator[list[Reporter]]":
 
     reports: list[StatusReport] = []
     if asked.has_status:
-        reports.append(StatusWriter(asked.servers, {}))
+        reports.append(StatusWriter(asked.connections, {}))
     if asked.openlineage_url is not None:
-        reports.append(LineageWriter(asked.openlineage_url, asked.pipelines, asked.servers))
+        servers = {name: each.servers for name, each in asked.connections.items()}
+        reports.append(LineageWriter(asked.openlineage_url, asked.pipelines, servers))
     if not reports:
         yield []
         return

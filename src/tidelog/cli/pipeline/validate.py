@@ -7,7 +7,7 @@ import typer
 
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli.output import print_json, print_line
-from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, cluster_of
+from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, cluster_of, with_command_config
 from tidelog.spark.pipeline.checks.cluster import check_cluster
 from tidelog.spark.pipeline.checks.definition import Problem, check
 from tidelog.spark.pipeline.checks.survey import survey
@@ -36,10 +36,11 @@ def validate(
         _tell({}, [("", Problem("file", str(error)))], output)
         raise typer.Exit(INVALID) from None
     found: list[tuple[str, Problem]] = []
-    for pipeline in pipelines.values():
+    for defined in pipelines.values():
+        pipeline = with_command_config(defined, command_config)
         problems = check(pipeline)
         if not offline and not any(not each.is_warning for each in problems):
-            with as_command_errors(), cluster_of(pipeline, bootstrap_server, command_config) as cluster:
+            with as_command_errors(), cluster_of(pipeline, bootstrap_server) as cluster:
                 problems += check_cluster(pipeline, survey(pipeline, cluster, with_offsets=False))
         found += [(pipeline.name, problem) for problem in problems]
     _tell(pipelines, found, output)

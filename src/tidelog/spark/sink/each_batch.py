@@ -8,8 +8,9 @@ Each batch is a batch write with the promise of the streaming sink: tasks know t
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.spark.command_config import COMMAND_CONFIG
 from tidelog.spark.internals import context_of
 from tidelog.spark.options import OptionError, Options
 from tidelog.spark.sink.checkpoint import plan_in_jvm
@@ -18,6 +19,8 @@ from tidelog.spark.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, PLAN_OPTION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_CONNECTION: Final = ("kafka.", COMMAND_CONFIG.lower())
 
 
 def write_each_batch(**options: Any) -> Callable[["DataFrame", int], None]:
@@ -50,9 +53,8 @@ def write_each_batch(**options: Any) -> Callable[["DataFrame", int], None]:
 
 def _for_placing(texts: dict[str, str]) -> dict[str, Any]:
     """The options that `place_rows` takes."""
-    kafka = {name: value for name, value in texts.items() if name.lower().startswith("kafka.")}
-    servers = next(value for name, value in kafka.items() if name.lower() == "kafka.bootstrap.servers")
-    return {**kafka, "bootstrap_servers": servers}
+    connection = {name: value for name, value in texts.items() if name.lower().startswith(_CONNECTION)}
+    return {**connection, "bootstrap_servers": Options(connection).bootstrap_servers()}
 
 
 def _text(value: Any) -> str:

@@ -47,8 +47,8 @@ def place_rows(
     `topic` is where the rows will go; without it the column `topic` decides. `tasks` is how many tasks will write, by
     default as many as a shuffle has (`spark.sql.shuffle.partitions`), on one machine at most one for each core, and
     never more than partitions. With one, nothing is shuffled and the sink itself chooses
-    partitions: where two or three cores do all the work, that is quicker. `options` are `kafka.…` settings, as for the
-    sink. Within a task of `df`, rows of the same key keep their order.
+    partitions: where two or three cores do all the work, that is quicker. `options` are `kafka.…` settings and
+    `commandConfig`, as for the sink. Within a task of `df`, rows of the same key keep their order.
 
     `columns` are those of `df`, to be named where it cannot be asked for them: in functions of Declarative Pipelines
     that read other tables of the pipeline.

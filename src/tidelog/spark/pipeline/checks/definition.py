@@ -6,11 +6,16 @@ Each check is a function from the pipeline to problems; `check` runs them all, a
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
+from tidelog.client.aio.admin.admin import AdminSettings
+from tidelog.client.aio.consumer.settings import ConsumerSettings
+from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.durations import DurationError, milliseconds
 from tidelog.metadata.topic_names import check_topic_name
+from tidelog.spark.delegation import TOKEN_SETTINGS
 from tidelog.spark.pipeline.checks.kinds import wrong_kinds
 from tidelog.spark.pipeline.checks.lake import lake_problems
 from tidelog.spark.pipeline.checks.option_names import SOURCE_OPTIONS, sink_problems, source_problems, table_problems
@@ -403,4 +408,28 @@ def _libraries(pipeline: Pipeline) -> Problems:
                 yield Problem(setting, f"{function}(…) needs the library {library}: pip install 'tidelog[{extra}]'")
 
 
-_CHECKS: Final = (_name, _libraries, _source, _sinks, _steps, _schedule, _policy, _value_column, _packed_columns)
+def _client_settings(pipeline: Pipeline) -> Problems:
+    """No message holds a value: it may be a password."""
+    if pipeline.command_config is not None and pipeline.client_settings:
+        yield Problem("client_settings", "command_config names a file with client settings: give one of the two")
+    known = {**ConsumerSettings.settings, **ProducerSettings.settings, **AdminSettings.settings}
+    for name in [*pipeline.client_settings]:
+        if name in known or name in TOKEN_SETTINGS:
+            continue
+        close = get_close_matches(str(name).removeprefix("kafka."), known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        yield Problem("client_settings", f"{name!r} is not a setting of Kafka's clients{hint}")
+
+
+_CHECKS: Final = (
+    _name,
+    _libraries,
+    _client_settings,
+    _source,
+    _sinks,
+    _steps,
+    _schedule,
+    _policy,
+    _value_column,
+    _packed_columns,
+)

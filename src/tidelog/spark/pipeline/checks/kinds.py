@@ -37,6 +37,10 @@ def _plain(pipeline: Pipeline) -> Wrong:
         yield "settings", f"it must be a dict like {{'spark.driver.memory': '2g'}}, not {pipeline.settings!r}"
     if not isinstance(pipeline.checkpoint, str | os.PathLike | None):
         yield "checkpoint", f"{pipeline.checkpoint!r} is not a path"
+    if not isinstance(pipeline.client_settings, Mapping):
+        yield "client_settings", "it must be a dict like {'security.protocol': 'SASL_SSL'}"
+    if not isinstance(pipeline.command_config, str | os.PathLike | None):
+        yield "command_config", f"{pipeline.command_config!r} is not a path"
     if not isinstance(pipeline.bootstrap_servers, str | None):
         yield "bootstrap_servers", f"{pipeline.bootstrap_servers!r} must be a text like 'host:9092,host:9092'"
 

@@ -20,7 +20,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client.durations import Duration
-from tidelog.spark.pipeline.definition.endpoints import Refreshed, Sink, Source, Topic
+from tidelog.spark.pipeline.definition.connection import SERVERS, Connection, load_client_settings
+from tidelog.spark.pipeline.definition.endpoints import Refreshed, Sink, Source, Topic, texts
 from tidelog.spark.pipeline.definition.policy import Policy
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ class Pipeline:
     are read whole to join with, and from `streams`, further sources that are read as streams. `sink` may be several;
     all topics among them are written in one transaction. Without `on_failure` a row that fails stops the pipeline.
     `checkpoint` stores the offsets; by default a directory named after the pipeline below TIDELOG_CHECKPOINTS or
-    ./tidelog-checkpoints.
+    ./tidelog-checkpoints. `client_settings` are those of Kafka's clients (`security.protocol`, `ssl.*`, `sasl.*`), for
+    all topics of the pipeline; `command_config` names a properties file with them, by default TIDELOG_COMMAND_CONFIG.
+    `settings` are Spark's.
     """
 
     name: str
@@ -59,6 +62,8 @@ class Pipeline:
     output_mode: str = "append"
     checkpoint: str | os.PathLike[str] | None = None
     bootstrap_servers: str | None = None
+    command_config: str | os.PathLike[str] | None = None
+    client_settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     settings: Mapping[str, Any] = field(default_factory=dict)
     description: str = ""
 
@@ -95,8 +100,18 @@ class Pipeline:
 
     def servers(self, override: str | None = None) -> str:
         """The brokers to start from: `override`, the definition, TIDELOG_BOOTSTRAP_SERVERS, this machine."""
-        given = override or self.bootstrap_servers or os.environ.get("TIDELOG_BOOTSTRAP_SERVERS")
-        return given or DEFAULT_BOOTSTRAP
+        return self.connection(override).servers
+
+    def connection(self, bootstrap_servers: str | None = None) -> Connection:
+        """How the pipeline reaches its cluster. Raises PipelineError if its client settings cannot be used."""
+        file = None if self.command_config is None else os.fspath(self.command_config)
+        try:
+            settings, path = load_client_settings(file, texts(self.client_settings))
+        except ValueError as error:
+            raise PipelineError(f"pipeline {self.name!r}: {error}") from None
+        given = bootstrap_servers or self.bootstrap_servers or settings.get(SERVERS)
+        servers = given or os.environ.get("TIDELOG_BOOTSTRAP_SERVERS") or DEFAULT_BOOTSTRAP
+        return Connection(servers, tuple(sorted(settings.items())), path)
 
     def transform(self, rows: "DataFrame", **tables: "DataFrame") -> "DataFrame":
         """The steps alone, for tests: rows that fail carry their reason in the column `_error`."""

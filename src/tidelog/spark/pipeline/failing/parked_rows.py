@@ -19,10 +19,12 @@ from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.errors import ClientError
 from tidelog.client.retry import headers
 from tidelog.client.types import TopicPartition
+from tidelog.spark.options import Options
+from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.failing.ordering import Waiting
 from tidelog.spark.pipeline.failing.parked_index import ParkedIndex, Run
-from tidelog.spark.source.client_settings import ClientSettings
+from tidelog.spark.source.client_settings import read_client_settings
 from tidelog.spark.source.columns import full_schema, make_projection
 from tidelog.spark.source.ranges import OffsetRange
 from tidelog.spark.source.settings import TaskSettings
@@ -48,12 +50,13 @@ Span = tuple[int, int, int]
 class ParkedRows:
     """The parked rows of one pipeline."""
 
-    def __init__(self, pipeline: str, topic: str, servers: str, *, fails_on_loss: bool = True) -> None:
+    def __init__(self, pipeline: str, topic: str, connection: Connection, *, fails_on_loss: bool = True) -> None:
         self._pipeline = pipeline
         self._topic = topic
-        self._servers = servers
+        self._connection = connection
         self._fails_on_loss = fails_on_loss
-        self._settings = TaskSettings(ClientSettings(servers, "tidelog-pipeline", read_committed=True))
+        options = Options({**connection.options(), "kafka.isolation.level": "read_committed"})
+        self._settings = TaskSettings(read_client_settings(options, "tidelog-pipeline")[0])
         self._index_columns = make_projection(_schema("key", "offset", "headers"))
         self._all_columns = make_projection(_schema())
         self._index = ParkedIndex()
@@ -89,7 +92,7 @@ class ParkedRows:
 
     def _refresh(self, keys: Mapping[bytes, Waiting]) -> None:
         """Index what was committed since the last time."""
-        with Admin({"bootstrap.servers": self._servers}) as admin:
+        with Admin(self._connection.client()) as admin:
             partitions = [
                 TopicPartition(self._topic, each.partition)
                 for each in admin.describe_topics([self._topic])[self._topic].partitions
@@ -140,7 +143,7 @@ class ParkedRows:
     def _delete(self, before: Mapping[int, int]) -> None:
         """Records that are kept although they are done cost room and nothing else, so a failure is only logged."""
         try:
-            with Admin({"bootstrap.servers": self._servers}) as admin:
+            with Admin(self._connection.client()) as admin:
                 admin.delete_records({TopicPartition(self._topic, part): offset for part, offset in before.items()})
         except (ClientError, ApiError) as error:
             LOG.warning("processed records of parked topic %r could not be deleted: %s", self._topic, error)

@@ -8,7 +8,7 @@ dead letters, and the next replay reads them again.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
@@ -49,8 +49,8 @@ class Replay:
     to: str | None = None
     filters: Sequence[Filter] = ()
     from_beginning: bool = False
-    security: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Client settings of encryption and authentication."""
+    security: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Client settings, such as those of encryption and authentication."""
 
     @property
     def group_id(self) -> str:
@@ -58,7 +58,7 @@ class Replay:
         return f"tidelog-replay-{self.dead_letters}"
 
     @property
-    def _client(self) -> dict[str, str]:
+    def _client(self) -> dict[str, Any]:
         return {**self.security, "bootstrap.servers": self.servers}
 
     def spans(self) -> dict[int, tuple[int, int]]:

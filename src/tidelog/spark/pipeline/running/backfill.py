@@ -108,11 +108,16 @@ class Backfill:
     """One backfill of a pipeline, from a cluster or, with `path`, from segment files."""
 
     def __init__(
-        self, pipeline: Pipeline, spark: "SparkSession", servers: str, state: BackfillState, path: str | None = None
+        self,
+        pipeline: Pipeline,
+        spark: "SparkSession",
+        servers: str | None,
+        state: BackfillState,
+        path: str | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._spark = spark
-        self._servers = servers
+        self._connection = pipeline.connection(servers)
         self._state = state
         self._path = path
 
@@ -124,7 +129,7 @@ class Backfill:
         if self._path is not None:
             ranges = file_ranges(self._spark, self._pipeline, self._path, start, end)
         else:
-            with Cluster(bootstrap_servers=self._servers) as cluster:
+            with Cluster(self._connection.client()) as cluster:
                 ranges = cluster_ranges(self._pipeline, cluster, start, end)
         plan = new_plan(asked, ranges, batch_offsets)
         self._state.keep(plan)
@@ -159,7 +164,7 @@ class Backfill:
             "endingOffsets": offsets(1),
             "includeHeaders": "true",
         }
-        where = {"kafka.bootstrap.servers": self._servers} if self._path is None else {"path": self._path}
+        where = self._connection.options() if self._path is None else {"path": self._path}
         return self._spark.read.format("tidelog").options(**{**options, **where}).load()
 
     def _writer(self) -> WriteRows:
@@ -174,7 +179,7 @@ class Backfill:
         writers: list[WriteRows] = []
 
         def write(records: "DataFrame", number: int) -> None:
-            tables = open_tables(self._spark, self._pipeline, self._servers)
+            tables = open_tables(self._spark, self._pipeline, self._connection)
             records = records if self._shows_headers() else records.drop("headers")
             steps = self._pipeline.steps
             rows = run_steps(steps, records, tables, lambda computed: computed, on_failed=stop_at_failed).rows
@@ -204,7 +209,7 @@ class Backfill:
         name = topic_of(sinks)
         topic_option = {} if name is None else {"topic": name}
         # A part that is read again is the same part, even where its steps return something else each time.
-        fixed = {"onRepeatedBatch": "skip", "kafka.bootstrap.servers": self._servers}
+        fixed = {"onRepeatedBatch": "skip", **self._connection.options()}
         write_topic = write_each_batch(**{**sinks[0].options, **fixed, **topic_option})
         return lambda batch, number: write_topic(output_rows(batch, sinks).drop(RECORD), number)
 
@@ -214,12 +219,12 @@ class Backfill:
         from tidelog.spark.pipeline.running.run import prepare_topics
         from tidelog.spark.pipeline.running.staged import StagedEngine
 
-        pipeline, servers = self._pipeline, self._servers
-        record_bytes = prepare_topics(pipeline, ladder, servers)
+        pipeline, connection = self._pipeline, self._connection
+        record_bytes = prepare_topics(pipeline, ladder, connection)
         sink = with_room((topic_sinks(pipeline) or [Topic()])[0], record_bytes)
         place = str(self._state.directory)
         engine = StagedEngine(
-            pipeline, ladder, lambda spark: open_tables(spark, pipeline, servers), sink, servers, place
+            pipeline, ladder, lambda spark: open_tables(spark, pipeline, connection), sink, connection, place
         )
         return lambda records, number: engine.process(
             restore(records, ladder, pipeline.name, show_headers=self._shows_headers()), number

@@ -16,6 +16,7 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.spark.pipeline.definition.chain import needs_setting_aside, run_steps
+from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Topic, with_room
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.definition.steps import RECORD
@@ -24,49 +25,48 @@ from tidelog.spark.pipeline.running.columns import output_rows, restore, route
 from tidelog.spark.pipeline.running.engine import evaluate
 from tidelog.spark.pipeline.running.opening import open_stream, open_tables
 from tidelog.spark.pipeline.running.run import prepare_topics
-from tidelog.spark.pipeline.running.sinks import stop_at_failed, topic_of
-from tidelog.spark.sink.placement import place_rows
+from tidelog.spark.pipeline.running.sinks import placed_rows, stop_at_failed, topic_of
 
 
 def declare(pipeline: Pipeline, *, bootstrap_servers: str | None = None) -> None:
     """Add `pipeline` to the declarative pipeline whose files Spark is reading."""
-    servers = pipeline.servers(bootstrap_servers)
+    connection = pipeline.connection(bootstrap_servers)
     ladder = ladder_of(pipeline)
     sink = _the_topic(pipeline, ladder)
     if ladder is not None:
-        sink = with_room(sink, prepare_topics(pipeline, ladder, servers))
+        sink = with_room(sink, prepare_topics(pipeline, ladder, connection))
     name = "".join(letter if letter.isalnum() else "_" for letter in pipeline.name)
-    options = {**sink.options, "kafka.bootstrap.servers": servers}
+    options = {**sink.options, **connection.options()}
     topic = topic_of(topic_sinks(pipeline))
     if topic is not None and ladder is None:
         options["topic"] = topic
     dp.create_sink(f"{name}_sink", "tidelog", options)
 
     # Made here, because a flow's function may not ask for the columns of a DataFrame.
-    rows = _rows(SparkSession.active(), pipeline, ladder, servers)
+    rows = _rows(SparkSession.active(), pipeline, ladder, connection)
 
     @dp.append_flow(target=f"{name}_sink", name=f"{name}_flow")
     def flow() -> DataFrame:
         return rows
 
 
-def _rows(spark: SparkSession, pipeline: Pipeline, ladder: Ladder | None, servers: str) -> DataFrame:
-    rows = open_stream(spark, pipeline, servers, ladder)
-    tables = open_tables(spark, pipeline, servers)
+def _rows(spark: SparkSession, pipeline: Pipeline, ladder: Ladder | None, connection: Connection) -> DataFrame:
+    rows = open_stream(spark, pipeline, connection, ladder)
+    tables = open_tables(spark, pipeline, connection)
     if ladder is not None:
-        return _with_policy(pipeline, ladder, rows, tables, servers)
+        return _with_policy(pipeline, ladder, rows, tables, connection)
     result = run_steps(pipeline.steps, rows, tables, lambda computed: computed, on_failed=stop_at_failed).rows
     sinks = topic_sinks(pipeline)
     rows = output_rows(stop_at_failed(result), sinks)
-    return place_rows(rows, topic=topic_of(sinks), bootstrap_servers=servers)
+    return placed_rows(rows, connection, topic_of(sinks))
 
 
 def _with_policy(
-    pipeline: Pipeline, ladder: Ladder, rows: DataFrame, tables: Mapping[str, DataFrame], servers: str
+    pipeline: Pipeline, ladder: Ladder, rows: DataFrame, tables: Mapping[str, DataFrame], connection: Connection
 ) -> DataFrame:
     restored = restore(rows, ladder, pipeline.name, show_headers=False)
     evaluated = evaluate(pipeline, restored, tables, lambda each: each)
-    return place_rows(route(evaluated, ladder, pipeline.name).drop(RECORD), bootstrap_servers=servers)
+    return placed_rows(route(evaluated, ladder, pipeline.name).drop(RECORD), connection)
 
 
 def _the_topic(pipeline: Pipeline, ladder: Ladder | None) -> Topic:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Delta, Iceberg, Refreshed, Source, Topic, table_source
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.failing.routing import Ladder
@@ -15,27 +16,29 @@ if TYPE_CHECKING:
     from tidelog.spark.pipeline.running.refreshing import RefreshedTables
 
 
-def open_stream(spark: "SparkSession", pipeline: Pipeline, servers: str, ladder: Ladder | None) -> "DataFrame":
+def open_stream(
+    spark: "SparkSession", pipeline: Pipeline, connection: Connection, ladder: Ladder | None
+) -> "DataFrame":
     """The source, and with it the ladder's own topics."""
     source = pipeline.source
     if isinstance(source, Topic):
-        options = source_options(source, servers, ladder)
+        options = source_options(source, connection, ladder)
         if ladder is None or not ladder.retry_topics:
             return spark.readStream.format("tidelog").options(**options).load()
         spark.dataSource.register(ladder_source.LadderSource)
         options |= ladder_options(ladder, pipeline.checkpoint_path)
         return spark.readStream.format(ladder_source.FORMAT).options(**options).load()
-    return _read_stream(spark, source, servers)
+    return _read_stream(spark, source, connection)
 
 
-def open_streams(spark: "SparkSession", pipeline: Pipeline, servers: str) -> dict[str, "DataFrame"]:
+def open_streams(spark: "SparkSession", pipeline: Pipeline, connection: Connection) -> dict[str, "DataFrame"]:
     """The further streams to join with, by name."""
-    return {name: _read_stream(spark, source, servers) for name, source in pipeline.streams.items()}
+    return {name: _read_stream(spark, source, connection) for name, source in pipeline.streams.items()}
 
 
-def _read_stream(spark: "SparkSession", source: Source, servers: str) -> "DataFrame":
+def _read_stream(spark: "SparkSession", source: Source, connection: Connection) -> "DataFrame":
     if isinstance(source, Topic):
-        return spark.readStream.format("tidelog").options(**source_options(source, servers, None)).load()
+        return spark.readStream.format("tidelog").options(**source_options(source, connection, None)).load()
     if isinstance(source, Delta | Iceberg):
         from tidelog.spark.pipeline.lake.table_source import FORMAT, TableSource, table_options
 
@@ -48,10 +51,10 @@ def _read_stream(spark: "SparkSession", source: Source, servers: str) -> "DataFr
 
 
 def open_tables(
-    spark: "SparkSession", pipeline: Pipeline, servers: str, kept: "RefreshedTables | None" = None
+    spark: "SparkSession", pipeline: Pipeline, connection: Connection, kept: "RefreshedTables | None" = None
 ) -> Mapping[str, "DataFrame"]:
     """The tables to join with, by name; those that are refreshed on a schedule are in `kept`."""
-    return _Tables(spark, pipeline.tables, servers, kept)
+    return _Tables(spark, pipeline.tables, connection, kept)
 
 
 class _Tables(Mapping[str, "DataFrame"]):
@@ -64,19 +67,19 @@ class _Tables(Mapping[str, "DataFrame"]):
         self,
         spark: "SparkSession",
         sources: Mapping[str, Source | Refreshed],
-        servers: str,
+        connection: Connection,
         kept: "RefreshedTables | None",
     ) -> None:
         self._spark = spark
         self._sources = sources
-        self._servers = servers
+        self._connection = connection
         self._kept = kept
 
     def __getitem__(self, name: str) -> "DataFrame":
         table = self._sources[name]
 
         def open_now() -> "DataFrame":
-            return _open_table(self._spark, table_source(table), self._servers)
+            return _open_table(self._spark, table_source(table), self._connection)
 
         if isinstance(table, Refreshed) and self._kept is not None:
             return self._kept.get(name, table, open_now)
@@ -89,9 +92,9 @@ class _Tables(Mapping[str, "DataFrame"]):
         return len(self._sources)
 
 
-def _open_table(spark: "SparkSession", source: Source, servers: str) -> "DataFrame":
+def _open_table(spark: "SparkSession", source: Source, connection: Connection) -> "DataFrame":
     if isinstance(source, Topic):
-        options = source_options(source, servers, None)
+        options = source_options(source, connection, None)
         return spark.read.format("tidelog").options(**options).load()
     if isinstance(source, Delta | Iceberg):
         from tidelog.spark.pipeline.lake.tables import read_table

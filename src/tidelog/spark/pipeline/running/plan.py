@@ -168,6 +168,7 @@ def drained(pipeline: Pipeline, servers: str, finds_nothing: Callable[[], bool])
     Their checkpoints must be on this machine.
     """
     look_at = time.monotonic()
+    connection = pipeline.connection(servers)
 
     def is_drained() -> bool:
         nonlocal look_at
@@ -175,7 +176,7 @@ def drained(pipeline: Pipeline, servers: str, finds_nothing: Callable[[], bool])
             return False
         look_at = time.monotonic() + _LOOK_EVERY_S
         position = read_positions(pipeline.checkpoint_paths)
-        with Cluster(bootstrap_servers=servers) as cluster:
+        with Cluster(connection.client()) as cluster:
             lag = make_plan(pipeline, survey(pipeline, cluster), position).lag
         # A query that starts at a time has no lag before its first batch, which never comes if there is no such record.
         return lag == 0 if lag is not None else finds_nothing()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.client.durations import milliseconds
 from tidelog.spark.pipeline.definition.chain import run_steps
+from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Refreshed, Sink, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.definition.steps import RECORD
@@ -49,10 +50,10 @@ class RefreshedTables:
 
 
 def batch_writer(
-    pipeline: Pipeline, rows: "DataFrame", sinks: Sequence[Sink], open_tables: OpenTables, servers: str
+    pipeline: Pipeline, rows: "DataFrame", sinks: Sequence[Sink], open_tables: OpenTables, connection: Connection
 ) -> "DataStreamWriter":
     """A writer of a pipeline without a policy whose batches are computed with the tables of their time."""
-    write = _writes(rows, sinks, servers)
+    write = _writes(rows, sinks, connection)
 
     def process(batch: "DataFrame", batch_id: int) -> None:
         with short_errors():
@@ -67,10 +68,10 @@ def _computed(pipeline: Pipeline, batch: "DataFrame", tables: "Mapping[str, Data
     return stop_at_failed(result)
 
 
-def _writes(rows: "DataFrame", sinks: Sequence[Sink], servers: str) -> "Callable[[DataFrame, int], Any]":
+def _writes(rows: "DataFrame", sinks: Sequence[Sink], connection: Connection) -> "Callable[[DataFrame, int], Any]":
     topics = [sink for sink in sinks if isinstance(sink, Topic)]
     if topics:
-        write = routed_batches(topics[0], servers)
+        write = routed_batches(topics[0], connection)
         return lambda computed, batch_id: write(output_rows(computed, topics), batch_id)
     (sink,) = sinks
     others: Any = batch_function(sink, rows)  # type: ignore[arg-type] # files are rejected by the checks

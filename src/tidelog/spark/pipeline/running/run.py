@@ -24,6 +24,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.durations import milliseconds
 from tidelog.spark.internals import context_of, is_java_gone
 from tidelog.spark.pipeline.checks.definition import check
+from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Topic, texts, with_room
 from tidelog.spark.pipeline.definition.loading import MODULE_PREFIX
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
@@ -211,7 +212,8 @@ def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool
     # Its jobs have a pool of their own: with fair scheduling a long batch of one pipeline does not delay the others.
     with job_properties(spark, {"spark.scheduler.pool": pipeline.name}):
         pipeline = _with_cut_batches(pipeline)
-        return Running(pipeline, [_begin(each, pipeline, once) for each in _writers(pipeline, spark, servers)])
+        writers = _writers(pipeline, spark, pipeline.connection(servers))
+        return Running(pipeline, [_begin(each, pipeline, once) for each in writers])
 
 
 def _with_cut_batches(pipeline: Pipeline) -> Pipeline:
@@ -243,24 +245,26 @@ def _begin(writer: "tuple[str, str, DataStreamWriter]", pipeline: Pipeline, once
     return (stream.trigger(availableNow=True) if once else stream.trigger(processingTime=interval)).start()
 
 
-def _writers(pipeline: Pipeline, spark: "SparkSession", servers: str) -> "list[tuple[str, str, DataStreamWriter]]":
+def _writers(
+    pipeline: Pipeline, spark: "SparkSession", connection: Connection
+) -> "list[tuple[str, str, DataStreamWriter]]":
     from tidelog.spark.pipeline.running.opening import open_stream, open_streams, open_tables
 
     ladder = ladder_of(pipeline)
-    record_bytes = 0 if ladder is None else prepare_topics(pipeline, ladder, servers)
-    rows = open_stream(spark, pipeline, servers, ladder)
-    tables: Mapping[str, DataFrame] = open_tables(spark, pipeline, servers)
+    record_bytes = 0 if ladder is None else prepare_topics(pipeline, ladder, connection)
+    rows = open_stream(spark, pipeline, connection, ladder)
+    tables: Mapping[str, DataFrame] = open_tables(spark, pipeline, connection)
     if pipeline.streams:
-        tables = {**tables, **open_streams(spark, pipeline, servers)}
+        tables = {**tables, **open_streams(spark, pipeline, connection)}
     checkpoint = pipeline.checkpoint_path
     if ladder is None:
-        return _plain(pipeline, rows, tables, servers)
+        return _plain(pipeline, rows, tables, connection)
     sink = with_room((topic_sinks(pipeline) or [Topic()])[0], record_bytes)
-    return [(pipeline.name, checkpoint, _with_policy(pipeline, ladder, sink, rows, tables, servers, checkpoint))]
+    return [(pipeline.name, checkpoint, _with_policy(pipeline, ladder, sink, rows, tables, connection, checkpoint))]
 
 
 def _plain(
-    pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]", servers: str
+    pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]", connection: Connection
 ) -> "list[tuple[str, str, DataStreamWriter]]":
     from tidelog.spark.pipeline.checks.state import check_state
     from tidelog.spark.pipeline.definition.chain import run_steps
@@ -273,11 +277,11 @@ def _plain(
     if has_refreshed(pipeline):
         check_state(pipeline, result)
         return [
-            (name, place, batch_writer(pipeline, rows, sinks, _table_opener(pipeline, servers), servers))
+            (name, place, batch_writer(pipeline, rows, sinks, _table_opener(pipeline, connection), connection))
             for name, place, sinks in zip(names, places, pipeline.written_sinks, strict=True)
         ]
     return [
-        (name, place, stream_writer(result, sinks, servers, place, pipeline.output_mode))
+        (name, place, stream_writer(result, sinks, connection, place, pipeline.output_mode))
         for name, place, sinks in zip(names, places, pipeline.written_sinks, strict=True)
     ]
 
@@ -288,7 +292,7 @@ def _with_policy(
     sink: Topic,
     rows: "DataFrame",
     tables: "Mapping[str, DataFrame]",
-    servers: str,
+    connection: Connection,
     checkpoint: str,
 ) -> "DataStreamWriter":
     from tidelog.spark.pipeline.definition.steps import RECORD
@@ -302,29 +306,29 @@ def _with_policy(
     is_all = len(topic_sinks(pipeline)) == len(pipeline.sinks)
     evaluated, needs_batches = _evaluated(pipeline, restored, tables)
     if is_all and not ladder.keeps_order and not needs_batches:
-        return routed_stream(route(evaluated, ladder, pipeline.name).drop(RECORD), sink, servers, checkpoint)
+        return routed_stream(route(evaluated, ladder, pipeline.name).drop(RECORD), sink, connection, checkpoint)
 
-    open_again = _table_opener(pipeline, servers)
+    open_again = _table_opener(pipeline, connection)
     if not is_all:
-        process = StagedEngine(pipeline, ladder, open_again, sink, servers, checkpoint).process
+        process = StagedEngine(pipeline, ladder, open_again, sink, connection, checkpoint).process
     else:
-        order, hint = _order_keeper(pipeline, ladder, servers, checkpoint)
+        order, hint = _order_keeper(pipeline, ladder, connection, checkpoint)
 
         def restore_parked(parked: "DataFrame") -> "DataFrame":
             return restore(parked, ladder, pipeline.name, show_headers=show_headers)
 
-        write = routed_batches(sink, servers)
+        write = routed_batches(sink, connection)
         process = BatchEngine(pipeline, ladder, open_again, write, order, hint, restore_parked).process
     return restored.writeStream.outputMode("append").foreachBatch(process)
 
 
-def _table_opener(pipeline: Pipeline, servers: str) -> "Callable[[SparkSession], Mapping[str, DataFrame]]":
+def _table_opener(pipeline: Pipeline, connection: Connection) -> "Callable[[SparkSession], Mapping[str, DataFrame]]":
     """A function that opens the tables of each batch; it keeps those that are refreshed on a schedule."""
     from tidelog.spark.pipeline.running.opening import open_tables
     from tidelog.spark.pipeline.running.refreshing import RefreshedTables
 
     kept = RefreshedTables()
-    return lambda spark: open_tables(spark, pipeline, servers, kept)
+    return lambda spark: open_tables(spark, pipeline, connection, kept)
 
 
 def _evaluated(pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]") -> "tuple[DataFrame, bool]":
@@ -351,7 +355,7 @@ def _evaluated(pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, Data
     return evaluated, has_refreshed(pipeline) or (bool(set_aside) and not has_state)
 
 
-def _order_keeper(pipeline: Pipeline, ladder: Ladder, servers: str, checkpoint: str) -> Any:
+def _order_keeper(pipeline: Pipeline, ladder: Ladder, connection: Connection, checkpoint: str) -> Any:
     if ladder.parked_topic is None or ladder.keys_topic is None:
         return None, None
     from tidelog.spark.pipeline.failing.own_topics import read_keys
@@ -362,22 +366,22 @@ def _order_keeper(pipeline: Pipeline, ladder: Ladder, servers: str, checkpoint: 
     keys_topic = ladder.keys_topic
 
     def load() -> Any:
-        with Cluster(bootstrap_servers=servers) as cluster:
+        with Cluster(connection.client()) as cluster:
             return read_keys(cluster, keys_topic, pipeline.name)
 
     fails_on_loss = str(_option(pipeline, "failOnDataLoss") or "true").lower() == "true"
-    parked = ParkedRows(pipeline.name, ladder.parked_topic, servers, fails_on_loss=fails_on_loss)
+    parked = ParkedRows(pipeline.name, ladder.parked_topic, connection, fails_on_loss=fails_on_loss)
     order, hint = OrderKeeper(pipeline.name, ladder, load, parked), hint_for(checkpoint)
     hint.put(is_due=order.is_parked_due)
     return order, hint
 
 
-def prepare_topics(pipeline: Pipeline, ladder: Ladder, servers: str) -> int:
+def prepare_topics(pipeline: Pipeline, ladder: Ladder, connection: Connection) -> int:
     """Make the ladder's topics if they are not there; how large a failed record may be, in bytes."""
     from tidelog.spark.pipeline.failing.own_topics import make_missing, room_for_failed
 
     names = pipeline.source.names if isinstance(pipeline.source, Topic) else ()
-    with Cluster(bootstrap_servers=servers) as cluster:
+    with Cluster(connection.client()) as cluster:
         counts = [cluster.partition_count(name) for name in names]
         record_bytes = room_for_failed(cluster, names)
         make_missing(cluster, ladder, max(counts, default=1), record_bytes)

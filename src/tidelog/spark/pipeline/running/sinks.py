@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from tidelog.spark.pipeline.definition.connection import SERVERS, Connection
 from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, EachBatch, Files, Iceberg, Sink, Topic
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
 from tidelog.spark.pipeline.lake.tables import table_writer
@@ -20,7 +21,7 @@ AGE = "age"
 
 
 def stream_writer(
-    rows: "DataFrame", sinks: Sequence[Sink], servers: str, checkpoint: str, output_mode: str
+    rows: "DataFrame", sinks: Sequence[Sink], connection: Connection, checkpoint: str, output_mode: str
 ) -> "DataStreamWriter":
     """A writer for `rows`, which stop the query where they have failed; it is started by the caller.
 
@@ -29,7 +30,7 @@ def stream_writer(
     rows = stop_at_failed(rows)
     topics = [sink for sink in sinks if isinstance(sink, Topic)]
     if topics:
-        return _topic_stream(output_rows(rows, topics), topics, servers, checkpoint, output_mode)
+        return _topic_stream(output_rows(rows, topics), topics, connection, checkpoint, output_mode)
     (sink,) = sinks
     assert not isinstance(sink, Topic)
     rows = rows.drop(RECORD)
@@ -49,23 +50,30 @@ def batch_function(sink: Delta | Iceberg | Changes | EachBatch, rows: "DataFrame
     return table_writer(sink, lambda: str(context.getLocalProperty("sql.streaming.queryId")))
 
 
-def routed_stream(rows: "DataFrame", sink: Topic, servers: str, checkpoint: str) -> "DataStreamWriter":
+def routed_stream(rows: "DataFrame", sink: Topic, connection: Connection, checkpoint: str) -> "DataStreamWriter":
     """A writer for rows that name their topic in the column `topic`."""
-    placed = place_rows(rows, bootstrap_servers=servers)
-    return _native(placed, {**sink.options, "kafka.bootstrap.servers": servers}, checkpoint).outputMode("append")
+    placed = placed_rows(rows, connection)
+    return _native(placed, {**sink.options, **connection.options()}, checkpoint).outputMode("append")
 
 
-def routed_batches(sink: Topic, servers: str) -> "Callable[[DataFrame, int], None]":
+def routed_batches(sink: Topic, connection: Connection) -> "Callable[[DataFrame, int], None]":
     """A function that writes one batch of rows with a column `topic`, oldest first if a column has their age."""
-    write = write_each_batch(**{**sink.options, "kafka.bootstrap.servers": servers})
+    write = write_each_batch(**{**sink.options, **connection.options()})
 
     def write_routed(rows: "DataFrame", batch_id: int) -> None:
-        placed = place_rows(rows, bootstrap_servers=servers)
+        placed = placed_rows(rows, connection)
         if AGE in placed.columns:
             placed = mark_placed(placed.sortWithinPartitions(AGE).drop(AGE))
         write(placed, batch_id)
 
     return write_routed
+
+
+def placed_rows(rows: "DataFrame", connection: Connection, topic: str | None = None) -> "DataFrame":
+    """Rows in the tasks that own their partitions; see `place_rows`."""
+    options: dict[str, Any] = {**connection.options()}
+    servers = options.pop(f"kafka.{SERVERS}")
+    return place_rows(rows, topic=topic, bootstrap_servers=servers, **options)
 
 
 def topic_of(sinks: Sequence[Topic]) -> str | None:
@@ -86,15 +94,15 @@ def stop_at_failed(rows: "DataFrame") -> "DataFrame":
 
 
 def _topic_stream(
-    rows: "DataFrame", sinks: Sequence[Topic], servers: str, checkpoint: str, output_mode: str
+    rows: "DataFrame", sinks: Sequence[Topic], connection: Connection, checkpoint: str, output_mode: str
 ) -> "DataStreamWriter":
-    options = {**sinks[0].options, "kafka.bootstrap.servers": servers}
+    options = {**sinks[0].options, **connection.options()}
     topic = topic_of(sinks)
     if topic is not None:
         options["topic"] = topic
     if output_mode == "update":
         return rows.writeStream.outputMode("update").foreachBatch(write_each_batch(**options))
-    placed = place_rows(rows, topic=topic, bootstrap_servers=servers)
+    placed = placed_rows(rows, connection, topic)
     return _native(placed, options, checkpoint).outputMode(output_mode)
 
 

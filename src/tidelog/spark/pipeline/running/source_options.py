@@ -4,6 +4,7 @@ import json
 import re
 from typing import Final
 
+from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Topic
 from tidelog.spark.pipeline.failing.parked_hint import hint_for
 from tidelog.spark.pipeline.failing.routing import Ladder
@@ -15,7 +16,7 @@ PARKED: Final = "ladderParked"
 HINT: Final = "ladderHint"
 
 
-def source_options(source: Topic, servers: str, ladder: Ladder | None) -> dict[str, str]:
+def source_options(source: Topic, connection: Connection, ladder: Ladder | None) -> dict[str, str]:
     """The options for `format("tidelog")`."""
     given = {name.lower() for name in source.options}
     starts = any(name.startswith("starting") and name != "startingoffsetsbytimestampstrategy" for name in given)
@@ -25,7 +26,7 @@ def source_options(source: Topic, servers: str, ladder: Ladder | None) -> dict[s
         if name.lower() not in given and not (starts and name == "startingOffsets")
     }
     options |= source.options
-    options["kafka.bootstrap.servers"] = servers
+    options |= connection.options()
     read_back = () if ladder is None else ladder.retry_topics
     if source.pattern is not None:
         exactly = [f"^{re.escape(name)}$" for name in read_back]

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.internals import file_of, release
 from tidelog.spark.pipeline.definition.chain import Materialize, run_steps
+from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, EachBatch, Iceberg, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
@@ -37,14 +38,14 @@ class StagedEngine:
         ladder: Ladder,
         open_tables: OpenTables,
         topic: Topic,
-        servers: str,
+        connection: Connection,
         checkpoint: str,
     ) -> None:
         self._pipeline = pipeline
         self._ladder = ladder
         self._open_tables = open_tables
         self._topic = topic
-        self._write_topics = routed_batches(topic, servers)
+        self._write_topics = routed_batches(topic, connection)
         self._directory = os.path.join(checkpoint, "staged")
         self._writers: list[Callable[[DataFrame, int], Any]] | None = None
 

@@ -19,6 +19,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError
 from tidelog.client.producer import Producer
 from tidelog.client.types import TopicPartition
+from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.running.supervision import FINAL, PipelineStatus, State
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -58,15 +59,15 @@ class Seen:
 class StatusWriter:
     """Writes the statuses of this process. Errors are logged once; the pipelines go on."""
 
-    def __init__(self, servers: Mapping[str, str], facts: Mapping[str, str]) -> None:
-        """`servers` are the brokers of each pipeline, by its name; `facts` go into every record."""
-        self._servers = servers
+    def __init__(self, connections: Mapping[str, Connection], facts: Mapping[str, str]) -> None:
+        """`connections` are those of each pipeline, by its name; `facts` go into every record."""
+        self._connections = connections
         self._facts = {"host": socket.gethostname(), "pid": os.getpid(), "started_ms": _now_ms(), **facts}
-        self._producers: dict[str, Producer | None] = {}
+        self._producers: dict[Connection, Producer | None] = {}
 
     def write(self, status: PipelineStatus) -> None:
         """Write one status; it is sent in the background."""
-        producer = self._producer(self._servers[status.pipeline])
+        producer = self._producer(self._connections[status.pipeline])
         if producer is not None:
             producer.send(STATUS_TOPIC, as_json(status, self._facts), status.pipeline.encode(), partition=0)
 
@@ -77,15 +78,16 @@ class StatusWriter:
                 with suppress(ApiError, ClientError):
                     producer.close(_CLOSE_S)
 
-    def _producer(self, servers: str) -> Producer | None:
-        if servers not in self._producers:
+    def _producer(self, connection: Connection) -> Producer | None:
+        if connection not in self._producers:
             try:
-                _make_topic(servers)
-                self._producers[servers] = Producer(bootstrap_servers=servers, client_id="tidelog-pipeline-status")
+                _make_topic(connection)
+                settings = {**connection.client(), "client.id": "tidelog-pipeline-status"}
+                self._producers[connection] = Producer(settings)
             except (ApiError, ClientError) as error:
                 LOG.warning("no status for `tidelog pipeline status`: topic %s: %s", STATUS_TOPIC, error)
-                self._producers[servers] = None
-        return self._producers[servers]
+                self._producers[connection] = None
+        return self._producers[connection]
 
 
 def as_json(status: PipelineStatus, facts: Mapping[str, Any]) -> bytes:
@@ -121,8 +123,8 @@ def _seen(name: str, timestamp_ms: int, facts: dict[str, Any], now_ms: int) -> S
     return Seen(name, LOST if age_s > LOST_AFTER_S and not is_final else state, age_s, facts)
 
 
-def _make_topic(servers: str) -> None:
-    with Cluster(bootstrap_servers=servers) as cluster:
+def _make_topic(connection: Connection) -> None:
+    with Cluster(connection.client()) as cluster:
         if STATUS_TOPIC in cluster.look_at_topics([STATUS_TOPIC]).topics:
             return
         replicas = min(_REPLICAS_MAX, len(cluster.describe_cluster().nodes))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.spark.pipeline import DeadLetters, Pipeline, delta, each_batch, parquet, spark_format, topic
+from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Topic
 from tidelog.spark.pipeline.failing.parked_hint import ParkedTopicHint, hint_for
 from tidelog.spark.pipeline.failing.routing import Ladder
@@ -59,20 +60,23 @@ def test_a_checkpoint_is_named_after_its_pipeline(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_pipeline_reads_from_the_beginning_and_committed_records_by_default() -> None:
-    options = source_options(topic("orders"), "h:1", None)
+    options = source_options(topic("orders"), Connection("h:1"), None)
     assert options == {
         "startingOffsets": "earliest",
         "kafka.isolation.level": "read_committed",
         "kafka.bootstrap.servers": "h:1",
         "subscribe": "orders",
     }
-    assert "startingOffsets" not in source_options(topic("orders", startingTimestamp=1), "h:1", None)
-    assert source_options(topic("orders", startingoffsets="latest"), "h:1", None)["startingoffsets"] == "latest"
+    assert "startingOffsets" not in source_options(topic("orders", startingTimestamp=1), Connection("h:1"), None)
+    assert (
+        source_options(topic("orders", startingoffsets="latest"), Connection("h:1"), None)["startingoffsets"]
+        == "latest"
+    )
 
 
 def test_the_ladders_topics_are_read_with_the_source() -> None:
-    assert source_options(topic("orders"), "h:1", LADDER)["subscribe"] == "orders,orders.retry.1"
-    pattern = source_options(Topic(pattern="ord.*s$"), "h:1", LADDER)["subscribePattern"]
+    assert source_options(topic("orders"), Connection("h:1"), LADDER)["subscribe"] == "orders,orders.retry.1"
+    pattern = source_options(Topic(pattern="ord.*s$"), Connection("h:1"), LADDER)["subscribePattern"]
     assert pattern == r"(?:ord.*s$)|^orders\.retry\.1$"
 
 
