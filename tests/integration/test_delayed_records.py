@@ -2,13 +2,15 @@
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from tests.integration.cli_support import run_here
 from tidelog.client import Admin, ApiError, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.records.batch import iterate_batches
 from tidelog.testing import Broker
 from tidelog.testing.cluster import Cluster
 
@@ -160,6 +162,71 @@ def test_retention_leaves_those_that_wait() -> None:
             while b"waits" not in values:
                 assert time.monotonic() < deadline + SECONDS, "the record is not delivered"
                 values.update(found.value for found in consumer.poll(0.2))
+
+
+@pytest.mark.long
+def test_a_compacted_topic_keeps_what_waits_and_the_last_that_was_delivered() -> None:
+    """A waiting record is no value of its key yet and does not hold up compaction; settled control batches go."""
+    settings = {
+        **SETTINGS,
+        "cleanup.policy": "compact",
+        "segment.bytes": 5_000,
+        "min.cleanable.dirty.ratio": 0.01,
+        "file.delete.delay.ms": 0,
+    }
+    with Broker({"log.cleaner.backoff.ms": 200}, process=True) as broker:
+        broker.create_topic("t", config=settings)
+        with (
+            Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+            Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        ):
+            _send(producer, "t", b"new", "1h", b"far")
+            producer.send("t", b"old", key=b"far", partition=0).result(SECONDS)
+            _send(producer, "t", b"delivered", "10ms", b"near")
+            numbers = itertools.count()
+
+            def write_until(holds: Callable[[], bool], what: str) -> None:
+                deadline = time.monotonic() + 3 * SECONDS
+                while not holds():
+                    assert time.monotonic() < deadline, what
+                    for number in itertools.islice(numbers, 20):
+                        headers = [("tidelog-delay", b"20")] if number % 2 else []
+                        producer.send("t", b"%d" % number, key=b"%d" % (number % 4), headers=headers, partition=0)
+                    producer.flush()
+                    time.sleep(0.05)
+
+            write_until(lambda: _first_batch(broker) > 0, "the control batch in which a record waited is still there")
+            assert [record.key for record in admin.list_delayed_records("t")[0].records][-1] == b"far"
+            pairs = _stored(broker)
+            assert (b"far", b"old") in pairs
+            assert (b"near", b"delivered") in pairs
+            assert (b"0", b"0") not in pairs
+            broker.kill()
+            broker.start()
+            assert admin.reschedule_delayed_records("t", _now_ms(), key=b"far") == 1
+            write_until(lambda: (b"far", b"old") not in _stored(broker), "the value before the delivered one is there")
+            assert _stored(broker).count((b"far", b"new")) == 1
+
+
+def _stored(broker: Broker) -> list[tuple[bytes | None, bytes | None]]:
+    """Keys and values of all visible records."""
+    where = TopicPartition("t", 0)
+    with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        consumer.assign([where])
+        consumer.seek_to_beginning(where)
+        end = consumer.end_offsets(where)[where]
+        found: list[tuple[bytes | None, bytes | None]] = []
+        while consumer.position(where) < end:
+            found += [(record.key, record.value) for record in consumer.poll(0.2)]
+        return found
+
+
+def _first_batch(broker: Broker) -> int:
+    """The offset of the first batch in the files of the partition."""
+    for segment in sorted(Path(broker.data_dir, "t-0").glob("*.log")):
+        for _, header in iterate_batches(segment.read_bytes()):
+            return header.base_offset
+    return 0
 
 
 @pytest.mark.long

@@ -251,19 +251,44 @@ class DelayedDelivery:
                 continue
             if not delayed.is_checkpointed:
                 self._checkpoint(followed)
-            if delayed.partition.is_leader and not followed.is_carrying and delayed.may_change:
-                offset = delayed.partition.log.retention_offset(now_ms)
-                first = delayed.index.first_location
-                if first is not None and first < offset:
-                    followed.is_carrying = True
-                    self._spawn(self._carry(followed, offset))
+            if delayed.partition.is_leader and not followed.is_carrying:
+                self._make_room(followed, now_ms)
+
+    def _make_room(self, followed: _Followed, now_ms: int) -> None:
+        """Let the front of a log be deleted or compacted, where waiting records alone are in the way."""
+        delayed = followed.delayed
+        log = delayed.partition.log
+        offset = log.retention_offset(now_ms)
+        if log.config.is_compacted and self._node.config.log_cleaner_enable:
+            step = _next_step(delayed, followed.carried_end, now_ms)
+            if step is None:
+                followed.is_carrying = True
+                self._spawn(self._settle(followed))
+                return
+            offset = max(offset, step)
+        first = delayed.index.first_location
+        if first is not None and first < offset:
+            followed.is_carrying = True
+            self._spawn(self._carry(followed, offset))
 
     async def _carry(self, followed: _Followed, offset: int) -> None:
         key = followed.delayed.partition.key
         try:
             await self.carry_before(*key, offset)
+            followed.carried_end = followed.delayed.partition.log.log_end_offset
         except ApiError as error:
             logger.warning("%s-%d: waiting records stay in the log's front for now: %s", *key, error)
+        finally:
+            followed.is_carrying = False
+
+    async def _settle(self, followed: _Followed) -> None:
+        delayed = followed.delayed
+        try:
+            async with self._turn(followed):
+                delayed.settle(self._node.clock.wall_ms())
+                self._staged(delayed.partition)
+        except ApiError as error:
+            logger.warning("%s-%d cannot be compacted further for now: %s", *delayed.partition.key, error)
         finally:
             followed.is_carrying = False
 
@@ -317,6 +342,25 @@ class DelayedDelivery:
                 await self._node.background.run(followed.delayed.checkpoint().write)
 
 
+def _next_step(delayed: DelayedPartition, carried_end: int, now_ms: int) -> int | None:
+    """What lets a compacted log be cleaned further: None for a floor, or the offset up to which to copy what waits.
+
+    The cleaner comes first, then a floor, then copying. Copied records are dirty, too: only what was appended after the
+    last copy makes the next one due, or they would be copied again and again.
+    """
+    from tidelog.storage.cleaner.planning import examine
+
+    log = delayed.partition.log
+    cleanable = examine(log, now_ms)
+    if cleanable.is_due:
+        return 0
+    by_floor = examine(log, now_ms, settled_before=delayed.floor_due)
+    if by_floor.is_due and by_floor.end_offset > cleanable.end_offset:
+        return None
+    by_copying = examine(log, now_ms, since=carried_end, settled_before=log.log_end_offset)
+    return by_copying.end_offset if by_copying.is_due else 0
+
+
 def _still_waiting(entries: list[bytes], waiting: DelayedPartition) -> list[bytes]:
     return waiting.still_waiting(entries)
 
@@ -331,6 +375,7 @@ class _Followed:
     __slots__ = (
         "_applied",
         "_turn",
+        "carried_end",
         "delayed",
         "is_carrying",
         "is_stopped",
@@ -347,6 +392,8 @@ class _Followed:
         self.lock = asyncio.Lock()
         self.timer: TimerTask | None = None
         self.retry_ms: int | None = None
+        self.carried_end = 0
+        """The log end offset after waiting records were last copied out of the front."""
         self.is_woken = self.is_working = self.is_stopped = self.is_writing = self.is_carrying = False
         self._turn: asyncio.Future[None] | None = None
         self._applied: list[tuple[int, asyncio.Future[None]]] = []

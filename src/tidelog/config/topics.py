@@ -72,8 +72,3 @@ def _check(values: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"conflict topic config setting min.compaction.lag.ms ({lag_min}) > max.compaction.lag.ms ({lag_max})"
         )
-    if values["tidelog_delay_enable"] and "compact" in values["cleanup_policy"]:
-        raise ConfigError(
-            "tidelog.delay.enable=true needs cleanup.policy=delete: compaction would remove records that still wait",
-            setting="tidelog.delay.enable",
-        )

@@ -11,6 +11,10 @@ it has no effect unless that batch is in the log, because a crash may cut the lo
 depends on the rest of its batch, a delivery on the batch of delivered records. So each pair takes effect as one.
 
 An entry is 32 bytes, ordered as the records are delivered: by time, then by arrival.
+
+In a compacted topic the other kind of control record is a floor: an offset below which nothing waits. Compaction
+removes all control batches about delayed records below the last floor. A replica that had applied some of them, and
+never gets the others, drops what it takes for waiting there when it applies the floor.
 """
 
 from __future__ import annotations
@@ -45,6 +49,10 @@ _COMMON_PREFIX: Final = b"tidelog-de"
 DELAY_CHANGE: Final = 20_000
 """The type in the key of the control record. Kafka's own types are below 10; clients ignore those they do not know."""
 _CHANGE_KEY: Final = CONTROL_KEY.pack(CONTROL_VERSION, DELAY_CHANGE)
+DELAY_FLOOR: Final = 20_001
+_FLOOR_KEY: Final = CONTROL_KEY.pack(CONTROL_VERSION, DELAY_FLOOR)
+_FLOOR: Final = struct.Struct(">hq")
+"""Version and offset."""
 _VERSION: Final = 0
 _CHANGE: Final = struct.Struct(">hiIqhII")
 """Version, lead, crc, producer id and epoch, removed entries, added entries; then those, then the waiting records."""
@@ -120,12 +128,46 @@ def encode_change(change: Change, payload: Iterable[bytes] = (), *, base_offset:
     return build_batch([record], base_offset=base_offset, is_control=True)
 
 
+def encode_floor(floor: int, *, base_offset: int, timestamp: int) -> bytes:
+    """The control batch of a floor."""
+    record = Record(base_offset, timestamp, _FLOOR_KEY, _FLOOR.pack(_VERSION, floor))
+    return build_batch([record], base_offset=base_offset, is_control=True)
+
+
 def is_change(batch: Buffer, header: BatchHeader) -> bool:
-    """Whether a whole batch is a change: a control batch of no producer, with our type in the key of its record."""
+    """Whether a whole batch is a change."""
+    return _key_of_ours(batch, header, 0) == _CHANGE_KEY
+
+
+def is_floor(batch: Buffer, header: BatchHeader) -> bool:
+    """Whether a whole batch is a floor."""
+    return _key_of_ours(batch, header, 0) == _FLOOR_KEY
+
+
+def is_about_delayed(buffer: Buffer, header: BatchHeader, position: int) -> bool:
+    """Whether the batch at a position is a change or a floor."""
+    return _key_of_ours(buffer, header, position) in (_CHANGE_KEY, _FLOOR_KEY)
+
+
+def _key_of_ours(buffer: Buffer, header: BatchHeader, position: int) -> bytes | None:
+    """The key of the record of a control batch of no producer; None for other batches."""
     if not header.is_control or header.producer_id >= 0 or header.record_count != 1:
-        return False
-    _, position = decode_varint(batch, HEADER_BYTES)
-    return bytes(batch[position + 4 : position + 8]) == _CHANGE_KEY
+        return None
+    _, position = decode_varint(buffer, position + HEADER_BYTES)
+    return bytes(buffer[position + 4 : position + 8])
+
+
+def parse_floor(batch: Buffer) -> int:
+    """The offset of a floor. Raises CorruptRecordError."""
+    try:
+        _, position = decode_varint(batch, HEADER_BYTES)
+        _, position = decode_varint(batch, position + 8)
+        version, floor = _FLOOR.unpack_from(batch, position)
+    except (struct.error, IndexError) as error:
+        raise CorruptRecordError("a floor of delayed records is cut off") from error
+    if version != _VERSION:
+        raise CorruptRecordError(f"a floor of delayed records has version {version}, not {_VERSION}")
+    return int(floor)
 
 
 def parse_change(batch: Buffer) -> Change:

@@ -26,10 +26,13 @@ from tidelog.records.delayed import (
     delivery_bytes,
     distances_of,
     encode_change,
+    encode_floor,
     is_change,
+    is_floor,
     key_hash,
     key_of,
     parse_change,
+    parse_floor,
     unpack_entry,
     waiting_bytes,
     waiting_size,
@@ -38,7 +41,7 @@ from tidelog.records.header import BatchHeader
 from tidelog.replication.partition import ACKS_ALL, Partition
 from tidelog.storage.segment import Segment
 from tidelog.storage.waiting.files import AppliedLog, Checkpoint, Pending, WaitingFiles
-from tidelog.storage.waiting.index import RECENT_MAX, WaitingIndex
+from tidelog.storage.waiting.index import LOCATION_STEP, RECENT_MAX, WaitingIndex
 
 _DELIVERED_RECORDS_MAX: Final = 2000
 _DELIVERED_BYTES_MAX: Final = 256 << 10
@@ -85,6 +88,22 @@ class _Changes:
         return [encode_change(change, payload, base_offset=base_offset, timestamp=now_ms)]
 
 
+class _Floor:
+    """A floor to append, as `Log.append_changes` takes it."""
+
+    __slots__ = ("_offset",)
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    @property
+    def batch_count(self) -> int:
+        return 1
+
+    def encode(self, base_offset: int, crc: int, now_ms: int) -> list[bytes]:  # noqa: ARG002 - it announces none
+        return [encode_floor(self._offset, base_offset=base_offset, timestamp=now_ms)]
+
+
 class DelayedPartition:
     """The waiting records of one replica. The event loop's thread owns it."""
 
@@ -122,11 +141,13 @@ class DelayedPartition:
         return -1 in (found, applied.leader_epoch) or found == applied.leader_epoch
 
     def _start_over(self) -> None:
-        """Forget everything and apply the log from its start."""
+        """Forget everything and apply the log from its start. What was cleaned was settled before."""
+        log = self.partition.log
         self.index = self._files.new_index(self._recent_max)
         self._pending = {}
         self._announced = []
-        self._next = self.partition.log.log_start_offset
+        clean_point = log.positions.clean_point
+        self._next = max(log.log_start_offset, clean_point if clean_point <= log.high_watermark else 0)
         self._applied = AppliedLog(self._next, -1)
 
     # From the log
@@ -141,6 +162,8 @@ class DelayedPartition:
         """Whether nothing waits and nothing can: the topic's setting is off, and its log is applied."""
         return (
             not self.partition.log.config.tidelog_delay_enable
+            # A replica that lags behind a compacted log needs the next floor.
+            and not self.partition.log.config.is_compacted
             and not len(self.index)
             and not self._pending
             and self._next >= self.partition.log.high_watermark
@@ -186,6 +209,20 @@ class DelayedPartition:
                 self._announced.append(_Announced(header.base_offset + change.lead, change.crc, change))
             else:
                 self._take_effect(change)
+        elif is_floor(batch, header):
+            self._settle(parse_floor(batch))
+
+    def _settle(self, floor: int) -> None:
+        """Nothing below an offset waits, whatever this replica has missed of a log that was compacted meanwhile."""
+        self._changes_since_checkpoint += 1
+        self.index.settle(floor)
+        for producer_id, (epoch, entries) in list(self._pending.items()):
+            kept = [entry for entry in entries if unpack_entry(entry).location >= floor]
+            if kept:
+                self._pending[producer_id] = epoch, kept
+            else:
+                del self._pending[producer_id]
+        self._retain()
 
     def _resolve(self, header: BatchHeader) -> None:
         """A batch follows changes that may depend on it."""
@@ -291,7 +328,17 @@ class DelayedPartition:
         carried = [(entry, tail) for _, entry, tail in found if tail is not None]
         self._append(_Changes([packed for packed, _, _ in found], (), carried), now_ms)
 
-    def _append(self, changes: _Changes, now_ms: int) -> None:
+    @property
+    def floor_due(self) -> int:
+        """The floor that could be appended: below it nothing waits, and the checkpoint has everything."""
+        retained_from = self.partition.log.retained_from or 0
+        return retained_from - retained_from % LOCATION_STEP
+
+    def settle(self, now_ms: int) -> None:
+        """Append a floor, so that the log can be compacted up to it."""
+        self._append(_Floor(self.floor_due), now_ms)
+
+    def _append(self, changes: _Changes | _Floor, now_ms: int) -> None:
         assert self.may_change, f"{self.partition.key} has a change under way"
         self.partition.check_appendable(ACKS_ALL)
         self._appended(self.partition.log.append_changes(changes, self.partition.leader_epoch, now_ms))
@@ -389,7 +436,7 @@ class DelayedPartition:
     def forget(self) -> None:
         """Nothing waits: remove the files and let go of the log."""
         self._files.new_index()
-        self.partition.log.retained_from = None
+        self.partition.log.retained_from = self.partition.log.settled_before = None
 
     def _retain(self) -> None:
         """Keep the segments that waiting records lie in, and those that a restart would apply again."""
@@ -397,4 +444,6 @@ class DelayedPartition:
         first = self.index.first_location
         if first is not None:
             locations.append(first)
-        self.partition.log.retained_from = min([self._checkpointed.offset, *locations])
+        log = self.partition.log
+        log.retained_from = retained_from = min([self._checkpointed.offset, *locations])
+        log.settled_before = min(self.index.floor, retained_from)

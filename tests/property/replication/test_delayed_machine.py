@@ -1,8 +1,9 @@
 """Delayed records beside a plain model: whatever happens, each is delivered once, never early, in order.
 
 The machine produces with and without delays, singly, in transactions and again with the same sequences; lets time pass,
-delivers, cancels, moves, writes checkpoints, carries records out of the log's front and deletes it. A crash cuts the
-log anywhere within the batches that were appended last, and the state is made from the checkpoint or from the log.
+delivers, cancels, moves, writes checkpoints, carries records out of the log's front and deletes or compacts it. A crash
+cuts the log anywhere within the batches that were appended last, and the state is made from the checkpoint or from the
+log.
 """
 
 import shutil
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.property.effort import examples
+from tests.unit.storage.cleaner.support import batches_of, clean_log
 from tests.unit.storage.logs import EPOCH, NOW_MS, read_records, reopen
 from tidelog.config import LogConfig
 from tidelog.records.batch import iterate_batches
@@ -23,6 +25,7 @@ from tidelog.records.builder import build_batch, build_end_transaction_marker
 from tidelog.records.record import Record
 from tidelog.replication.delayed import DelayedPartition
 from tidelog.replication.partition import Partition
+from tidelog.storage.cleaner.planning import examine
 from tidelog.storage.log import Log
 from tidelog.storage.types import AppendOrigin
 
@@ -232,15 +235,30 @@ class DelayedMachine(RuleBasedStateMachine):
         checkpoint.write()
         self.delayed.checkpoint_written(checkpoint)
 
-    @rule()
-    def carry_and_delete(self) -> None:
+    def _carry(self) -> None:
         self.log.roll(self.now_ms)
         for piece in list(self.delayed.before(self.log.log_end_offset)):
             for group in list(self.delayed.groups(self.delayed.still_waiting(piece))):
                 self.delayed.carry(group, self.now_ms)
                 self._commit()
         self.checkpoint()
+
+    @rule()
+    def carry_and_delete(self) -> None:
+        self._carry()
         self.log.delete_old_segments(self.now_ms)
+
+    @rule(carried=st.booleans())
+    def settle_and_compact(self, carried: bool) -> None:
+        if carried:
+            self._carry()
+        self.delayed.settle(self.now_ms)
+        self._commit()
+        self.log.roll(self.now_ms)
+        if examine(self.log, self.now_ms).cleanable_bytes:
+            end_offset = clean_log(self.log, self.now_ms).end_offset
+            control = [header for header, _ in batches_of(self.log) if header.is_control and header.producer_id < 0]
+            assert all(header.base_offset >= end_offset for header in control), "settled control batches are removed"
 
     @rule(merged=st.booleans())
     def merge(self, merged: bool) -> None:

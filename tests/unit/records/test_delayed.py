@@ -10,9 +10,14 @@ from tidelog.records.compression import Codec
 from tidelog.records.delayed import (
     DelayRules,
     build_delivery,
+    encode_floor,
+    is_about_delayed,
+    is_change,
+    is_floor,
     key_of,
     parse_change,
     parse_delay_ms,
+    parse_floor,
     unpack_entry,
 )
 from tidelog.records.errors import InvalidRecordError
@@ -143,3 +148,13 @@ def test_a_delivery_has_the_due_times_and_the_records_as_they_were() -> None:
     first, second = iterate_records(build_delivery([(NOW_MS, tail), (NOW_MS + 300, tail)]))
     assert first == Record(0, NOW_MS, b"k0", b"v0", (("a", b"b"), ("tidelog-delay", b"5s")))
     assert (second.offset, second.timestamp) == (1, NOW_MS + 300)
+
+
+def test_a_floor_is_a_control_batch_of_its_own_kind() -> None:
+    batch = encode_floor(640, base_offset=700, timestamp=NOW_MS)
+    header = read_header(batch)
+    assert (is_floor(batch, header), is_change(batch, header)) == (True, False)
+    assert is_about_delayed(b"before" + batch, header, 6)
+    assert parse_floor(batch) == 640
+    data = build_batch([_record(0)])
+    assert not is_about_delayed(data, read_header(data), 0)

@@ -11,6 +11,7 @@ from typing import Final
 from tidelog.records.batch import record_data
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
+from tidelog.records.delayed import is_about_delayed
 from tidelog.records.header import (
     CODEC_MASK,
     LEGACY_ATTRIBUTES_POSITION,
@@ -112,7 +113,13 @@ class Rewriter:
         return rebuild(header, filtered) if filtered.record_count else None
 
     def _kept_control(self, header: BatchHeader, buffer: bytearray, position: int) -> bytes | memoryview | None:
-        """A control batch up to its delete horizon, then None. The horizon is set when its transaction is empty."""
+        """A control batch up to its delete horizon, then None. The horizon is set when its transaction is empty.
+
+        Those about delayed records are settled all at once, by a floor further on in the log.
+        """
+        if header.base_offset < self._job.settled_before and is_about_delayed(buffer, header, position):
+            self.records_read += header.record_count
+            return None
         is_needed = not self._transactions.on_control(header, buffer, position)
         self.records_read += header.record_count
         horizon_ms = header.delete_horizon_ms

@@ -43,6 +43,8 @@ class CleanJob(NamedTuple):
     buffer_bytes: int
     bytes_per_second_max: float
     producers: tuple[ProducerTail, ...] = ()
+    settled_before: int = 0
+    """Control batches about delayed records below this offset are removed."""
 
 
 class Progress(NamedTuple):

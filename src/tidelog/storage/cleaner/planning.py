@@ -1,7 +1,8 @@
 """Which log is cleaned next, which part of it, and the job for that: Kafka's rules, as functions of a log and the time.
 
 A log has a clean part, where each key occurs once, and a dirty part after it. Dirty records at or above the last stable
-offset (and so the high watermark), in the active segment, or younger than `min.compaction.lag.ms` are not cleaned yet.
+offset (and so the high watermark), in the active segment, behind a delayed record that still waits, or younger than
+`min.compaction.lag.ms` are not cleaned yet.
 The log with the largest dirty ratio is next: the share of bytes that have never been cleaned. `max.compaction.lag.ms`
 makes a log due whatever its ratio.
 """
@@ -40,10 +41,15 @@ class Candidate(NamedTuple):
         return self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
 
 
-def examine(log: Log, now_ms: int) -> Candidate:
-    """The cleanable part of a log."""
-    first_dirty_offset = first_dirty(log)
-    uncleanable_offset = max(first_dirty_offset, _first_uncleanable(log, first_dirty_offset, now_ms))
+def examine(log: Log, now_ms: int, *, since: int = 0, settled_before: int | None = None) -> Candidate:
+    """The cleanable part of a log, or of what lies after `since`.
+
+    `settled_before` is for the question what it would be if delayed records were settled up to that offset.
+    """
+    first_dirty_offset = max(first_dirty(log), since)
+    settled_before = log.settled_before if settled_before is None else settled_before
+    limit = log.log_end_offset if settled_before is None else settled_before
+    uncleanable_offset = max(first_dirty_offset, _first_uncleanable(log, first_dirty_offset, limit, now_ms))
     # Whole segments only: a segment with any record that is not to be cleaned is left out.
     beyond = _inactive_since(log, uncleanable_offset)
     end_offset = beyond[0].base_offset if beyond else log.active_segment.base_offset
@@ -62,10 +68,8 @@ def first_dirty(log: Log) -> int:
     return log.log_start_offset
 
 
-def _first_uncleanable(log: Log, first_dirty_offset: int, now_ms: int) -> int:
-    offset = min(log.last_stable_offset, log.active_segment.base_offset)
-    if log.retained_from is not None:
-        offset = min(offset, log.retained_from)  # delayed records that still wait
+def _first_uncleanable(log: Log, first_dirty_offset: int, limit: int, now_ms: int) -> int:
+    offset = min(log.last_stable_offset, log.active_segment.base_offset, limit)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in _inactive_since(log, first_dirty_offset):
@@ -150,6 +154,7 @@ def job_for(candidate: Candidate, config: CleanerConfig, now_ms: int) -> CleanJo
         buffer_bytes=config.buffer_bytes // threads,
         bytes_per_second_max=config.bytes_per_second_max / threads,
         producers=_producer_tails(log, end_offset),
+        settled_before=log.settled_before or 0,
     )
 
 

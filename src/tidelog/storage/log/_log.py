@@ -78,6 +78,7 @@ class Log:
         "read",
         "retained_from",
         "segments",
+        "settled_before",
         "topic",
         "topic_id",
         "write_staged",
@@ -119,6 +120,9 @@ class Log:
         """Set while a copy in another log directory is made: the log must not be cleaned meanwhile."""
         self.retained_from: int | None = None
         """Segments with this offset or later ones are not deleted, whatever their retention; None without a limit."""
+        self.settled_before: int | None = None
+        """Batches about delayed records are not needed below this offset, and the rest is not cleaned; None if there
+        are none."""
         self._is_deleted = False
         self.flush_state = FlushState(
             max(recovery_point, log_start_offset),

@@ -82,6 +82,7 @@ class WaitingFiles:
             "dead": len(index.dead),
             "pending": [[producer_id, epoch, len(entries)] for producer_id, (epoch, entries) in pending.items()],
             "locations": list(index.locations.items()),
+            "floor": index.floor,
         }
         entries = [*index.recent, *index.dead, *(entry for _, some in pending.values() for entry in some)]
         body = json.dumps(head).encode() + b"\n" + b"".join(entries)
@@ -124,6 +125,7 @@ class WaitingFiles:
         index.next_number = head["next_number"]
         index.runs = [Run(self.path_of(number), number, count, at) for number, count, at in head["runs"]]
         index.locations = dict(head["locations"])
+        index.floor = head.get("floor", 0)
         position = head["recent"]
         index.recent = entries[:position]
         index.dead = set(entries[position : (position := position + head["dead"])])

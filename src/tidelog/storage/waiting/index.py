@@ -18,6 +18,8 @@ RECENT_MAX: Final = 16_384
 _SMALL_RUNS_MAX: Final = 24
 _MERGED_RUNS: Final = 16
 _LOCATIONS_SHIFT: Final = 6
+LOCATION_STEP: Final = 1 << _LOCATIONS_SHIFT
+"""`first_location` is a multiple of it."""
 _HASH: Final = slice(28, 32)
 
 RunPath = Callable[[int], str]
@@ -32,6 +34,7 @@ class WaitingIndex:
         "_merging",
         "_path_of",
         "dead",
+        "floor",
         "is_changed",
         "locations",
         "next_number",
@@ -49,6 +52,8 @@ class WaitingIndex:
         """Entries that were removed and are still in a run."""
         self.locations: dict[int, int] = {}
         """How many live entries lie in each stretch of 64 offsets of the log."""
+        self.floor = 0
+        """The last floor of the log: nothing below it waits."""
         self.next_number = 1
         self.is_changed = False
         """Whether there were changes since this was last set to False."""
@@ -111,6 +116,16 @@ class WaitingIndex:
             self.locations[stretch] = count
         else:
             del self.locations[stretch]
+
+    def settle(self, floor: int) -> None:
+        """Nothing below an offset of the log waits. An entry that seems to was removed by a batch that is gone."""
+        self.floor = max(self.floor, floor)
+        self.is_changed = True
+        first = self.first_location
+        if first is not None and first < floor:
+            for entry in [entry for piece in self.in_pieces() for entry in piece]:
+                if unpack_entry(entry).location < floor:
+                    self.remove(entry)
 
     def spill(self) -> None:
         """Write the entries in memory to a run."""

@@ -141,5 +141,7 @@ def test_truncation_takes_the_clean_point_back(tmp_path: Path) -> None:
 def test_segments_that_delayed_records_wait_in_are_not_cleaned(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     _segments(log, 3)
-    log.retained_from = 3
+    log.settled_before = 3
     assert examine(log, NOW_MS).end_offset == 2
+    assert examine(log, NOW_MS, settled_before=log.log_end_offset).end_offset == log.active_segment.base_offset
+    assert examine(log, NOW_MS, since=4, settled_before=log.log_end_offset).first_dirty_offset == 4

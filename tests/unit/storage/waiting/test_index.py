@@ -125,3 +125,17 @@ def test_entries_are_found_by_the_hash_of_their_key(files: WaitingFiles) -> None
     for time in range(5):
         index.add(_entry(time, key_hash=time % 2))
     assert sorted(entry for piece in index.with_hash(1) for entry in piece) == [_entry(1, 0, 1), _entry(3, 0, 1)]
+
+
+def test_a_floor_drops_what_seems_to_wait_below_it(files: WaitingFiles) -> None:
+    index = files.new_index(recent_max=3)
+    for time in (1, 2, 3, 4, 5):
+        index.add(_entry(time, location=64 * time))
+    index.settle(64 * 3)
+    assert (_times(index), index.floor) == ([3, 4, 5], 192)
+    index.settle(64)
+    assert (_times(index), index.floor) == ([3, 4, 5], 192), "a floor never falls"
+    files.checkpoint(index, APPLIED, {}).write()
+    loaded = files.load()
+    assert loaded is not None
+    assert loaded[0].floor == 192
