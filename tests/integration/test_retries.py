@@ -30,7 +30,7 @@ from tidelog.client import (
 from tidelog.client.retry.headers import decode
 from tidelog.testing import Broker
 
-SECONDS = 30.0
+SECONDS = 60.0
 Record = ConsumerRecord[bytes, bytes]
 
 
@@ -207,6 +207,47 @@ def test_a_topic_that_would_not_delay_is_refused(broker: Broker, topic: str) -> 
     consumer = AsyncRetryingConsumer(topic, handle, bootstrap_servers=broker.bootstrap_servers, group_id="billing")
     with pytest.raises(ClientConfigError, match=r"tidelog\.delay\.enable=true"):
         run(consumer.run())
+
+
+@pytest.mark.long
+def test_members_that_join_and_leave_lose_nothing_and_keep_the_order_of_keys(broker: Broker) -> None:
+    """Partitions move while handlers fail and records wait behind failed ones of their key."""
+    topic, count, keys = unique("orders"), 400, 20
+    broker.create_topic(topic, 4)
+    handled: list[tuple[bytes, int]] = []
+
+    async def handle(record: Record) -> None:
+        await asyncio.sleep(0.002)
+        number = int(record.value or b"")
+        if number % 5 == 0 and current_attempt() < 3:
+            raise OSError("not yet")
+        handled.append((record.key or b"", number))
+
+    def member() -> AsyncRetryingConsumer:
+        policy = RetryPolicy(["50ms"], attempts=50, keep_order_by_key=True)
+        settings: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers, "group_id": "moving"}
+        return AsyncRetryingConsumer(topic, handle, policy, concurrency=8, **settings)
+
+    def done() -> int:
+        return len({number for _, number in handled})
+
+    async def work() -> None:
+        async with running(member()):
+            for part in range(4):
+                first, last = part * count // 4, (part + 1) * count // 4
+                values = [(str(number % keys), str(number)) for number in range(first, last)]
+                await asyncio.to_thread(send, broker, topic, *values)
+                async with running(member()):
+                    # It joins and leaves in the middle of the records of this part.
+                    await until(lambda first=first: done() >= first + count // 16)  # type: ignore[misc]
+            await until(lambda: done() == count)
+
+    run(work())
+    for key in {key for key, _ in handled}:
+        numbers = list(dict.fromkeys(number for each, number in handled if each == key))
+        assert numbers == sorted(numbers), "records that are handled again aside, the order of a key is kept"
+    letters = read_all(broker.bootstrap_servers, f"{topic}.dlq", 4, expected=0, isolation="read_committed")
+    assert letters == []
 
 
 @pytest.mark.long
