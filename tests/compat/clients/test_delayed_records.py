@@ -68,11 +68,13 @@ def test_records_that_wait_are_delivered_after_the_setting_is_off(
     client: Driver, servers: str, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(**DELAYED)
-    client.produce(servers, topic, [_delayed(b"waits", "400ms")])
+    client.produce(servers, topic, [_delayed(b"waits", "1h")])
     with Admin({"bootstrap.servers": servers}) as admin:
         change = ConfigChange("tidelog.delay.enable", "false")
         admin.incremental_alter_configs({ConfigResource(ResourceType.TOPIC, topic): [change]})
-    client.produce(servers, topic, [_delayed(b"at once", "1d")])
+        client.produce(servers, topic, [_delayed(b"at once", "1d")])
+        (waiting,) = admin.list_delayed_records(topic)[0].records
+        admin.reschedule_delayed_records(topic, time.time_ns() // 1_000_000, offset=waiting.offset)
     assert [record.value for record in client.consume(servers, topic, 2)] == [b"at once", b"waits"]
 
 
