@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.request_hooks import RequestHooks
 from tidelog.broker.settings import quota_burst_ms
 from tidelog.metadata.client_quotas import QuotaNode, read_quota_nodes
 from tidelog.metadata.configs import read_overrides
@@ -122,7 +121,7 @@ class ClientQuotaManager:
     def _hook(self) -> None:
         assert self._dispatcher is not None, "a broker has a dispatcher before it reads its quotas"
         is_needed = any(quotas.is_limited for quotas in self._by_type.values())
-        hooks = self._dispatcher.hooks or RequestHooks()
+        hooks = self._dispatcher.hooks
         self._dispatcher.set_hooks(replace(hooks, throttle=self._on_request if is_needed else None))
         self.limits_fetch = self._fetch.is_limited
         self._node.slices.meter = self if self._request.is_limited else None

@@ -25,6 +25,7 @@ from tidelog.broker.context import ClientLeft, Context
 from tidelog.broker.coordinators import Reply
 from tidelog.broker.demands import ON_CLUSTER
 from tidelog.broker.metadata_errors import storage_error
+from tidelog.broker.request_hooks import Countdowns, RequestHooks
 from tidelog.broker.routes import REQUEST_BYTES_MAX, Route, request_name
 from tidelog.metadata.errors import StoreUnavailableError
 from tidelog.network.log_rate_limit import LogRateLimit
@@ -38,7 +39,6 @@ from tidelog.wire.schema import Message, elements_in_slices
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
-    from tidelog.broker.request_hooks import RequestHooks
     from tidelog.network.connection import Connection, Slot
 
 logger = logging.getLogger(__name__)
@@ -67,13 +67,19 @@ class Dispatcher:
     def __init__(self, node: Node, routes: Mapping[int, Route], hooks: RequestHooks | None = None) -> None:
         self.routes = routes
         self._node = node
-        self.hooks = hooks
+        self._countdowns: Countdowns | None = None
+        self._hooks: RequestHooks | None = None
+        """Set only if there is more to do than to count: a request that is only counted need not look further."""
+        self.hooks = RequestHooks()
         """Called for every request; `set_hooks` replaces them at any time."""
+        self.set_hooks(hooks or self.hooks)
         self._large = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
 
     def set_hooks(self, hooks: RequestHooks) -> None:
         """Call these for every request from now on."""
-        self.hooks = hooks if hooks.count is not None or hooks.throttle is not None else None
+        self.hooks = hooks
+        self._countdowns = hooks.countdowns
+        self._hooks = hooks if hooks.throttle is not None or hooks.is_logged else None
 
     def request_limit(self, api_key: int) -> int:
         """How many bytes a request of an API may have; what is not served is not read either."""
@@ -89,11 +95,15 @@ class Dispatcher:
             if route is None or not route.min_version <= version <= route.max_version:
                 self._answer_unsupported(connection, slot, api_key, version, correlation_id)
                 return
-            hooks = self.hooks
+            countdowns = self._countdowns
+            if countdowns is not None:
+                countdown = countdowns[api_key]
+                countdown[version] = left = countdown[version] - 1
+                if not left and self.hooks.time is not None:
+                    self.hooks.time(slot, route, version)
+            hooks = self._hooks
             if hooks is not None:
-                if hooks.count is not None:
-                    hooks.count(slot, route, version)
-                if (hooks.throttle is not None or hooks.is_logged) and client_id_bytes >= 0:
+                if client_id_bytes >= 0:
                     connection.session.client_id = str(data[start + 10 : start + 10 + client_id_bytes], "utf-8")
                 if hooks.throttle is not None:
                     hooks.throttle(connection, route, version, stop - start)

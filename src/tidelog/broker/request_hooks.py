@@ -6,7 +6,7 @@ later: by the dispatcher for a whole request (`broker.demands`), by the handlers
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from tidelog.broker.routes import Route
     from tidelog.network.connection import Connection, Slot
 
-Count = Callable[["Slot", "Route", int], None]
+Time = Callable[["Slot", "Route", int], None]
 """`(slot, route, api version)`"""
+Countdowns = Mapping[int, list[int]]
+"""By API key, for each version: how many requests are to come until the next one that is timed, that one included."""
 Throttle = Callable[["Connection", "Route", int, int], None]
 """`(connection, route, api version, size of the request in bytes)`"""
 
@@ -24,8 +26,10 @@ Throttle = Callable[["Connection", "Route", int, int], None]
 class RequestHooks:
     """The hooks of one broker, in the order in which they are called."""
 
-    count: Count | None = None
-    """Counts the request, whatever becomes of it."""
+    countdowns: Countdowns | None = None
+    """Counted down for each request, whatever becomes of it: that costs a fraction of a call."""
+    time: Time | None = None
+    """Called when a countdown is at 0, to set it again and to time the request."""
     throttle: Throttle | None = None
     """Charges the request to the quotas of its client, whose id is in the session."""
     is_logged: bool = False

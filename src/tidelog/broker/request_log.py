@@ -12,7 +12,6 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.request_hooks import RequestHooks
 from tidelog.network.log_rate_limit import LogRateLimit
 
 if TYPE_CHECKING:
@@ -52,18 +51,17 @@ class RequestLog:
         assert self._dispatcher is not None, "used before"
         is_logged = self._slow_us >= 0 or every_request.isEnabledFor(logging.DEBUG)
         if is_logged or self._has_metrics:
-            meter = self._meter()
-            meter.log = self if is_logged else None
-        is_counted = self.meter is not None and (is_logged or self._has_metrics)
-        hooks = self._dispatcher.hooks or RequestHooks()
-        count = self.meter.count if is_counted and self.meter is not None else None
-        self._dispatcher.set_hooks(replace(hooks, count=count, is_logged=is_logged))
+            self._meter(self._dispatcher).set_log(self if is_logged else None)
+        meter = self.meter if is_logged or self._has_metrics else None
+        countdowns, time = (None, None) if meter is None else (meter.countdowns, meter.time)
+        hooks = self._dispatcher.hooks
+        self._dispatcher.set_hooks(replace(hooks, countdowns=countdowns, time=time, is_logged=is_logged))
 
-    def _meter(self) -> RequestMeter:
+    def _meter(self, dispatcher: Dispatcher) -> RequestMeter:
         if self.meter is None:
             from tidelog.broker.metrics import RequestMeter
 
-            self.meter = RequestMeter()
+            self.meter = RequestMeter(dispatcher.routes.values())
         return self.meter
 
     def write(

@@ -45,6 +45,7 @@ class Partition:
     """State of one partition. Cheap: a broker may hold ten thousand of them."""
 
     __slots__ = (
+        "appended",
         "controller_epoch",
         "index",
         "is_dirty",
@@ -69,6 +70,8 @@ class Partition:
         self.topic_id = topic_id
         self.key = (topic, index)
         self.log = log
+        self.appended: list[int] | None = None
+        """Where a broker with metrics counts what is appended: requests, records and bytes of the topic."""
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.controller_epoch = -1

@@ -253,7 +253,7 @@ class ReplicaManager:
             raise failure.for_client() from failure
         first_offset, last_offset = info[0], info[1]
         if self.traffic is not None:
-            self.traffic.count_append(partition.topic_bytes, info)
+            self.traffic.count_append(partition, info)
         if not partition.is_dirty:
             self.staged(partition)
         self._pending.append(PendingAppend(partition, first_offset, last_offset + 1, timeout_ms, on_committed))

@@ -6,14 +6,16 @@ exist cannot fill the memory. What belonged to a topic that is deleted stays in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from tidelog.replication.fetch import FetchParameters, Wanted
 from tidelog.storage.types import LogAppendInfo
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.fetch import PartitionReply as FetchReply
-from tidelog.wire.produce import PartitionReply as ProduceReply
+
+if TYPE_CHECKING:
+    from tidelog.replication.partition import Partition
 
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _RECORDS: Final = 7
@@ -24,22 +26,22 @@ class TopicCounts:
     """Plain numbers since the start of this broker."""
 
     __slots__ = (
-        "bytes_in",
+        "appended",
         "bytes_out",
         "bytes_rejected",
         "failed_fetch_requests",
         "failed_produce_requests",
         "fetch_conversions",
-        "messages_in",
         "total_fetch_requests",
-        "total_produce_requests",
     )
+    _NUMBERS: Final = __slots__[1:]
 
     def __init__(self) -> None:
-        for name in self.__slots__:
+        self.appended = [0, 0, 0]
+        """Partitions of Produce requests, records, bytes. The topic's partitions hold this list, see `count_append`."""
+        for name in self._NUMBERS:
             setattr(self, name, 0)
 
-    bytes_in: int
     bytes_out: int
     bytes_rejected: int
     """Of batches that were larger than `max.message.bytes`."""
@@ -47,13 +49,25 @@ class TopicCounts:
     failed_produce_requests: int
     fetch_conversions: int
     """Partitions of responses that were converted for old clients."""
-    messages_in: int
     total_fetch_requests: int
     """Each partition of a request counts."""
-    total_produce_requests: int
+
+    @property
+    def total_produce_requests(self) -> int:
+        """Each partition of a request counts."""
+        return self.appended[0]
+
+    @property
+    def messages_in(self) -> int:
+        return self.appended[1]
+
+    @property
+    def bytes_in(self) -> int:
+        return self.appended[2]
 
     def add(self, other: TopicCounts) -> None:
-        for name in self.__slots__:
+        self.appended[:] = [mine + theirs for mine, theirs in zip(self.appended, other.appended, strict=True)]
+        for name in self._NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
@@ -65,7 +79,6 @@ class TrafficCounters:
         self._is_known = is_known
         self._is_added = is_added
         self._by_name: dict[str, TopicCounts] = {}
-        self._by_wire_name: dict[bytes, TopicCounts] = {}
         self._others = TopicCounts()
         """Of topics that do not exist, or no longer."""
         self.replication_bytes_out = 0
@@ -76,40 +89,25 @@ class TrafficCounters:
 
     # --- counting ---
 
-    def count_produce(
-        self,
-        partitions: Sequence[tuple[bytes, int, int, int]],
-        outcomes: Sequence[tuple[bytes, int, LogAppendInfo | ProduceReply]],
-    ) -> None:
-        """The partitions of a Produce, as `(topic, index, start, end)` of their records, and what became of each."""
-        if len(outcomes) == 1:
-            # Nearly all requests are so.
-            topic, _, result = outcomes[0]
-            counts = self._by_wire_name.get(topic)
-            if counts is not None and result.__class__ is LogAppendInfo:
-                counts.total_produce_requests += 1
-                counts.messages_in += result[5]
-                counts.bytes_in += result[6]
-                return
-        for position, (topic, _, result) in enumerate(outcomes):
-            counts = self._by_wire_name.get(topic) or self._find(topic)
-            counts.total_produce_requests += 1
-            if result.__class__ is LogAppendInfo:
-                counts.messages_in += result[5]
-                counts.bytes_in += result[6]
-            elif result[1]:
-                counts.failed_produce_requests += 1
-                self.count_error("Produce", result[1])
-                if result[1] in _TOO_LARGE:
-                    _, _, start, end = partitions[position]
-                    counts.bytes_rejected += end - start
+    def count_append(self, partition: Partition, info: LogAppendInfo) -> None:
+        """A batch was appended. The hot path calls this once for each partition, and then counts in `appended`."""
+        counts = self._by_name.get(partition.topic) or self._find_name(partition.topic)
+        if counts is not self._others:
+            partition.appended = counts.appended
+        appended = counts.appended
+        appended[0] += 1
+        appended[1] += info[5]
+        appended[2] += info[6]
 
-    def count_append(self, topic: bytes, info: LogAppendInfo) -> None:
-        """A batch of this broker's own."""
-        counts = self._by_wire_name.get(topic) or self._find(topic)
-        counts.total_produce_requests += 1
-        counts.messages_in += info[5]
-        counts.bytes_in += info[6]
+    def count_unappended(self, topic: bytes, code: int, size_bytes: int) -> None:
+        """A partition of a Produce request that had no records, or an error."""
+        counts = self._find_name(topic.decode(errors="replace"))
+        counts.appended[0] += 1
+        if code:
+            counts.failed_produce_requests += 1
+            self.count_error("Produce", code)
+            if code in _TOO_LARGE:
+                counts.bytes_rejected += size_bytes
 
     def count_fetch(self, parameters: FetchParameters, wanted: Iterable[Wanted], replies: Iterable[FetchReply]) -> None:
         """The partitions of a Fetch and what is sent of each."""
@@ -139,15 +137,12 @@ class TrafficCounters:
         key = api, code
         self.errors[key] = self.errors.get(key, 0) + 1
 
-    def _find(self, topic: bytes) -> TopicCounts:
-        return self._find_name(topic.decode(errors="replace"))
-
     def _find_name(self, name: str | None) -> TopicCounts:
         if name is None or not self._is_known(name):
             return self._others
         counts = self._by_name.get(name)
         if counts is None:
-            counts = self._by_name[name] = self._by_wire_name[name.encode()] = TopicCounts()
+            counts = self._by_name[name] = TopicCounts()
         return counts
 
     # --- reading ---
@@ -157,7 +152,6 @@ class TrafficCounters:
         for name in names:
             counts = self._by_name.pop(name, None)
             if counts is not None:
-                del self._by_wire_name[name.encode()]
                 self._others.add(counts)
 
     def topics(self) -> Iterator[tuple[str, TopicCounts]]:

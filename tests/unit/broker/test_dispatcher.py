@@ -291,21 +291,30 @@ def test_hooks_see_every_request_in_their_order_the_fast_paths_included() -> Non
     async def body() -> None:
         seen: list[tuple[str, str, int]] = []
 
-        def count(_slot: object, route: Route, version: int) -> None:
-            seen.append(("counted", route.api_key.name, version))
+        def time(_slot: object, route: Route, version: int) -> None:
+            seen.append(("timed", route.api_key.name, version))
 
         def throttle(connection: Connection, route: Route, version: int, request_bytes: int) -> None:
             assert request_bytes > 0
             assert connection.session.client_id == "client"
             seen.append((connection.session.principal, route.api_key.name, version))
 
-        world = World(lambda _request, _context: ListGroupsResponse(), RequestHooks(count, throttle))
+        countdowns: dict[int, list[int]] = {}
+        hooks = RequestHooks(countdowns, time, throttle)
+        world = World(lambda _request, _context: ListGroupsResponse(), hooks)
         for route in world.routes.values():
+            countdowns[route.api_key] = [1] * (route.max_version + 1)
             seen.clear()
             frame = bytearray(encode_request(route.api_key, route.max_version, 7, "client", b""))
             slot = FakeSlot(world.connection)
             world.dispatcher.dispatch(world.connection, slot, frame, 4, len(frame))  # type: ignore[arg-type]
-            assert seen == [(each, route.api_key.name, route.max_version) for each in ("counted", "User:ANONYMOUS")]
+            assert seen == [(each, route.api_key.name, route.max_version) for each in ("timed", "User:ANONYMOUS")]
+            seen.clear()
+            countdowns[route.api_key][-1] = 9
+            slot = FakeSlot(world.connection)
+            world.dispatcher.dispatch(world.connection, slot, frame, 4, len(frame))  # type: ignore[arg-type]
+            assert seen == [("User:ANONYMOUS", route.api_key.name, route.max_version)]
+            assert countdowns[route.api_key][-1] == 8
 
     in_loop(body)
 

@@ -133,6 +133,7 @@ def _append_all(  # noqa: C901 - one sequence of decisions on the hot path, wher
     _, acks, timeout_ms, partitions = spans
     access = node.access
     replica_manager = node.replica_manager
+    traffic = replica_manager.traffic
     now_ms = node.clock.wall_ms()
     view = memoryview(data)
     if progress is None:
@@ -161,6 +162,8 @@ def _append_all(  # noqa: C901 - one sequence of decisions on the hot path, wher
                 partition = _checked(node, topic.decode(), index, start, acks)
             if not has_records(view, start, end, version, verified is not None):
                 outcomes.append((topic, index, PartitionReply(index, 0)))
+                if traffic is not None:
+                    traffic.count_unappended(topic, 0, 0)
                 continue
             asked = partition
             if prepared is None:
@@ -169,7 +172,10 @@ def _append_all(  # noqa: C901 - one sequence of decisions on the hot path, wher
                 result, prepared = prepared, None
                 info = partition.append_prepared(result, acks, now_ms, guard)
         except REFUSALS as error:
-            outcomes.append((topic, index, refusal_reply(error, index, replica_manager, asked)))
+            refused = refusal_reply(error, index, replica_manager, asked)
+            outcomes.append((topic, index, refused))
+            if traffic is not None:
+                traffic.count_unappended(topic, refused[1], end - start)
             prepared = None
             continue
         except TooMuchWorkError:
@@ -181,8 +187,15 @@ def _append_all(  # noqa: C901 - one sequence of decisions on the hot path, wher
             replica_manager.staged(partition)
         outcomes.append((topic, index, info))
         staged.append((partition, info[1] + 1))
-    if replica_manager.traffic is not None:
-        replica_manager.traffic.count_produce(spans[3], outcomes)
+        if traffic is not None:
+            appended = partition.appended
+            if appended is None:
+                traffic.count_append(partition, info)
+            else:
+                # In place: a call would cost as much again.
+                appended[0] += 1
+                appended[1] += info[5]
+                appended[2] += info[6]
     if acks == 0:
         _answer_nothing(slot, outcomes)
     else:

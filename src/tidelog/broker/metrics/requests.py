@@ -1,19 +1,20 @@
 """How many requests of each API and version a broker serves, how long they take, and where the time goes.
 
-Every request is counted when it comes. One in 32 is timed, and all of an API's first ones, which is enough for
-quantiles; its slot becomes a `TimedSlot`:
+Every request is counted when it comes: each version of an API has a countdown until the next request that is timed, so
+the requests that came are known without another number. While few come, all of them are timed; while many come, about
+250 a second and at least one in 256, which is enough for quantiles. The slot of such a request becomes a `TimedSlot`:
 
     queue    from the beginning of the turn of the loop until it is handled: other requests of the turn come first
     local    until its reply is there; for a request that waits in purgatory, until it begins to wait
     remote   the rest, for a request that waits: for followers, for records, for other members
     send     from when its reply is there until the replies of the turn were handed to the system
 
-A request that is not timed pays for a call and an addition, and nothing at all in a broker without metrics.
+A request that is not timed pays for a subtraction, and for nothing at all in a broker without metrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
@@ -27,19 +28,37 @@ if TYPE_CHECKING:
     from tidelog.broker.request_log import RequestLog
     from tidelog.broker.routes import Route
 
-_TIMED_AT_FIRST: Final = 64
-_TIMED_MASK: Final = 31
+_TIMED_EVERY_NS: Final = 4_000_000
+"""About so often, requests of one version of an API are timed if more come."""
+_INTERVAL_MAX: Final = 256
 
 
 class ApiMetrics:
     """The figures of one API. Times are in microseconds."""
 
-    __slots__ = ("counts", "local", "name", "queue", "remote", "request_bytes", "send", "throttle", "total")
+    __slots__ = (
+        "_intervals",
+        "_timed_at_ns",
+        "_until",
+        "countdown",
+        "local",
+        "name",
+        "queue",
+        "remote",
+        "request_bytes",
+        "send",
+        "throttle",
+        "total",
+    )
 
-    def __init__(self, name: str, version_max: int) -> None:
+    def __init__(self, name: str, countdown: list[int]) -> None:
         self.name = name
-        self.counts = [0] * (version_max + 1)
-        """Requests of each version."""
+        self.countdown = countdown
+        """For each version, the requests until the next that is timed; the dispatcher counts down."""
+        self._until = [1] * len(countdown)
+        """How many requests have come when the countdown is at 0."""
+        self._intervals = [1] * len(countdown)
+        self._timed_at_ns = [0] * len(countdown)
         self.total = Distribution()
         self.queue = Distribution()
         self.local = Distribution()
@@ -49,15 +68,44 @@ class ApiMetrics:
         self.request_bytes = Distribution()
 
     @property
+    def counts(self) -> list[int]:
+        """The requests that came, of each version."""
+        return [until - left for until, left in zip(self._until, self.countdown, strict=True)]
+
+    @property
     def count(self) -> int:
         return sum(self.counts)
+
+    def timed(self, version: int, now_ns: int, *, is_next_timed: bool) -> None:
+        """A request is timed: set its countdown again."""
+        elapsed_ns, self._timed_at_ns[version] = now_ns - self._timed_at_ns[version], now_ns
+        interval = self._intervals[version]
+        if is_next_timed:
+            interval = 1
+        elif elapsed_ns < _TIMED_EVERY_NS:
+            interval = min(interval * 2, _INTERVAL_MAX)
+        elif elapsed_ns > 2 * _TIMED_EVERY_NS:
+            interval = max(interval * _TIMED_EVERY_NS // elapsed_ns, 1)
+        self._intervals[version] = interval
+        self._until[version] += interval
+        self.countdown[version] = interval
+
+    def time_next(self) -> None:
+        """Time the next request of each version."""
+        for version, left in enumerate(self.countdown):
+            self._until[version] -= left - 1
+            self.countdown[version] = 1
 
 
 class RequestMeter:
     """Measures all requests of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, routes: Iterable[Route]) -> None:
         self._by_route: dict[Route, ApiMetrics] = {}
+        # The first request of each version is timed, and makes the figures of its API.
+        self.countdowns: Mapping[int, list[int]] = {
+            int(route.api_key): [1] * (route.max_version + 1) for route in routes
+        }
         self._turn_began_ns = 0
         self._answered: list[TimedSlot] = []
         self.log: RequestLog | None = None
@@ -65,23 +113,25 @@ class RequestMeter:
         self.turns = Distribution()
         """How long turns took in which a request was timed, in microseconds."""
 
+    def set_log(self, log: RequestLog | None) -> None:
+        """Log requests from now on, or no longer."""
+        self.log = log
+        if log is not None:
+            for api in self._by_route.values():
+                api.time_next()
+
     def apis(self) -> Iterator[ApiMetrics]:
         """Every API that was used."""
         return iter(list(self._by_route.values()))
 
-    def count(self, slot: Slot, route: Route, version: int) -> None:
-        """A request is handled next."""
+    def time(self, slot: Slot, route: Route, version: int) -> None:
+        """A request whose countdown is at 0 is handled next."""
         api = self._by_route.get(route)
         if api is None:
             name = request_name(route.api_key).removesuffix("Request")
-            api = self._by_route[route] = ApiMetrics(name, route.max_version)
-        counts = api.counts
-        counts[version] = count = counts[version] + 1
-        if count <= _TIMED_AT_FIRST or not count & _TIMED_MASK or self.log is not None:
-            self._time(slot, api, version)
-
-    def _time(self, slot: Slot, api: ApiMetrics, version: int) -> None:
+            api = self._by_route[route] = ApiMetrics(name, self.countdowns[route.api_key])
         now_ns = perf_counter_ns()
+        api.timed(version, now_ns, is_next_timed=self.log is not None)
         if not self._turn_began_ns:
             self._turn_began_ns = now_ns
             slot.connection.server.after_flush(self._end_turn)
