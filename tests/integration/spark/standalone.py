@@ -11,13 +11,14 @@ from typing import IO, Self
 import psutil
 import pyspark
 
+from tidelog.spark.home import quick_home
 from tidelog.spark.session import prepare_environment
 
-SPARK_HOME = Path(pyspark.__file__).parent
+SPARK_HOME = quick_home() or Path(pyspark.__file__).parent
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
-START_S = 60.0
+START_S = 180.0
 
 
 class StandaloneCluster:

@@ -46,6 +46,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SPARK_MASTER", "SPARK_REMOTE", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JAVA_HOME", "/user's")
+    monkeypatch.setenv("SPARK_HOME", "/user's")
     monkeypatch.setattr(os, "environ", dict(os.environ))
 
 
