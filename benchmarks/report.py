@@ -40,7 +40,7 @@ class Report:
         kept = [Measurement(**entry) for entry in raw.get("measurements", ()) if entry["case"] not in measured]
         measurements = [*kept, *self.measurements]
         found = {measurement.case for measurement in measurements}
-        own = f"measured by itself, {_now()}, {self.plan.rounds} rounds of {self.plan.seconds:g} s"
+        own = f"measured by itself, {now()}, {self.plan.rounds} rounds of {self.plan.seconds:g} s"
         notes = [note for note in raw.get("notes", ()) if not measured.issuperset(_named_in(note))]
         return replace(
             self,
@@ -215,13 +215,14 @@ def machine() -> list[str]:
     """The facts a reader needs to compare this page with another."""
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     return [
-        _now(),
+        now(),
         f"{_processor()}, {os.cpu_count()} cores, {memory_gb:.0f} GB of memory; load and broker share them",
         f"Linux {platform.release()}, Python {platform.python_version()}, {_java_version()}",
     ]
 
 
-def _now() -> str:
+def now() -> str:
+    """The time, for readers."""
     return f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC"
 
 

@@ -8,14 +8,13 @@ round is preceded by one that is not counted, in which the JVM compiles and work
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from benchmarks import spark_connector
-from benchmarks.spark_cases import GROUPS, Measure
+from benchmarks.spark_cases import CASES, Measure
 from benchmarks.spark_lab import FULL, QUICK, SESSION_SETTINGS, SparkLab
 from benchmarks.spark_report import SparkMeasurement, SparkReport
 from benchmarks.tidelog_broker import TidelogBroker, use_source_tree
@@ -34,10 +33,10 @@ def main(arguments: list[str]) -> int:
         measurements, failures, notes_of_run = run(options, Path(directory), has_theirs=reason is None)
     report = SparkReport(measurements, failures, [*notes, *notes_of_run], options.rounds)
     print("\n".join(report.lines()))
-    is_whole = reason is None and not (options.quick or options.measure)
-    page = options.output or (HERE / "RESULTS.md" if is_whole else None)
+    is_whole = reason is None and not (options.quick or options.case)
+    page = options.output or (HERE / "RESULTS.md" if is_whole or options.merge else None)
     if page is not None:
-        report.write(page)
+        (report.merged_into(page, options.case or list(CASES)) if options.merge else report).write(page)
         print(f"written: {page}", file=sys.stderr)
     return 1 if failures else 0
 
@@ -45,10 +44,13 @@ def main(arguments: list[str]) -> int:
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks spark", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows: does it all still run?")
-    parser.add_argument("--measure", action="append", metavar="GLOB", help="only these measures; may be repeated")
+    parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this case; may be repeated")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds to measure (default {ROUNDS})")
     parser.add_argument("--dir", type=Path, help="where the broker keeps its data (default: the temporary directory)")
     parser.add_argument("--output", type=Path, help="the page to write into (default benchmarks/RESULTS.md)")
+    parser.add_argument(
+        "--merge", action="store_true", help="put the figures of these cases into RESULTS.md and leave the others"
+    )
     return parser.parse_args(arguments)
 
 
@@ -65,8 +67,8 @@ def run(
             lab = SparkLab(spark, broker, scratch, QUICK if options.quick else FULL)
             say(f"filling topics: {lab.sizes}")
             lab.fill(is_theirs_here=has_theirs)
-            groups = chosen_groups(options.measure, has_theirs=has_theirs)
-            measurements, failures = run_rounds(lab, groups, options.rounds)
+            cases = chosen_cases(options.case, has_theirs=has_theirs)
+            measurements, failures = run_rounds(lab, cases, options.rounds)
         notes = [
             f"Spark {spark.version} in local[2], Java {java_version(spark)}, Tidelog's broker on the same two cores"
         ]
@@ -75,29 +77,26 @@ def run(
     return measurements, failures, notes
 
 
-def chosen_groups(patterns: list[str] | None, *, has_theirs: bool) -> list[dict[str, Measure]]:
-    """The measures that are asked for and can run here."""
+def chosen_cases(names: list[str] | None, *, has_theirs: bool) -> list[dict[str, Measure]]:
+    """The measures of the cases that are asked for, as far as they can run here."""
+    return [
+        {measure: run for measure, run in case.items() if has_theirs or not measure.endswith("-jvm")}
+        for name, case in CASES.items()
+        if not names or name in names
+    ]
 
-    def is_chosen(name: str) -> bool:
-        is_wanted = not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
-        return is_wanted and (has_theirs or not name.endswith("-jvm"))
 
-    return [{name: run for name, run in group.items() if is_chosen(name)} for group in GROUPS]
-
-
-def run_rounds(
-    lab: SparkLab, groups: list[dict[str, Measure]], rounds: int
-) -> tuple[list[SparkMeasurement], list[str]]:
+def run_rounds(lab: SparkLab, cases: list[dict[str, Measure]], rounds: int) -> tuple[list[SparkMeasurement], list[str]]:
     """Every measure in every round; round 0 is the warm-up. A measure that fails is not tried again."""
     measurements, failures = [], []
     failed: set[str] = set()
     for number in range(rounds + 1):
-        for group in groups:
-            names = [name for name in (group if number % 2 else reversed(group)) if name not in failed]
+        for case in cases:
+            names = [name for name in (case if number % 2 else reversed(case)) if name not in failed]
             for name in names:
                 began, cpu_before = time.perf_counter(), lab.cpu_seconds()
                 try:
-                    value = group[name](lab)
+                    value = case[name](lab)
                 except Exception as error:
                     failures.append(f"{name}, round {number}: {first_line(error)}")
                     failed.add(name)

@@ -1,7 +1,7 @@
-"""What is measured of the Spark connectors: measures, run in turn, and which are held against which.
+"""What is measured of the Spark connectors: cases of measures that run in turn, and which are held against which.
 
 A measure takes the `SparkLab` and returns one number. A `Comparison` is a line of the page: two measures of the same
-round and what we aim at.
+case and round, and what we aim at.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import spark_floor
+from benchmarks import spark_floor, spark_layers
 from benchmarks.cases import Aim, AimKind, Better
 from benchmarks.spark_lab import OURS, PARTITIONS, THEIRS, SparkLab, median_ms, rows_per_second
 
@@ -138,7 +138,7 @@ def stream_written(kind: str, options: dict[str, str], *, has_key: bool, tasks: 
             frame = place_rows(frame, topic=topic, bootstrap_servers=lab.broker.bootstrap_servers, tasks=tasks)
         triggers = lab.run_to_end(frame, kind, {"topic": topic, **options})
         if options is EXACTLY_ONCE:
-            _require_committed(lab, topic)
+            _require_committed(lab, topic, lab.stream_rows)
         else:
             lab.require_rows(topic, PARTITIONS, lab.stream_rows)
         lab.drop_topic(topic)
@@ -147,13 +147,30 @@ def stream_written(kind: str, options: dict[str, str], *, has_key: bool, tasks: 
     return run
 
 
-def _require_committed(lab: SparkLab, topic: str) -> None:
+def _require_committed(lab: SparkLab, topic: str, expected: int) -> None:
     """Readers of committed records must see every row once; end offsets count the transactions' markers as well."""
     reader = lab.spark.read.format(OURS).option("kafka.bootstrap.servers", lab.broker.bootstrap_servers)
     committed = reader.option("kafka.isolation.level", "read_committed").option("subscribe", topic)
     found = committed.schema("offset long").load().count()
-    if found != lab.stream_rows:
-        raise RuntimeError(f"{topic} shows {found} rows, but {lab.stream_rows} were written")
+    if found != expected:
+        raise RuntimeError(f"{topic} shows {found} rows, but {expected} were written")
+
+
+def copied(kind: str, options: dict[str, str]) -> Measure:
+    """Copy a topic into another one as a stream: keys keep their partitions, so that nothing is shuffled."""
+
+    def run(lab: SparkLab) -> float:
+        topic, rows = lab.new_topic(), lab.rows_of["small"]
+        frame = lab.topic_stream(kind, "small", lab.sizes.written_rows).select("key", "value")
+        triggers = lab.run_to_end(frame, kind, {"topic": topic, **options})
+        if options is EXACTLY_ONCE:
+            _require_committed(lab, topic, rows)
+        else:
+            lab.require_rows(topic, PARTITIONS, rows)
+        lab.drop_topic(topic)
+        return rows_per_second(triggers)
+
+    return run
 
 
 def floor(kind: str, sink: str, options: dict[str, str] | None = None) -> Measure:
@@ -171,41 +188,59 @@ def floor(kind: str, sink: str, options: dict[str, str] | None = None) -> Measur
     return run
 
 
-GROUPS: tuple[dict[str, Measure], ...] = (
-    {
+def floor_ready(lab: SparkLab) -> float:
+    """One row in each micro-batch, between a source and a sink that do nothing."""
+    spark_floor.register(lab.spark)
+    stream = lab.spark.readStream.format(spark_floor.FLOOR).option("rows", lab.sizes.floor_triggers)
+    return median_ms(lab.run_to_end(stream.load().select("key", "value"), spark_floor.FLOOR, {}))
+
+
+CASES: dict[str, dict[str, Measure]] = {
+    "read": {
         "read-100": to_noop(OURS, "small"),
         "read-100-jvm": to_noop(THEIRS, "small"),
         "read-files": files_to_noop,
         "read-floor": floor_to_noop(),
     },
-    {"read-100-count": to_count(OURS, "small"), "read-100-count-jvm": to_count(THEIRS, "small")},
-    {
+    "read-count": {"read-100-count": to_count(OURS, "small"), "read-100-count-jvm": to_count(THEIRS, "small")},
+    "read-value": {
         "read-100-value": to_noop(OURS, "small", VALUE_ONLY),
         "read-100-value-jvm": to_noop(THEIRS, "small", VALUE_ONLY),
         "read-floor-value": floor_to_noop(VALUE_ONLY),
     },
-    {"read-1k": to_noop(OURS, "large"), "read-1k-jvm": to_noop(THEIRS, "large")},
-    {"read-1k-value": to_noop(OURS, "large", VALUE_ONLY), "read-1k-value-jvm": to_noop(THEIRS, "large", VALUE_ONLY)},
-    {"read-stream": stream_to_noop(OURS), "read-stream-jvm": stream_to_noop(THEIRS)},
-    {"write-100": written(OURS, 100), "write-100-jvm": written(THEIRS, 100), "write-floor": floor_written},
-    {"write-1k": written(OURS, 1000), "write-1k-jvm": written(THEIRS, 1000)},
-    {
+    "read-1k": {"read-1k": to_noop(OURS, "large"), "read-1k-jvm": to_noop(THEIRS, "large")},
+    "read-1k-value": {
+        "read-1k-value": to_noop(OURS, "large", VALUE_ONLY),
+        "read-1k-value-jvm": to_noop(THEIRS, "large", VALUE_ONLY),
+    },
+    "read-stream": {"read-stream": stream_to_noop(OURS), "read-stream-jvm": stream_to_noop(THEIRS)},
+    "write": {"write-100": written(OURS, 100), "write-100-jvm": written(THEIRS, 100), "write-floor": floor_written},
+    "write-1k": {"write-1k": written(OURS, 1000), "write-1k-jvm": written(THEIRS, 1000)},
+    "stream-keys": {
         "stream-keys": stream_written(OURS, AT_LEAST_ONCE, has_key=True),
         "stream-keys-once": stream_written(OURS, EXACTLY_ONCE, has_key=True, tasks=1),
         "stream-keys-once-shuffled": stream_written(OURS, EXACTLY_ONCE, has_key=True, tasks=2),
         "stream-keys-jvm": stream_written(THEIRS, {}, has_key=True),
     },
-    {
+    "stream-values": {
         "stream-values": stream_written(OURS, AT_LEAST_ONCE, has_key=False),
         "stream-values-once": stream_written(OURS, EXACTLY_ONCE, has_key=False),
     },
-    {"floor-source": floor(OURS, "noop"), "floor-source-jvm": floor(THEIRS, "noop")},
-    {
+    "copy": {
+        "copy": copied(OURS, AT_LEAST_ONCE),
+        "copy-once": copied(OURS, EXACTLY_ONCE),
+        "copy-jvm": copied(THEIRS, {}),
+    },
+    "layers": spark_layers.MEASURES,
+    "floor-source": {"floor-source": floor(OURS, "noop"), "floor-source-jvm": floor(THEIRS, "noop")},
+    "floor": {
         "floor": floor(OURS, OURS, AT_LEAST_ONCE),
         "floor-once": floor(OURS, OURS, EXACTLY_ONCE),
         "floor-jvm": floor(THEIRS, THEIRS),
+        "floor-ready": floor_ready,
     },
-)
+}
+"""The measures by case: those of one case run back to back."""
 
 JVM = "Spark's own"
 SELF = "ours, at least once"
@@ -214,7 +249,11 @@ DROPPED = "a sink that drops rows"
 
 
 def _floor_line(title: str, left: str, right: str) -> Comparison:
-    return Comparison(title, left, right, JVM, "ms", Better.LOWER)
+    return Comparison(title, left, right, JVM, "ms", Better.LOWER, times(1))
+
+
+def _layer_line(title: str, left: str, right: str | None) -> Comparison:
+    return Comparison(f"a pipeline of JSON records: {title}", left, right, "without that" if right else "–")
 
 
 COMPARISONS: tuple[Comparison, ...] = (
@@ -237,7 +276,23 @@ COMPARISONS: tuple[Comparison, ...] = (
     Comparison(
         "write a stream without keys, exactly once", "stream-values-once", "stream-values", SELF, aim=times(0.7)
     ),
+    Comparison("copy a topic as a stream, at least once", "copy", "copy-jvm", JVM),
+    Comparison("copy a topic as a stream, exactly once", "copy-once", "copy-jvm", JVM),
+    Comparison("copy a topic as a stream, exactly once", "copy-once", "copy", SELF, aim=times(0.75)),
+    _layer_line("the source, into nothing", "layer-source", None),
+    _layer_line("and its steps, parse_json and pack_json", "layer-steps", "layer-source"),
+    _layer_line("and a topic, at least once", "layer-sink", "layer-steps"),
+    _layer_line("and exactly once", "layer-once", "layer-sink"),
+    _layer_line("and a policy for rows that fail", "layer-policy", "layer-once"),
     _floor_line("a micro-batch of one row, p50: source", "floor-source", "floor-source-jvm"),
     _floor_line("a micro-batch of one row, p50: source and sink, at least once", "floor", "floor-jvm"),
     _floor_line("a micro-batch of one row, p50: source and sink, exactly once", "floor-once", "floor-jvm"),
+    Comparison(
+        "a micro-batch of one row, p50: source and sink, exactly once",
+        "floor-once",
+        "floor-ready",
+        "a source and a sink in Python that do nothing",
+        "ms",
+        Better.LOWER,
+    ),
 )

@@ -1,6 +1,7 @@
 """What Spark itself takes to move rows between the JVM and Python: a source of ready batches, a sink that drops them.
 
-No connector that is written in Python can be quicker than these. `spark_cases` holds ours against them.
+As a stream, the source has one row in each micro-batch. No connector that is written in Python can be quicker than
+these. `spark_cases` holds ours against them.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
@@ -63,6 +67,12 @@ class FloorSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002 - Spark's names
         return _Dropping()
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return _ReadyRows(schema, int(self.options["rows"]))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, ARG002 - Spark's names
+        return _DroppingStream()
+
 
 class _ReadyBatches(DataSourceReader):
     def __init__(self, schema: StructType, rows: int) -> None:
@@ -73,12 +83,7 @@ class _ReadyBatches(DataSourceReader):
         return [InputPartition(number) for number in range(TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - Spark's name
-        import pyarrow as pa
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        schema = to_arrow_schema(self._schema, timezone="UTC")
-        columns = [pa.repeat(pa.scalar(VALUES[field.name], field.type), ROWS_PER_BATCH) for field in schema]
-        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        batch = _ready(self._schema, ROWS_PER_BATCH)
         for start in range(0, self._rows // TASKS, ROWS_PER_BATCH):
             yield batch.slice(0, min(ROWS_PER_BATCH, self._rows // TASKS - start))
 
@@ -94,3 +99,49 @@ class _Dropping(DataSourceArrowWriter):
 
     def abort(self, messages: list[Any]) -> None:
         """Nothing was written."""
+
+
+class _ReadyRows(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, schema: StructType, rows: int) -> None:
+        self._schema = schema
+        self._rows = rows
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"row": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return ReadMaxRows(1)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802, ARG002 - Spark's names
+        return {"row": min(start["row"] + 1, self._rows)}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Where this ends was said in the options."""
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:  # noqa: ARG002 - Spark's name
+        return [InputPartition(end["row"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - Spark's name
+        yield _ready(self._schema, 1)
+
+
+class _DroppingStream(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Nothing was written."""
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Nothing was written."""
+
+
+def _ready(schema: StructType, rows: int) -> pa.RecordBatch:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    columns = [pa.repeat(pa.scalar(VALUES[field.name], field.type), rows) for field in wanted]
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)

@@ -7,6 +7,7 @@ are written by Spark's own connector with its defaults, in the batches that its 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import shutil
 import statistics
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from tidelog.spark.pipeline import Pipeline
+
 OURS, THEIRS = "tidelog", "kafka"
 PARTITIONS = 4
 TASKS = 2
@@ -34,6 +37,10 @@ SESSION_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "ERROR",
 }
+_JSON = (
+    "cast(id % 1000 as string) as key",
+    "to_json(named_struct('id', id, 'name', concat('customer ', id), 'amount', id % 977, 'note', 'paid')) as value",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +57,12 @@ class Sizes:
     """Micro-batches that a stream is measured over."""
     floor_triggers: int
     """Micro-batches of one row."""
+    json_rows: int
+    """Rows of JSON, about 70 bytes each, for pipelines, which read them in three micro-batches."""
 
 
-FULL = Sizes(2_000_000, 250_000, 600_000, 2, 24)
-QUICK = Sizes(200_000, 25_000, 60_000, 2, 12)
+FULL = Sizes(2_000_000, 250_000, 600_000, 2, 24, 900_000)
+QUICK = Sizes(200_000, 25_000, 60_000, 2, 12, 90_000)
 
 
 class SparkLab:
@@ -75,13 +84,18 @@ class SparkLab:
             ("large", self.sizes.large_rows, 1000),
             ("single", self.sizes.floor_triggers, 100),
         ):
-            partitions = 1 if topic == "single" else PARTITIONS
-            with Admin.connect(self.broker.address) as admin:
-                admin.create(topic, partitions)
-            self.write(THEIRS if is_theirs_here else OURS, self.made_rows(rows, value_bytes), {"topic": topic})
-            self.rows_of[topic] = rows
-            self.require_rows(topic, partitions, rows)
+            self._fill(topic, self.made_rows(rows, value_bytes), rows, is_theirs_here=is_theirs_here)
+        rows = self.sizes.json_rows
+        self._fill("json", self.spark.range(0, rows, 1, TASKS).selectExpr(*_JSON), rows, is_theirs_here=is_theirs_here)
         self._make_files()
+
+    def _fill(self, topic: str, frame: DataFrame, rows: int, *, is_theirs_here: bool) -> None:
+        partitions = 1 if topic == "single" else PARTITIONS
+        with Admin.connect(self.broker.address) as admin:
+            admin.create(topic, partitions)
+        self.write(THEIRS if is_theirs_here else OURS, frame, {"topic": topic})
+        self.rows_of[topic] = rows
+        self.require_rows(topic, partitions, rows)
 
     def require_rows(self, topic: str, partitions: int, expected: int) -> None:
         """Fail unless the log holds what was written."""
@@ -144,12 +158,17 @@ class SparkLab:
         with _Checkpoint(self._scratch) as checkpoint:
             chosen = {**({} if kind == "noop" else self._options()), **options, "checkpointLocation": str(checkpoint)}
             query = frame.writeStream.format(kind).options(**chosen).trigger(availableNow=True).start()
-            try:
-                if not query.awaitTermination(int(STREAM_SECONDS_MAX)):
-                    raise RuntimeError(f"a stream into {kind} took more than {STREAM_SECONDS_MAX:.0f} s")
-            finally:
-                query.stop()
-            return _triggers(query)
+            return _ended(query)
+
+    def run_pipeline(self, pipeline: Pipeline) -> list[Trigger]:
+        """Run a pipeline, whose checkpoint is replaced, until it has read all there was when it began."""
+        from tidelog.spark.pipeline.running.run import start
+
+        with _Checkpoint(self._scratch) as checkpoint:
+            pipeline = dataclasses.replace(pipeline, checkpoint=checkpoint)
+            running = start(pipeline, self.spark, servers=self.broker.bootstrap_servers, once=True)
+            (query,) = running.queries
+            return _ended(query)
 
     def cpu_seconds(self) -> float:
         """Processor time of everything so far: this process, the JVM, its Python workers, the broker."""
@@ -189,6 +208,16 @@ def _columns(number: str, value_bytes: int, *, has_key: bool) -> list[str]:
     key = f"lpad(cast({number} as string), {KEY_BYTES}, '0') as key"
     value = f"lpad(cast({number} as string), {value_bytes}, 'abcdefghijklmnopqrstuvwxyz') as value"
     return [key, value] if has_key else [value]
+
+
+def _ended(query: StreamingQuery) -> list[Trigger]:
+    """Wait for the end of a query that ends by itself."""
+    try:
+        if not query.awaitTermination(int(STREAM_SECONDS_MAX)):
+            raise RuntimeError(f"a stream took more than {STREAM_SECONDS_MAX:.0f} s")
+    finally:
+        query.stop()
+    return _triggers(query)
 
 
 def _triggers(query: StreamingQuery) -> list[Trigger]:

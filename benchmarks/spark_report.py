@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import Figure
-from benchmarks.report import machine, ratio_text, ratios_of, spread, verdict
+from benchmarks.report import machine, now, ratio_text, ratios_of, spread, verdict
 from benchmarks.sections import SPARK_HEADING, put_section, raw_of
-from benchmarks.spark_cases import COMPARISONS, Comparison
+from benchmarks.spark_cases import CASES, COMPARISONS, Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,30 @@ class SparkReport:
     failures: Sequence[str]
     notes: Sequence[str]
     rounds: int
+    facts: Sequence[str] = ()
+    """The machine and the time; those of now if there are none."""
+
+    def merged_into(self, page: Path, cases: Sequence[str]) -> SparkReport:
+        """The report that the page was written from, with these cases from this one."""
+        raw: dict[str, Any] = raw_of(page).get("spark", {})
+        measured = {measure for case in cases for measure in CASES[case]}
+        kept = [SparkMeasurement(**each) for each in raw.get("measurements", ()) if each["measure"] not in measured]
+        return replace(
+            self,
+            measurements=[*kept, *self.measurements],
+            notes=[*raw.get("notes", self.notes), f"measured by itself, {now()}: {', '.join(cases)}"],
+            rounds=raw.get("rounds", self.rounds),
+            facts=raw.get("machine", ()),
+        )
 
     def write(self, page: Path) -> None:
         """Put this part into the page, and the single measurements into the JSON beside it."""
         put_section(page, SPARK_HEADING, "\n".join(self.lines()))
         raw: dict[str, Any] = raw_of(page)
         raw["spark"] = {
-            "machine": machine(),
+            "machine": list(self.facts) or machine(),
             "notes": list(self.notes),
+            "rounds": self.rounds,
             "measurements": [asdict(measurement) for measurement in self.measurements],
         }
         page.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
@@ -55,7 +71,7 @@ class SparkReport:
             "",
             "Written by `python -m benchmarks spark`.",
             "",
-            *(f"- {fact}" for fact in machine()),
+            *(f"- {fact}" for fact in self.facts or machine()),
             *(f"- {note}" for note in self.notes),
             f"- {self.rounds} rounds after one to warm up; both connectors in one session, in turn, on the same topics",
             "",
