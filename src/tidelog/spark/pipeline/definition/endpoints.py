@@ -63,6 +63,7 @@ class Delta:
     columns: tuple[str, ...] = ()
     storage: Options = field(default_factory=dict)
     compact_every: Duration | None = None
+    merge_schema: bool = False
 
     def __str__(self) -> str:
         return f"delta {self.path}"
@@ -80,6 +81,7 @@ class Iceberg:
     storage: Options = field(default_factory=dict)
     properties: Options = field(default_factory=dict)
     compact_every: Duration | None = None
+    merge_schema: bool = False
 
     def __str__(self) -> str:
         return f"iceberg {self.table}"
@@ -155,13 +157,17 @@ def delta(
     columns: Sequence[str] = (),
     storage: Mapping[str, Any] | None = None,
     compact_every: Duration | None = None,
+    merge_schema: bool = False,
 ) -> Delta:
     """A Delta Lake table, in a directory or at `s3://bucket/path`; the first batch creates it if it is missing.
 
     `columns` are the columns to write, by default all. `storage` are settings like `AWS_ENDPOINT_URL`, by default those
-    of the environment. With `compact_every="1h"` small files are compacted beside the running query.
+    of the environment. With `compact_every="1h"` small files are compacted beside the running query. With
+    `merge_schema=True` columns that only the rows have are added to the table, and those that only it has become null.
     """
-    return Delta(os.fspath(path), tuple(partition_by), tuple(columns), texts(storage or {}), compact_every)
+    return Delta(
+        os.fspath(path), tuple(partition_by), tuple(columns), texts(storage or {}), compact_every, merge_schema
+    )
 
 
 def iceberg(
@@ -174,6 +180,7 @@ def iceberg(
     storage: Mapping[str, Any] | None = None,
     properties: Mapping[str, Any] | None = None,
     compact_every: Duration | None = None,
+    merge_schema: bool = False,
 ) -> Iceberg:
     """An Iceberg table `namespace.name`; the first batch creates it if it is missing.
 
@@ -191,6 +198,7 @@ def iceberg(
         texts(storage or {}),
         texts(properties or {}),
         compact_every,
+        merge_schema,
     )
 
 

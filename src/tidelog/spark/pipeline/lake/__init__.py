@@ -3,6 +3,7 @@
     storage       where a table lies: local directories and object stores, one set of settings for three libraries
     batches       which batch of a query a table has, and what to do with one that comes again
     commits       commits that meet those of other writers
+    evolution     how the columns of a batch meet those of a table
     delta         Delta Lake through `deltalake`
     iceberg       Iceberg through `pyiceberg`
     changes       rows that are changes: the last of each key

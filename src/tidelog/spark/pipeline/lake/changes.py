@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.definition.endpoints import Changes
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
+from tidelog.spark.pipeline.lake.evolution import fitted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +42,12 @@ class KeyedChanges:
     def stored(self, changes: "DataFrame") -> "DataFrame":
         """The rows that changes make of a table."""
         return changes.drop(DELETED)
+
+    def fitted(self, changes: "pa.Table", columns: "pa.Schema") -> "pa.Table":
+        """Changes with the columns of the table, and the one that is true for deletions."""
+        if self.keep_deleted is not None:
+            return fitted(changes, columns)
+        return fitted(changes, columns.append(changes.schema.field(DELETED)))
 
     def check_keys(self, changes: "pa.Table") -> None:
         """A row without a key is equal to none. Raises PipelineError."""

@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from pyspark.sql.types import StructType
+
 from tidelog.spark.pipeline.definition.endpoints import Delta
-from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake import storage
 from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed, is_written
 from tidelog.spark.pipeline.lake.commits import until_no_conflict
+from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, fitted, table_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,16 +47,16 @@ class DeltaLake:
         self._partition_by = endpoint.partition_by
         self._settings = storage.settings(endpoint.storage)
         self._options = storage.for_delta(self._path, self._settings)
+        self._rule = Columns(self.name, "delta", endpoint.merge_schema, widens=False)
 
     def append(self, rows: "DataFrame", batch: Batch) -> bool:
         """Append a batch; False if the table has it."""
         found = self.opened()
-        if found is not None:
-            if self._has(found, batch):
-                return False
-            self._check_fits(rows, found)
-        actions = self._write_files(rows)
-        return self._commit(lambda: self._add(rows, batch, actions))
+        if found is not None and self._has(found, batch):
+            return False
+        columns = self._columns_for(rows.schema, found)
+        actions = self._write_files(rows, columns)
+        return self._commit(lambda: self._add(columns, batch, actions))
 
     def merge(self, rows: "DataFrame", batch: Batch, changes: "KeyedChanges") -> bool:
         """Merge a batch of changes; False if the table has it. `rows` has one change for each key."""
@@ -65,17 +67,16 @@ class DeltaLake:
             return False
         source = rows.toArrow()
         changes.check_keys(source)
+        columns = self._columns_for(changes.stored(rows).schema, found)
         if found is None:
-            schema = delta_schema(changes.stored(rows))
             DeltaTable.create(
                 self._path,
-                schema,
+                delta_schema(columns),
                 mode="ignore",
                 partition_by=list(self._partition_by),
                 storage_options=self._options,
             )
-        else:
-            self._check_fits(changes.stored(rows), found)
+        source = changes.fitted(source, arrow_columns(columns))
         return self._commit(lambda: self._merge(source, batch, changes))
 
     def compact(self, target_bytes: int | None = None) -> dict[str, int]:
@@ -114,7 +115,7 @@ class DeltaLake:
         # The second is what a table raises that another query creates at the same time.
         return until_no_conflict(commit, (CommitFailedError, DeltaError))
 
-    def _add(self, rows: "DataFrame", batch: Batch, actions: list[Any]) -> bool:
+    def _add(self, columns: StructType, batch: Batch, actions: list[Any]) -> bool:
         from deltalake.transaction import create_table_with_add_actions
 
         names = list(self._partition_by)
@@ -123,7 +124,7 @@ class DeltaLake:
         if found is None:
             create_table_with_add_actions(
                 self._path,
-                delta_schema(rows),
+                delta_schema(columns),
                 actions,
                 mode="error",
                 partition_by=names,
@@ -134,7 +135,7 @@ class DeltaLake:
         # Checked again: a driver that was taken for dead may have committed since. After this, Delta's check sees it.
         if self._has(found, batch):
             return False
-        found.create_write_transaction(actions, "append", delta_schema(rows), names, commit_properties=how)
+        found.create_write_transaction(actions, "append", found.schema(), names, commit_properties=how)
         return True
 
     def _merge(self, source: "pa.Table", batch: Batch, changes: "KeyedChanges") -> bool:
@@ -158,17 +159,18 @@ class DeltaLake:
         merging.execute()
         return True
 
-    def _write_files(self, rows: "DataFrame") -> list[Any]:
+    def _write_files(self, rows: "DataFrame", columns: StructType) -> list[Any]:
         """Write the rows below the table, on the executors; the files, which no commit names yet."""
         from deltalake.transaction import AddAction
 
         path, names, settings = self._path, self._partition_by, self._settings
+        schema = arrow_columns(columns)
 
         def write(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             import pyarrow as pa
 
             gathered = list(batches)
-            parts = _parts(pa.Table.from_batches(gathered), names) if gathered else ()
+            parts = _parts(fitted(pa.Table.from_batches(gathered), schema), names) if gathered else ()
             written = [_write_file(path, settings, *part) for part in parts]
             columns = zip(*written, strict=True) if written else ([], [], [], [])
             kinds = (pa.string(), pa.int64(), pa.int64(), pa.string())
@@ -188,24 +190,41 @@ class DeltaLake:
             for file in rows.mapInArrow(write, _FILES).collect()
         ]
 
-    def _check_fits(self, rows: "DataFrame", table: Any) -> None:
-        """The log of a table accepts files of any columns; its readers would then fail."""
-        there = {field.name: str(field.type) for field in table.schema().fields}
-        given = {field.name: str(field.type) for field in delta_schema(rows).fields}
-        for name in there.keys() | given.keys():
-            if there.get(name) != given.get(name):
-                raise PipelineError(
-                    f"the table {self.name} has column {name!r} as {there.get(name)}, but the rows have it as "
-                    f"{given.get(name)}: they must have the same columns"
-                )
+    def _columns_for(self, rows: StructType, found: Any) -> StructType:
+        """The columns that files for `rows` have, once the table has them too.
+
+        The log of a table accepts files of any columns; its readers would then fail. New columns are a commit of their
+        own: a driver that dies after it leaves columns without values, and the batch that is repeated finds them.
+        """
+        if found is None:
+            return rows
+        there = _columns(found)
+        if self._rule.after(there, rows) == there:
+            return there
+        self._commit(lambda: self._add_columns(rows))
+        return _columns(self.opened())
+
+    def _add_columns(self, rows: StructType) -> bool:
+        found = self.opened()
+        there = _columns(found)
+        wanted = self._rule.after(there, rows)
+        changed = [field for field in wanted.fields if field not in there.fields]
+        if changed:
+            found.alter.add_columns(delta_schema(StructType(changed)).fields)
+        return bool(changed)
 
 
-def delta_schema(rows: "DataFrame") -> Any:
-    """The columns of `rows` as Delta has them."""
+def delta_schema(columns: StructType) -> Any:
+    """Columns as Delta has them."""
     from deltalake import Schema
-    from pyspark.sql.pandas.types import to_arrow_schema
 
-    return Schema.from_arrow(to_arrow_schema(rows.schema, timezone="UTC"))
+    return Schema.from_arrow(arrow_columns(columns))
+
+
+def _columns(table: Any) -> StructType:
+    import pyarrow as pa
+
+    return table_columns(pa.schema(table.schema().to_arrow()))
 
 
 def _committed(table: Any, application: str) -> Committed | None:

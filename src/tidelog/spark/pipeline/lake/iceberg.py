@@ -16,11 +16,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql.types import StructType
+
 from tidelog.spark.pipeline.definition.endpoints import Iceberg
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake import storage
 from tidelog.spark.pipeline.lake.batches import Batch, Committed, is_written
 from tidelog.spark.pipeline.lake.commits import until_no_conflict
+from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, fitted, table_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +49,7 @@ class IcebergTable:
     def __init__(self, endpoint: Iceberg) -> None:
         self.name = str(endpoint)
         self._endpoint = endpoint
+        self._rule = Columns(self.name, "iceberg", endpoint.merge_schema, widens=True)
         self._opened_catalog: Catalog | None = None
 
     def append(self, rows: "DataFrame", batch: Batch) -> bool:
@@ -53,8 +57,7 @@ class IcebergTable:
         found = self.opened()
         if found is not None and self._has(found, batch):
             return False
-        table = found or self._create(rows)
-        self._check_fits(rows, table)
+        table = self._with_columns(rows.schema, found or self._create(rows))
         files = _write_files(rows, table)
         return self._commit(lambda: self._add(files, batch))
 
@@ -66,7 +69,8 @@ class IcebergTable:
         source = rows.toArrow()
         changes.check_keys(source)
         stored = changes.stored(rows)
-        self._check_fits(stored, found or self._create(stored))
+        table = self._with_columns(stored.schema, found or self._create(stored))
+        source = changes.fitted(source, arrow_columns(_columns(table)))
         return self._commit(lambda: self._merge(source, batch, changes))
 
     def compact(self, target_bytes: int | None = None) -> dict[str, int]:
@@ -193,18 +197,22 @@ class IcebergTable:
         transaction.commit_transaction()
         return True
 
-    def _check_fits(self, rows: "DataFrame", table: "Table") -> None:
-        from pyiceberg.io.pyarrow import schema_to_pyarrow
-        from pyspark.sql.pandas.types import to_arrow_schema
+    def _with_columns(self, rows: StructType, table: "Table") -> "Table":
+        """The table, once it has columns for `rows`: a commit of its own, because files have the ids of columns."""
+        there = _columns(table)
+        if self._rule.after(there, rows) == there:
+            return table
+        self._commit(lambda: self._add_columns(rows))
+        return self._current()
 
-        there = {field.name: _kind(field.type) for field in schema_to_pyarrow(table.schema(), include_field_ids=False)}
-        given = {field.name: _kind(field.type) for field in to_arrow_schema(rows.schema, timezone="UTC")}
-        for name in sorted(there.keys() | given.keys()):
-            if there.get(name) != given.get(name):
-                raise PipelineError(
-                    f"the table {self.name} has column {name!r} as {there.get(name)}, but the rows have it as "
-                    f"{given.get(name)}: they must have the same columns"
-                )
+    def _add_columns(self, rows: StructType) -> bool:
+        table = self._current()
+        there = _columns(table)
+        wanted = self._rule.after(there, rows)
+        if wanted != there:
+            with table.update_schema() as update:
+                update.union_by_name(arrow_columns(wanted))
+        return wanted != there
 
 
 def catalog_properties(endpoint: Iceberg) -> dict[str, str]:
@@ -258,14 +266,16 @@ def _committed(table: "Table", application: str) -> Committed | None:
     return Committed(int(number), plan or None)
 
 
-def _kind(kind: Any) -> str:
-    """A type without the difference between Arrow's small and large texts and lists."""
-    return str(kind).replace("large_", "").replace(" not null", "")
+def _columns(table: "Table") -> StructType:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return table_columns(schema_to_pyarrow(table.schema(), include_field_ids=False))
 
 
 def _write_files(rows: "DataFrame", table: "Table") -> list[Any]:
     """Write the rows below the table, on the executors; the files, which no commit names yet."""
     metadata, io = pickle.dumps(table.metadata), pickle.dumps(table.io)
+    schema = arrow_columns(_columns(table))
 
     def write(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import pickle
@@ -276,7 +286,7 @@ def _write_files(rows: "DataFrame", table: "Table") -> list[Any]:
         gathered = [batch for batch in batches if batch.num_rows]
         files: list[Any] = []
         if gathered:
-            whole = pa.Table.from_batches(gathered)
+            whole = fitted(pa.Table.from_batches(gathered), schema)
             # Written by the driver a moment ago.
             opened = pickle.loads(metadata), pickle.loads(io)  # noqa: S301
             files = list(_dataframe_to_data_files(opened[0], whole, opened[1]))

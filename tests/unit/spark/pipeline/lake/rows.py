@@ -4,9 +4,34 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
 
-KINDS = {"long": LongType(), "string": StringType(), "boolean": BooleanType()}
+POINT = StructType([StructField("x", LongType())])
+PLACE = StructType([StructField("x", LongType()), StructField("name", StringType())])
+KINDS = {
+    "long": LongType(),
+    "int": IntegerType(),
+    "short": ShortType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "string": StringType(),
+    "boolean": BooleanType(),
+    "point": POINT,
+    "place": PLACE,
+    "points": ArrayType(POINT),
+    "places": ArrayType(PLACE),
+}
 
 
 class Rows:

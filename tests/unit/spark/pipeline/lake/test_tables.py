@@ -4,8 +4,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
-from tests.unit.spark.pipeline.lake.rows import Rows
+from tests.unit.spark.pipeline.lake.rows import KINDS, Rows
 from tidelog.spark.pipeline import delta, iceberg
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake import delta as delta_module
@@ -113,9 +114,86 @@ def test_an_empty_batch_is_remembered(kind, tmp_path):
 def test_other_columns_are_refused(kind, tmp_path):
     table = open_table(endpoint(kind, tmp_path))
     table.append(orders([1]), Batch("q", 0))
-    with pytest.raises(PipelineError, match="column 'extra' as None, but the rows have it as"):
+    with pytest.raises(PipelineError, match=rf"no column 'extra'.* as boolean: set merge_schema=True on {kind}\(…\)"):
         table.append(Rows([(2, "d", True)], ORDERS + ", extra boolean"), Batch("q", 1))
+    with pytest.raises(PipelineError, match="has column 'day' as string, but the rows do not have it: set merge_sch"):
+        table.append(Rows([(2,)], "id long"), Batch("q", 1))
     assert ids(table) == Counter([1])
+
+
+def test_new_columns_are_added_and_missing_ones_are_null(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path, merge_schema=True, partition_by=["day"]))
+    table.append(Rows([(1, "d", {"x": 1}, [{"x": 1}])], "id long, day string, at point, path points"), Batch("q", 0))
+    assert not table.append(Rows([(1,)], "extra long"), Batch("q", 0)), "a repeated batch adds nothing"
+    grown = "path places, extra boolean, id int, day string, at place"
+    path = [{"x": 2, "name": "n"}]
+    assert table.append(Rows([(path, True, 2, "e", {"x": 2, "name": "n"})], grown), Batch("q", 1))
+    assert table.append(Rows([(3, "d", [])], "id short, day string, path points"), Batch("q", 2))
+    rows = {row.pop("id"): row for row in table.read().to_pylist()}
+    assert rows == {
+        1: {"day": "d", "at": {"x": 1, "name": None}, "path": [{"x": 1, "name": None}], "extra": None},
+        2: {"day": "e", "at": {"x": 2, "name": "n"}, "path": path, "extra": True},
+        3: {"day": "d", "at": None, "path": [], "extra": None},
+    }
+    assert table.read().column_names[:4] == ["id", "day", "at", "path"], "in the order of the table, new ones behind"
+    assert table.compact()["removed"] == 2
+    assert ids(table) == Counter([1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("column", "was", "rows"), [("id", "bigint", "id string"), ("at.x", "bigint", "id long, at other")]
+)
+def test_a_type_that_does_not_fit_is_refused_with_both_types(kind, tmp_path, column, was, rows, monkeypatch):
+    monkeypatch.setitem(KINDS, "other", StructType([StructField("x", StringType())]))
+    table = open_table(endpoint(kind, tmp_path, merge_schema=True))
+    table.append(Rows([(1, {"x": 1})], "id long, at point"), Batch("q", 0))
+    refused = rf"has column '{column}' as {was}, but the rows have it as string: merge_schema adds columns and does"
+    with pytest.raises(PipelineError, match=refused):
+        table.append(Rows([(2, {"x": "2"}) if "at" in rows else ("2",)], rows), Batch("q", 1))
+    assert ids(table) == Counter([1])
+
+
+def test_types_are_widened_where_the_format_can(kind, tmp_path):
+    """Rows of a narrower type are cast, always; a column gets a wider type in Iceberg, if it is asked for."""
+    for merges in (False, True):
+        table = open_table(endpoint(kind, tmp_path / str(merges), merge_schema=merges))
+        table.append(Rows([(1, 0.5)], "id int, amount float"), Batch("q", 0))
+        table.append(Rows([(2, 1.5)], "id short, amount float"), Batch("q", 1))
+        wider = Rows([(2**40, 0.1)], "id long, amount double")
+        if kind == "iceberg" and merges:
+            table.append(wider, Batch("q", 2))
+            assert {row["id"]: row["amount"] for row in table.read().to_pylist()} == {1: 0.5, 2: 1.5, 2**40: 0.1}
+        else:
+            with pytest.raises(PipelineError, match=r"column 'id' as int, but the rows have it as bigint"):
+                table.append(wider, Batch("q", 2))
+            assert ids(table) == Counter([1, 2])
+
+
+def test_changes_of_rows_add_columns_too(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path, merge_schema=True))
+    changes = KeyedChanges(("id",), "lsn")
+    table.merge(Rows([(1, "a", 10, False), (2, "b", 11, False)], CHANGES), Batch("q", 0), changes)
+    grown = "id long, name string, lsn long, city string, _deleted boolean"
+    table.merge(Rows([(1, "A", 20, "Rome", False), (3, "c", 21, "Oslo", False)], grown), Batch("q", 1), changes)
+    table.merge(Rows([(3, 30, False)], "id long, lsn long, _deleted boolean"), Batch("q", 2), changes)
+    rows = {row["id"]: (row["name"], row["city"]) for row in table.read().to_pylist()}
+    assert rows == {1: ("A", "Rome"), 2: ("b", None), 3: (None, None)}
+
+
+def test_a_batch_is_appended_while_another_query_adds_columns(kind, tmp_path, monkeypatch):
+    """Its files lack the column: their rows are null there."""
+    slow, other = (open_table(endpoint(kind, tmp_path, merge_schema=True)) for _ in range(2))
+    slow.append(orders([1]), Batch("q", 0))
+    add = KIND[kind]._add
+
+    def overtaken(self, *arguments):
+        monkeypatch.setattr(KIND[kind], "_add", add)
+        assert other.append(Rows([(9, "d", True)], ORDERS + ", extra boolean"), Batch("other", 0))
+        return add(self, *arguments)
+
+    monkeypatch.setattr(KIND[kind], "_add", overtaken)
+    assert slow.append(orders([2]), Batch("q", 1))
+    assert {row["id"]: row["extra"] for row in slow.read().to_pylist()} == {1: None, 2: None, 9: True}
 
 
 @pytest.mark.parametrize("day", ["a/b=c d%20", "..", None])
