@@ -4,6 +4,7 @@
 `python -m benchmarks security` TLS, logins and ACLs,
 `python -m benchmarks spark` runs those of the Spark connector, which have a part of the page to themselves;
 `python -m benchmarks metrics` compares a broker with metrics to one without,
+`python -m benchmarks console` the latency of a large broker with and without an open console,
 `python -m benchmarks retry` the retries of clients with those of Dramatiq,
 `python -m benchmarks hostile` sends hostile requests and writes HOSTILE.md.
 """
@@ -53,6 +54,10 @@ def main() -> int:
         from benchmarks import metrics
 
         return metrics.main(sys.argv[2:])
+    if sys.argv[1:2] == ["console"]:
+        from benchmarks import console
+
+        return console.main(sys.argv[2:])
     if sys.argv[1:2] == ["security"]:
         from benchmarks import security
 

@@ -1,12 +1,16 @@
 """Samples end offsets and group lag in the background, in small requests that are spread over time.
 
-A cluster of 5,000 partitions is asked for 200 at a time, so that no broker is kept busy for long by a console that is
-open. Errors of a round are kept for the pages to show; the next round tries again.
+A cluster is asked for 50 partitions at a time, so that no broker is kept busy for long by a console that is open. A
+round whose requests take long is followed by a longer pause. Nothing is sampled while no page is open. Errors of a
+round are kept for the pages to show; the next round tries again.
 """
 
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from tidelog.client.aio.admin.admin import AsyncAdmin
@@ -14,6 +18,7 @@ from tidelog.client.aio.admin.driver import PartlyRefused
 from tidelog.client.aio.admin.types import LATEST
 from tidelog.client.errors import ClientError
 from tidelog.client.types import TopicPartition
+from tidelog.console.cached import pause_s
 from tidelog.console.samples import LagSamples, ThroughputSamples, total_lag
 from tidelog.wire.errors import ApiError
 
@@ -22,10 +27,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PARTITIONS_PER_REQUEST: Final = 200
+PARTITIONS_PER_REQUEST: Final = 50
 SHARE_OF_INTERVAL: Final = 0.8
 """How much of the interval the requests of one round are spread over."""
 ROUNDS_PER_LAG: Final = 3
+IDLE_S: Final = 60.0
+"""So long after the last page, none is open any more: open ones are loaded again every ten seconds."""
 
 
 class Sampler:
@@ -39,6 +46,14 @@ class Sampler:
         self.lags = LagSamples()
         self.problem: str | None = None
         self._topic_lags: dict[str, dict[str, int]] = {}
+        self._busy_s = 0.0
+        self._looked_at = -inf
+        self._is_looked_at = asyncio.Event()
+
+    def look(self) -> None:
+        """A page is loaded."""
+        self._looked_at = asyncio.get_running_loop().time()
+        self._is_looked_at.set()
 
     def lags_of_topic(self, topic: str) -> dict[str, int]:
         """The groups that have committed offsets of a topic, and how many of its records each has yet to read."""
@@ -68,7 +83,11 @@ class Sampler:
         loop = asyncio.get_running_loop()
         rounds = 0
         while True:
+            if loop.time() - self._looked_at > IDLE_S:
+                self._is_looked_at.clear()
+                await self._is_looked_at.wait()
             began_at = loop.time()
+            self._busy_s = 0.0
             try:
                 await admin.start()
                 # The first two rounds follow each other closely: the first plot should not take a minute.
@@ -82,8 +101,18 @@ class Sampler:
                 if self.problem is None:
                     logger.info("throughput could not be sampled: %s", error)
                 self.problem = str(error)
-            pause_s = self._interval_s if rounds != 1 else min(2.0, self._interval_s)
-            await asyncio.sleep(max(0.05, began_at + pause_s - loop.time()))
+            interval_s = self._interval_s if rounds != 1 else min(2.0, self._interval_s)
+            await asyncio.sleep(max(0.05, began_at + pause_s(self._busy_s, interval_s) - loop.time()))
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Count the time of a request: brokers work for it, at most."""
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        try:
+            yield
+        finally:
+            self._busy_s += loop.time() - began_at
 
     async def _sample_ends(self, admin: AsyncAdmin, spread_s: float) -> None:
         partitions = (await self._view.snapshot.get()).partitions()
@@ -94,7 +123,8 @@ class Sampler:
         ends: dict[TopicPartition, int] = {}
         for chunk in chunks:
             try:
-                found = await admin.list_offsets(dict.fromkeys(chunk, LATEST))
+                with self._busy():
+                    found = await admin.list_offsets(dict.fromkeys(chunk, LATEST))
             except PartlyRefused as refused:
                 found = refused.results
             ends.update((where, place.offset) for where, place in found.items())
@@ -106,7 +136,8 @@ class Sampler:
         found: dict[str, dict[str, int]] = {}
         for group in groups:
             try:
-                committed = await admin.list_consumer_group_offsets(group)
+                with self._busy():
+                    committed = await admin.list_consumer_group_offsets(group)
             except ApiError:
                 continue  # this user may not see it, or it has just gone
             offsets = {where: place.offset for where, place in committed.items()}

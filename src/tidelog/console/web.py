@@ -83,6 +83,7 @@ class Ask:
     def view(self) -> ClusterView:
         """The cluster as this user sees it."""
         assert self.session.view is not None, "pages need a login"
+        self.session.view.sampler.look()
         return self.session.view
 
     def part(self, name: str) -> str:

@@ -9,15 +9,16 @@ from tidelog.console.cached import Cached
 
 
 class Source:
-    """Numbers its answers; each takes a second."""
+    """Numbers its answers; each takes a second, or less."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes_s: float = 1.0) -> None:
         self.asked = 0
+        self.takes_s = takes_s
         self.error: Exception | None = None
 
     async def load(self) -> int:
         self.asked += 1
-        await asyncio.sleep(1)
+        await asyncio.sleep(self.takes_s)
         if self.error is not None:
             raise self.error
         return self.asked
@@ -37,7 +38,7 @@ def test_callers_share_one_request():
 
 def test_an_older_value_is_returned_while_a_newer_one_is_loaded_and_none_that_is_too_old():
     async def scenario():
-        source = Source()
+        source = Source(0.02)
         cached = Cached(source.load, refresh_s=5, age_s_max=15)
         await cached.get()
         await asyncio.sleep(6)
@@ -61,5 +62,22 @@ def test_errors_are_not_kept_and_a_change_makes_the_next_caller_ask():
         assert await cached.get() == 2
         cached.forget()
         assert await cached.get() == 3
+
+    run(scenario())
+
+
+def test_a_value_that_takes_long_is_loaded_more_rarely_up_to_a_bound():
+    async def scenario():
+        for takes_s, rests_s in ((0.01, 5), (0.05, 10), (1.0, 20), (5.0, 20)):
+            source = Source(takes_s)
+            cached = Cached(source.load, refresh_s=5, age_s_max=15)
+            await cached.get()
+            await asyncio.sleep(rests_s - takes_s - 0.5)
+            assert await cached.get() == 1
+            assert source.asked == 1
+            await asyncio.sleep(1)
+            assert await cached.get() == 1
+            await asyncio.sleep(takes_s + 0.1)
+            assert await cached.get() == 2
 
     run(scenario())

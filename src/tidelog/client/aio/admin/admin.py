@@ -166,10 +166,7 @@ class AsyncAdmin:
 
     async def describe_cluster(self) -> ClusterDescription:
         """The brokers, the controller, the cluster's id."""
-        client = self._running.client
-        await client.refresh()
-        nodes = tuple(sorted(client.metadata.nodes.values()))
-        return ClusterDescription(client.metadata.cluster_id or "", client.metadata.controller_id, nodes)
+        return await topics.describe_cluster(self._running)
 
     # Topics.
 

@@ -1,9 +1,10 @@
-"""Topics: made, widened, described and removed."""
+"""The cluster, and its topics: made, widened, described and removed."""
 
 from collections.abc import Iterable, Mapping
 
 from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.admin.types import (
+    ClusterDescription,
     CreatedTopic,
     NewPartitions,
     NewTopic,
@@ -11,6 +12,7 @@ from tidelog.client.aio.admin.types import (
     TopicDescription,
     TopicListing,
 )
+from tidelog.client.types import BrokerNode
 from tidelog.wire.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -25,6 +27,18 @@ from tidelog.wire.messages.create_partitions import CreatePartitionsAssignment, 
 from tidelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
 from tidelog.wire.messages.delete_topics import DeleteTopicState
 from tidelog.wire.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
+
+
+async def describe_cluster(driver: Driver) -> ClusterDescription:
+    """The brokers and the controller, without topics: those of a large cluster are a large response."""
+
+    async def ask(node_id: int, _items: list[str]) -> Answers[str, ClusterDescription]:
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        reply = await driver.client.send(node_id, request, MetadataResponse)
+        nodes = (BrokerNode(each.node_id, each.host, each.port, each.rack) for each in reply.brokers)
+        return {"": ClusterDescription(reply.cluster_id or "", reply.controller_id, tuple(sorted(nodes)))}
+
+    return (await driver.run([""], driver.to_any, ask))[""]
 
 
 async def list_topics(driver: Driver, *, include_internal: bool) -> list[TopicListing]:
