@@ -23,7 +23,7 @@ from tidelog.controller.replica_states import ReplicaStateMachine
 from tidelog.controller.request_batch import ControlPlane, Pause
 from tidelog.controller.states import PartitionStatus, ReplicaStatus
 from tidelog.controller.topic_deletion import TopicDeletionManager
-from tidelog.controller.tree import NO_CONTROLLER, ControllerEpoch, ControllerTree
+from tidelog.controller.tree import NO_CONTROLLER, ControllerTree
 from tidelog.metadata import paths
 from tidelog.metadata.errors import ControllerMovedError, SessionExpiredError, StoreUnavailableError
 from tidelog.metadata.store import EventKind, StoreRunner
@@ -118,7 +118,7 @@ class Controller:
         except ControllerMovedError as moved:
             logger.info("%s ends, as the controller has moved: %s", name, moved)
             event.fail(ErrorCode.NOT_CONTROLLER)
-            await self._resign_if_moved()
+            return await self.process(events.ControllerChange())
         except SessionExpiredError as expired:
             # The event that says so is on its way.
             logger.warning("%s ends, as the session is over: %s", name, expired)
@@ -172,18 +172,18 @@ class Controller:
 
     async def _resign_if_moved(self) -> None:
         was_active = self.is_active
-        self.active_id = await self._tree.controller_id()
+        await self._look()
         if was_active and not self.is_active:
             self._resign()
 
     async def _elect(self) -> None:
         """Become controller if there is none."""
-        self.active_id = await self._tree.controller_id()
+        await self._look()
         if self.active_id != NO_CONTROLLER:
             return
         broker_id = self._environment.broker_id
         try:
-            won = await self._win()
+            won = await self._tree.become_controller(broker_id, self._wall_ms())
             self.active_id = broker_id
             self.context.epoch, self.context.epoch_version = won
             self._tree.fence(won.version)
@@ -198,31 +198,31 @@ class Controller:
             logger.exception("broker %d failed to become controller and resigns", broker_id)
             await self._give_up()
 
-    async def _win(self) -> ControllerEpoch:
-        try:
-            return await self._tree.become_controller(self._environment.broker_id, self._wall_ms())
-        except StoreUnavailableError:
-            # It may be won, and this broker does not know the epoch.
-            self._is_in_doubt = True
-            raise
-
     async def _start_over(self) -> None:
         """Half an event was carried out. A new controller, this one perhaps, reads everything from the tree."""
-        await self._resign_if_moved()
-        if self.is_active:
-            await self._give_up()
+        await self._give_up()
         self._is_in_doubt = False
 
     async def _give_up(self) -> None:
         """Resign and let another broker be elected."""
-        self.active_id = await self._tree.controller_id()
         if self.is_active:
             self.active_id = NO_CONTROLLER
             self._resign()
+        await self._look()
+
+    async def _look(self) -> None:
+        """Read who is controller. If it is this broker and has no epoch, it is given up.
+
+        Such a controller has resigned, or was elected and not answered in time: it does not know the cluster.
+        """
+        found = await self._tree.controller_id()
+        if found == self._environment.broker_id and self.context.epoch == 0:
+            found = NO_CONTROLLER
             try:
                 await self._tree.delete_controller()
             except ControllerMovedError:
                 logger.info("the controller has moved already")
+        self.active_id = found
 
     def _resign(self) -> None:
         self._environment.control_plane.close()

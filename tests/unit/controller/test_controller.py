@@ -184,6 +184,25 @@ def test_an_election_that_was_won_without_an_answer_is_won_again(cluster: Cluste
     assert second.controller.context.topics.keys() == {"orders"}
 
 
+def test_a_controller_that_is_fenced_and_cannot_read_by_whom_reads_again(cluster: Cluster) -> None:
+    cluster.create_topic("orders", (2, 3))
+    old = cluster.candidates[0]
+    submit_all = old.store.submit_all
+
+    def refuse_and_cut_off(*arguments: Any) -> Any:
+        try:
+            return submit_all(*arguments)
+        finally:
+            old.store.store.suspend()
+
+    old.store.submit_all = refuse_and_cut_off  # type: ignore[method-assign, assignment]
+    cluster.admin.set(paths.CONTROLLER_EPOCH, b"2")
+    outcomes: list[Any] = []
+    moved = events.ControlledShutdown(2, -1, events.Reply(outcomes.append))
+    assert run(old.controller.process(moved)) == events.ControllerChange()
+    assert [each.code for each in outcomes] == [ErrorCode.NOT_CONTROLLER]
+
+
 # --- producer ids ---
 
 

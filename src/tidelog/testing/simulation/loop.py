@@ -29,6 +29,10 @@ TURN_SECONDS_MAX: Final = 0.0002
 _RETRY_SECONDS: Final = 0.02
 
 
+class NoAnswerError(StoreUnavailableError):
+    """A call to the metadata was carried out, and its answer did not come as long as the store waited for it."""
+
+
 class Pollable(Protocol):
     """An end of a simulated connection, or a listener, under a number that stands for a descriptor."""
 
@@ -246,6 +250,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 return True
             try:
                 result = func(*args)
+            except NoAnswerError as error:
+                future.set_exception(error)
             except StoreUnavailableError:
                 return False  # a real store waits for its connection
             except Exception as error:

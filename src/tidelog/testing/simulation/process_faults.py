@@ -114,10 +114,16 @@ def expire_session(cluster: Simulation, broker: BrokerProcess, _chance: random.R
 
 def delay_watches(cluster: Simulation, _broker: BrokerProcess, chance: random.Random, seconds: float) -> bool:
     cluster.watch_seconds_max = chance.uniform(0.05, 3.0)
-    cluster.world.tell("tree", f"notifies up to {cluster.watch_seconds_max:.2f} s late")
+    answers_lost = chance.choice((0.0, 0.1))
+    late = f"notifies up to {cluster.watch_seconds_max:.2f} s late"
+    cluster.world.tell("tree", f"{late} and does not answer {answers_lost:.0%} of the calls in time")
+    for each in cluster.brokers:
+        each.answers_lost = answers_lost
 
     def calm() -> None:
         cluster.watch_seconds_max = 0.005
+        for each in cluster.brokers:
+            each.answers_lost = 0.0
 
     cluster.world.after(seconds, calm)
     return True

@@ -13,12 +13,13 @@ from tidelog.broker.server import Server
 from tidelog.broker.surroundings import Surroundings
 from tidelog.config import BrokerConfig, load_broker_config
 from tidelog.metadata.image import ClusterImage
-from tidelog.metadata.store import Store
+from tidelog.metadata.store import Check, NodeData, Operation, Outcome, Result, Stat, Store, Watcher
+from tidelog.metadata.submission import submit_each
 from tidelog.network.limits import UNLIMITED, NetworkLimits
 from tidelog.network.listener import Listener
 from tidelog.replication.partition import Partition
 from tidelog.testing.memory_store import MemoryStore, MemoryTree
-from tidelog.testing.simulation.loop import SimulatedLoop
+from tidelog.testing.simulation.loop import NoAnswerError, SimulatedLoop
 from tidelog.testing.simulation.machine import Disk, Machine, SimulatedClock
 from tidelog.testing.simulation.network import Network
 from tidelog.testing.simulation.world import Event, World
@@ -133,6 +134,8 @@ class BrokerProcess(Process):
         self.store: MemoryStore | None = None
         self.is_serving = False
         self._is_cut_off = False
+        self.answers_lost = 0.0
+        """The share of calls to the metadata tree that are carried out and not answered in time."""
         self.restarts_after_stop = False
         self._restart: Event | None = None
         self._tree = tree
@@ -294,6 +297,9 @@ class BrokerProcess(Process):
             store.suspend()
             store.expire()
 
+    def _loses_answer(self) -> bool:
+        return self.is_serving and self.answers_lost > 0 and self.world.random.random() < self.answers_lost
+
     def _session_seconds(self) -> float:
         return SESSION_SECONDS * self.world.between(1.0, 1.5)
 
@@ -305,7 +311,7 @@ class BrokerProcess(Process):
 
         def open_store(_config: BrokerConfig, _directories: Sequence[str]) -> Store:
             self._is_cut_off = False
-            self.store = self._tree.connect()
+            self.store = _Session(self._tree, self._loses_answer)
             return self.store
 
         return Surroundings(
@@ -317,6 +323,34 @@ class BrokerProcess(Process):
             open_store=open_store,
             is_clustered=self._is_clustered,
         )
+
+
+class _Session(MemoryStore):
+    """A session of a broker with the metadata tree, some of whose answers are lost."""
+
+    def __init__(self, tree: MemoryTree, loses_answer: Callable[[], bool]) -> None:
+        super().__init__(tree)
+        self._loses_answer = loses_answer
+
+    def get_many(self, paths: Sequence[str], watch: Watcher | None = None) -> list[NodeData | None]:
+        return self._answer(super().get_many(paths, watch))
+
+    def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        return self._answer(super().exists(path, watch))
+
+    def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        return self._answer(super().children(path, watch))
+
+    def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        return self._answer(super().multi(operations))
+
+    def submit_all(self, operations: Sequence[Operation], fence: Check | None = None) -> list[Outcome]:
+        return self._answer(submit_each(super().multi, operations, fence))
+
+    def _answer(self, result: T) -> T:
+        if self._loses_answer():
+            raise NoAnswerError(f"session {self.session_id} has no answer")
+        return result
 
 
 def _steps(world: World) -> Callable[[], float]:

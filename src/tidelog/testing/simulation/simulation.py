@@ -181,6 +181,7 @@ class Simulation:
         self.network.heal_all()
         self.watch_seconds_max = 0.005
         for broker in self.brokers:
+            broker.answers_lost = 0.0
             if broker.disk is not None:
                 broker.disk.is_full = broker.disk.is_failing = False
                 broker.disk.slow_seconds = 0.0
