@@ -44,8 +44,8 @@ simulate: setup ## simulated clusters under faults: SEEDS=100 from FIRST=0, MINU
 chaos: setup ## three real brokers under faults and other people's clients: SCHEDULES=30, or SEED=7 alone
 	$(BIN)/python -m tests.compat.chaos $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)) $(if $(JAVA),--java)
 
-spark-kills: setup ## pipelines on a standalone Spark cluster under kills: KILLS=100, SEED=7, MINUTES=30
-	$(BIN)/python -m tests.integration.spark.kill_matrix $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(if $(MINUTES),--minutes $(MINUTES))
+spark-kills: setup ## pipelines on a standalone Spark cluster under kills: KILLS=100, SEED=7, MINUTES=30, KEEP=dir
+	$(BIN)/python -m tests.integration.spark.kill_matrix $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(KEEP),--keep $(KEEP))
 
 lint: setup ## ruff, mypy (strict for the sources), import contracts
 	$(BIN)/ruff check .

@@ -31,7 +31,7 @@ OURS, THEIRS = "tidelog", "kafka"
 PARTITIONS = 4
 TASKS = 2
 KEY_BYTES = 8
-STREAM_SECONDS_MAX = 120.0
+STREAM_SECONDS_MAX = 600.0
 SESSION_SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "2",

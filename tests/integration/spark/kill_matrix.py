@@ -181,8 +181,14 @@ class Matrix:
             self._await_all(sent)
             self.pipelines.end()
             verdict = judge(servers, sent)
-        self._say(f"{self.killed.total()} kills, seed {self._seed}: {verdict}")
+        self._say(f"{self.killed.total()} kills, seed {self._seed}: {self._kinds()}: {verdict}")
         return verdict
+
+    def _kinds(self) -> str:
+        counts: Counter[str] = Counter()
+        for (victim, _), count in self.killed.items():
+            counts[victim] += count
+        return ", ".join(f"{count} {victim}" for victim, count in sorted(counts.items()))
 
     def _batches(self) -> dict[str, int]:
         """The last completed batch of each query, from its checkpoint."""
@@ -325,8 +331,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--minutes", type=float, default=1e6, help="stop killing after this time")
+    parser.add_argument("--keep", type=Path, help="a directory for checkpoints and logs, which are left there")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tidelog-kills-") as directory:
+    with ExitStack() as stack:
+        directory = arguments.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-kills-"))
         print(f"seed {arguments.seed}, in {directory}", flush=True)
         Matrix(Path(directory), arguments.seed, lambda text: print(text, flush=True)).run(
             arguments.kills, arguments.minutes * 60
