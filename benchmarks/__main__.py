@@ -5,7 +5,7 @@
 `python -m benchmarks spark` runs those of the Spark connector, which have a part of the page to themselves;
 `python -m benchmarks metrics` compares a broker with metrics to one without,
 `python -m benchmarks console` the latency of a large broker with and without an open console,
-`python -m benchmarks retry` the retries of clients with those of Dramatiq,
+`python -m benchmarks retry` the retries of clients with those of Celery, Dramatiq and kafka-python,
 `python -m benchmarks hostile` sends hostile requests and writes HOSTILE.md.
 """
 

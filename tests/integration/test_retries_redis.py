@@ -16,8 +16,16 @@ import pytest
 
 from tests.integration.client_support import read_all, run, unique
 from tests.integration.redis_support import RedisServer
-from tidelog.client import AsyncProducer, AsyncRetryingConsumer, ConsumerRecord, RetryPolicy, current_attempt
-from tidelog.client.retry.redis_queue import RedisQueue, RedisUnavailable, WaitingRecord
+from tidelog.client import (
+    AsyncProducer,
+    AsyncRetryingConsumer,
+    ConsumerRecord,
+    RedisQueue,
+    RedisUnavailable,
+    RetryPolicy,
+    WaitingRecord,
+    current_attempt,
+)
 from tidelog.client.retry.redis_worker import move
 from tidelog.testing import Broker
 

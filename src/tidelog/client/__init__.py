@@ -138,6 +138,7 @@ if TYPE_CHECKING:
     from tidelog.client.producer import BlockingDelivery, Producer
     from tidelog.client.retry.consumer import AsyncRetryingConsumer, RetryingConsumer, current_attempt, retrying
     from tidelog.client.retry.policy import RetryPolicy
+    from tidelog.client.retry.redis_queue import ClaimedRecord, RedisQueue, RedisUnavailable, WaitingRecord
     from tidelog.client.retry.run import RetryCounts
     from tidelog.client.serialization import Deserializer, HeadersDeserializer, HeadersSerializer, Serializer
     from tidelog.client.types import ArrowStream, BrokerNode, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -174,6 +175,7 @@ __all__ = [
     "BrokerNode",
     "BrokerUnavailable",
     "BufferExhausted",
+    "ClaimedRecord",
     "ClientClosed",
     "ClientConfigError",
     "ClientError",
@@ -252,6 +254,8 @@ __all__ = [
     "RebalanceProtocol",
     "RecordMetadata",
     "RecordTooLarge",
+    "RedisQueue",
+    "RedisUnavailable",
     "ReplicaOnDisk",
     "RequestMetrics",
     "ResourcePattern",
@@ -278,6 +282,7 @@ __all__ = [
     "TransactionListing",
     "TransactionStatus",
     "UnsupportedByBroker",
+    "WaitingRecord",
     "Woken",
     "current_attempt",
     "export_metrics",
@@ -419,6 +424,10 @@ _HOMES = {
     "RetryingConsumer": "retry.consumer",
     "RetryPolicy": "retry.policy",
     "RetryCounts": "retry.run",
+    "ClaimedRecord": "retry.redis_queue",
+    "RedisQueue": "retry.redis_queue",
+    "RedisUnavailable": "retry.redis_queue",
+    "WaitingRecord": "retry.redis_queue",
     "retrying": "retry.consumer",
     "current_attempt": "retry.consumer",
     "Woken": "aio.consumer.errors",

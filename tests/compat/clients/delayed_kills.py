@@ -5,7 +5,7 @@ notes when each record arrived. The broker is killed at random moments and start
 records that were due before the broker was ready have arrived, so that no recovery runs into another kill. At the end
 every acknowledged record must have arrived once, none before its time. A record whose time came while no broker was up
 is late by the rest of the recovery, and by what is counted here: the time between the broker's being ready and the
-arrival.
+arrival. A record that was acknowledged only after the recovery counts from its acknowledgement.
 
 `test_delayed_kills` runs it as part of the suite; by hand, and for longer:
 
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
     early: list[int]
     recoveries_ms: list[float]
     late_ms: list[float]
-    """Of records whose time came while a broker was up."""
+    """Of records whose time came, or that were acknowledged, while a broker was up."""
     after_recovery_ms: list[float]
     """Of the others: their lateness without what was left of the recovery when they were due."""
 
@@ -59,7 +59,8 @@ class Load:
         )
         self._rng = rng
         self.due: list[int] = []
-        self.acknowledged: set[int] = set()
+        self.acknowledged: dict[int, float] = {}
+        """When each was."""
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -81,7 +82,7 @@ class Load:
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
-            self.acknowledged.add(int(message.value() or b""))
+            self.acknowledged[int(message.value() or b"")] = now_ms()
 
     def stop(self) -> None:
         self._is_stopped.set()
@@ -154,7 +155,7 @@ def _wait_for(load: Load, reader: Reader, due_before_ms: float) -> None:
     """Until every acknowledged record that is due before a time has arrived; what is missing is judged at the end."""
     deadline = time.monotonic() + SECONDS_MAX
     while time.monotonic() < deadline:
-        expected = {number for number in load.acknowledged.copy() if load.due[number] <= due_before_ms}
+        expected = {number for number in list(load.acknowledged) if load.due[number] <= due_before_ms}
         if expected <= reader.arrived:
             return
         time.sleep(0.01)
@@ -165,16 +166,18 @@ def _judge(load: Load, arrivals: list[tuple[int, float]], downs: list[tuple[floa
     late: list[float] = []
     after_recovery: list[float] = []
     for number, arrived_ms in arrivals:
-        due_ms = load.due[number]
-        ready_ms = next((up for _, up in downs if due_ms <= up <= arrived_ms), None)
+        due_ms, acknowledged_ms = load.due[number], load.acknowledged.get(number)
+        if acknowledged_ms is None:
+            continue
+        ready_ms = next((up for _, up in downs if max(due_ms, acknowledged_ms) <= up <= arrived_ms), None)
         if ready_ms is None:
-            late.append(arrived_ms - due_ms)
+            late.append(max(arrived_ms - max(due_ms, acknowledged_ms), 0.0))
         else:
             after_recovery.append(arrived_ms - ready_ms)
     return Outcome(
         len(downs),
         len(load.acknowledged),
-        sorted(load.acknowledged - set(counts)),
+        sorted(set(load.acknowledged) - set(counts)),
         sorted(number for number, count in counts.items() if count > 1),
         sorted(number for number, arrived_ms in arrivals if arrived_ms < load.due[number]),
         [up - down for down, up in downs],

@@ -7,11 +7,8 @@ that copy what it appended. A crashed replica comes back with its last checkpoin
 
 from __future__ import annotations
 
-import random
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
@@ -21,7 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.property.effort import examples
-from tests.property.replication.test_replication import BROKERS, Step, World, steps
+from tests.property.replication.schedules import Step, assert_found, play, random_schedule
+from tests.property.replication.test_replication import BROKERS, World, steps
 from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.records.record import Record
@@ -165,33 +163,16 @@ def visible_records(log: Log) -> list[Record]:
     return found
 
 
-def play(schedule: Sequence[Step]) -> None:
-    directory = Path(tempfile.mkdtemp())
-    world = DelayedWorld(directory)
-    try:
-        for step in schedule:
-            world.do(step)
-        world.heal()
-    finally:
-        world.close()
-        shutil.rmtree(directory)
-
-
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 2)), max_size=50))
 @settings(max_examples=examples(18), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_each_is_delivered_once_whoever_leads(schedule: list[Step]) -> None:
-    play(schedule)
-
-
-def random_schedule(seed: int, length: int = 80) -> list[Step]:
-    source = random.Random(seed)
-    return [(source.choice(STEPS), source.randrange(3)) for _ in range(length)]
+    play(DelayedWorld, schedule)
 
 
 @pytest.mark.long
 def test_each_is_delivered_once_in_many_random_schedules() -> None:
     for seed in range(40):
-        play(random_schedule(seed, 120))
+        play(DelayedWorld, random_schedule(STEPS, seed, 120))
 
 
 @contextmanager
@@ -204,11 +185,4 @@ def hasty_leaders() -> Iterator[None]:
 
 def test_a_leader_that_does_not_wait_is_found() -> None:
     """The property must be able to fail: with a planted mistake it does, within 100 schedules."""
-    for seed in range(100):
-        try:
-            with hasty_leaders():
-                play(random_schedule(seed))
-        except AssertionError:
-            play(random_schedule(seed))  # which shows nothing without the mistake
-            return
-    pytest.fail("no schedule shows the planted mistake")
+    assert_found(hasty_leaders, DelayedWorld, STEPS, seeds=100, length=80)

@@ -6,9 +6,6 @@ changes of the ISR, crashes and elections come in any order; requests and respon
 
 from __future__ import annotations
 
-import random
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.property.replication.schedules import Step, assert_found, play, random_schedule
 from tests.unit.replication.replicas import LAG_MS_MAX, Replica
 from tidelog.replication.replica_set import AlteredPartition, IsrProposal
 from tidelog.testing.simulation.planted import truncate_to_high_watermark
@@ -26,7 +24,6 @@ from tidelog.wire.messages import FetchResponse
 
 BROKERS = (1, 2, 3)
 STEPS = ("produce", "ask", "take", "follow", "commit", "crash", "return", "elect", "lag")
-Step = tuple[str, int]
 
 
 class World:
@@ -221,42 +218,18 @@ def is_subsequence(part: Sequence[bytes], whole: Sequence[bytes | None]) -> bool
     return all(any(value == found for found in remaining) for value in part)
 
 
-def play(schedule: Sequence[Step]) -> None:
-    directory = Path(tempfile.mkdtemp())
-    world = World(directory)
-    try:
-        for step in schedule:
-            world.do(step)
-        world.heal()
-    finally:
-        world.close()
-        shutil.rmtree(directory)
-
-
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 2)), max_size=60))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_nothing_acknowledged_is_lost_and_logs_agree(schedule: list[Step]) -> None:
-    play(schedule)
-
-
-def random_schedule(seed: int, length: int = 60) -> list[Step]:
-    source = random.Random(seed)
-    return [(source.choice(STEPS), source.randrange(3)) for _ in range(length)]
+    play(World, schedule)
 
 
 @pytest.mark.long
 def test_nothing_is_lost_in_hundreds_of_random_schedules() -> None:
     for seed in range(400):
-        play(random_schedule(seed, 120))
+        play(World, random_schedule(STEPS, seed, 120))
 
 
 def test_truncation_to_the_high_watermark_is_found() -> None:
     """The property must be able to fail: with the planted mistake it does, within 200 schedules."""
-    for seed in range(200):
-        try:
-            with truncate_to_high_watermark():
-                play(random_schedule(seed))
-        except AssertionError:
-            play(random_schedule(seed))  # which shows nothing without the mistake
-            return
-    pytest.fail("no schedule shows the planted mistake")
+    assert_found(truncate_to_high_watermark, World, STEPS, seeds=200, length=60)

@@ -35,7 +35,7 @@ from tidelog.client.types import as_names
 
 if TYPE_CHECKING:
     from tidelog.client.options import ConsumerOptions
-    from tidelog.client.retry.redis_queue import RedisQueue
+    from tidelog.client.retry.redis_queue import RedisStore
 
 RECORDS_MAX: Final = 1000
 STOP_TIMEOUT_S: Final = 30.0
@@ -124,9 +124,9 @@ class AsyncRetryingConsumer:
                 _stop_on_signals(stack, self.stop)
             await run.serve()
 
-    async def _open_store(self, stack: AsyncExitStack, common: Mapping[str, Any]) -> "RedisQueue":
+    async def _open_store(self, stack: AsyncExitStack, common: Mapping[str, Any]) -> "RedisStore":
         """The records in Redis, and a worker that moves them while this consumer runs."""
-        from tidelog.client.retry.redis_queue import RedisQueue
+        from tidelog.client.retry.redis_queue import RedisQueue, RedisStore
         from tidelog.client.retry.redis_worker import MAX_BLOCK_MS, end, work
 
         queue = RedisQueue(self._policy.store)
@@ -137,7 +137,7 @@ class AsyncRetryingConsumer:
         worker = asyncio.create_task(work(queue, producer, stopping), name="tidelog-retry-worker")
         stack.push_async_callback(end, [worker], stopping)
         worker.add_done_callback(lambda _: self.stop())
-        return queue
+        return RedisStore(queue)
 
     def _consumer_settings(self) -> dict[str, Any]:
         given = {name: value for name, value in self._settings.items() if not name.endswith(".deserializer")}

@@ -82,7 +82,7 @@ class WaitingRecord(NamedTuple):
     partition: int | None = None
 
 
-class Claimed(NamedTuple):
+class ClaimedRecord(NamedTuple):
     """A record that one worker has, until its lease ends."""
 
     id: bytes
@@ -143,10 +143,6 @@ class RedisQueue:
         self._lease_ms = int(lease_s * 1000)
         self._put, self._claim, self._finish = map(self._redis.register_script, (_PUT, _CLAIM, _FINISH))
 
-    async def put(self, forwards: Sequence[Forward]) -> None:
-        """Keep failed records until their time."""
-        await self.put_records((id_of(each), each.delay_ms or 0, _waiting(each)) for each in forwards)
-
     async def put_records(self, records: Iterable[tuple[str, int, WaitingRecord]]) -> None:
         """Keep records under an id for so many milliseconds. An id that waits already is left as it is."""
         arguments: list[Any] = []
@@ -155,10 +151,10 @@ class RedisQueue:
         if arguments:
             await self._run(self._put(self._keys, arguments))
 
-    async def claim(self, limit: int) -> list[Claimed]:
+    async def claim(self, limit: int) -> list[ClaimedRecord]:
         """Up to `limit` due records, which no other worker gets before the lease ends."""
         found = await self._run(self._claim(self._keys, [limit, self._lease_ms]))
-        return [Claimed(each, decode_record(data)) for each, data in zip(found[::2], found[1::2], strict=True)]
+        return [ClaimedRecord(each, decode_record(data)) for each, data in zip(found[::2], found[1::2], strict=True)]
 
     async def finish(self, ids: Sequence[bytes]) -> None:
         """These are in their topics."""
@@ -180,6 +176,17 @@ class RedisQueue:
             return await cast(Awaitable[Any], command)
         except self._errors as error:
             raise RedisUnavailable(f"Redis: {error}") from error
+
+
+class RedisStore:
+    """The store of a retrying consumer: failed records wait in a queue."""
+
+    def __init__(self, queue: RedisQueue) -> None:
+        self._queue = queue
+
+    async def put(self, forwards: Sequence[Forward]) -> None:
+        """Keep failed records until their time."""
+        await self._queue.put_records((id_of(each), each.delay_ms or 0, _waiting(each)) for each in forwards)
 
 
 def _waiting(forward: Forward) -> WaitingRecord:

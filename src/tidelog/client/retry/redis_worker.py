@@ -8,7 +8,7 @@ from typing import Final
 from tidelog.client.aio.producer.delivery import Delivery
 from tidelog.client.aio.producer.producer import AsyncProducer
 from tidelog.client.errors import ClientError
-from tidelog.client.retry.redis_queue import Claimed, RedisQueue
+from tidelog.client.retry.redis_queue import ClaimedRecord, RedisQueue
 
 LOG: Final = logging.getLogger("tidelog.client.retry")
 
@@ -62,7 +62,7 @@ async def end(workers: Collection["asyncio.Task[None]"], stopping: asyncio.Event
 async def move(queue: RedisQueue, producer: AsyncProducer[bytes, bytes], limit: int = CLAIM_RECORDS_MAX) -> int:
     """One round; returns how many records are in their topics now. Those that failed are claimed again later."""
     claimed = await queue.claim(limit)
-    sent: list[tuple[Claimed, Delivery]] = []
+    sent: list[tuple[ClaimedRecord, Delivery]] = []
     done: list[bytes] = []
     for each in claimed:
         if each.record is None:
