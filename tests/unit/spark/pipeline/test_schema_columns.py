@@ -13,9 +13,10 @@ from tidelog.client.errors import ClientConfigError
 from tidelog.client.schemas.avro import AvroDeserializer, AvroSerializer
 from tidelog.client.schemas.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
 from tidelog.client.schemas.registry import Schema
+from tidelog.spark.pipeline.definition.schema_steps import AVRO, JSON_SCHEMA
 from tidelog.spark.pipeline.schemas.arrow_values import from_arrow, into_arrow, json_value
-from tidelog.spark.pipeline.schemas.avro import avro_type
-from tidelog.spark.pipeline.schemas.json_schema import json_type
+from tidelog.spark.pipeline.schemas.formats import format_of
+from tidelog.spark.pipeline.schemas.origins import Origin
 
 ORDER = {
     "type": "record",
@@ -39,7 +40,8 @@ ORDER = {
 
 
 def test_an_avro_schema_gives_columns_and_json_text_for_what_spark_has_no_type_for() -> None:
-    kinds = {field.name: field.dataType.simpleString() for field in avro_type(None, Schema(json.dumps(ORDER)))}  # type: ignore[attr-defined]
+    made: Any = format_of(AVRO).spark_type(None, Origin(AVRO, Schema(json.dumps(ORDER))))
+    kinds = {field.name: field.dataType.simpleString() for field in made}
     assert kinds == {
         "id": "bigint",
         "at": "timestamp",
@@ -70,7 +72,8 @@ def test_a_json_schema_gives_columns() -> None:
         },
         "$defs": {"line": {"properties": {"sku": {"type": "string"}, "inner": {"$ref": "#/$defs/line"}}}},
     }
-    assert json_type(None, Schema(json.dumps(schema), "JSON")).simpleString() == (
+    origin = Origin(JSON_SCHEMA, Schema(json.dumps(schema), "JSON"))
+    assert format_of(JSON_SCHEMA).spark_type(None, origin).simpleString() == (
         "struct<id:bigint,amount:double,lines:array<struct<sku:string,inner:string>>,any:string,"
         "flags:map<string,boolean>,note:string,either:string>"
     )

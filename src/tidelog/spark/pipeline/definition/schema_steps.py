@@ -8,7 +8,7 @@ Without `registry`, a value is the data alone, and `schema` describes it.
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,121 +79,95 @@ class PackSchema:
         return pack(rows, self)
 
 
-def parse_avro(
-    schema: SchemaText | None = None,
-    *,
-    registry: str | None = None,
-    subject: str | None = None,
-    column: str = "value",
-    into: str | None = None,
-    registry_options: Mapping[str, Any] | None = None,
-) -> ParseSchema:
+class ParseOptions(TypedDict, total=False):
+    """The arguments that reading has in all formats."""
+
+    registry: str | None
+    subject: str | None
+    column: str
+    into: str | None
+    registry_options: Mapping[str, Any]
+
+
+class PackOptions(TypedDict, total=False):
+    """The arguments that writing has in all formats."""
+
+    key: str | None
+    schema: SchemaText | None
+    registry: str | None
+    topic: str | None
+    subject: Strategy
+    register: bool
+    registry_options: Mapping[str, Any]
+
+
+def parse_avro(schema: SchemaText | None = None, **options: Unpack[ParseOptions]) -> ParseSchema:
     """A step: the Avro data in `column` becomes the columns of the schema, or one column `into`.
 
-    `registry_options` are those of `SchemaRegistry`: `username`, `password`, `headers`, `timeout`.
+    The schema is `schema`, or the newest of `subject` in `registry`. `registry_options` are those of `SchemaRegistry`:
+    `username`, `password`, `headers`, `timeout`.
     """
-    return ParseSchema(AVRO, schema, registry, subject, None, column, into, registry_options or {})
+    return _parse(AVRO, schema, None, options)
 
 
-def parse_json_schema(
-    schema: SchemaText | None = None,
-    *,
-    registry: str | None = None,
-    subject: str | None = None,
-    column: str = "value",
-    into: str | None = None,
-    registry_options: Mapping[str, Any] | None = None,
-) -> ParseSchema:
-    """A step: the JSON in `column`, checked by a JSON Schema, becomes the schema's columns, or one column `into`."""
-    return ParseSchema(JSON_SCHEMA, schema, registry, subject, None, column, into, registry_options or {})
+def parse_json_schema(schema: SchemaText | None = None, **options: Unpack[ParseOptions]) -> ParseSchema:
+    """A step: the JSON in `column`, checked by a JSON Schema, becomes the schema's columns, or one column `into`.
+
+    The other arguments are those of `parse_avro`.
+    """
+    return _parse(JSON_SCHEMA, schema, None, options)
 
 
 def parse_protobuf(
-    schema: SchemaText | None = None,
-    *,
-    message: str | None = None,
-    registry: str | None = None,
-    subject: str | None = None,
-    column: str = "value",
-    into: str | None = None,
-    registry_options: Mapping[str, Any] | None = None,
+    schema: SchemaText | None = None, *, message: str | None = None, **options: Unpack[ParseOptions]
 ) -> ParseSchema:
     """A step: the Protobuf message in `column` becomes the columns of its fields, or one column `into`.
 
-    `message` is its full name, such as `shop.Order`; without it, the file's first message.
+    `message` is its full name, such as `shop.Order`; without it, the file's first message. The other arguments are
+    those of `parse_avro`.
     """
-    return ParseSchema(PROTOBUF, schema, registry, subject, message, column, into, registry_options or {})
+    return _parse(PROTOBUF, schema, message, options)
 
 
-def pack_avro(
-    *columns: str,
-    key: str | None = None,
-    schema: SchemaText | None = None,
-    key_schema: SchemaText | None = None,
-    registry: str | None = None,
-    topic: str | None = None,
-    subject: Strategy = "topic_name",
-    register: bool = True,
-    registry_options: Mapping[str, Any] | None = None,
-) -> PackSchema:
+def pack_avro(*columns: str, key_schema: SchemaText | None = None, **options: Unpack[PackOptions]) -> PackSchema:
     """A step: `columns` (default: the schema's) become an Avro record in `value`.
 
     With `registry`, the schema is registered for `topic` under the subject that `subject` names; `register=False`
     expects it there, and without `schema` the newest of the subject is used. `key` names the column of the record's
     key: text, or Avro by `key_schema`.
     """
-    return PackSchema(
-        AVRO, columns or None, key, schema, key_schema, registry, topic, None, subject, register, registry_options or {}
-    )
+    return _pack(AVRO, columns, options, key_schema=key_schema)
 
 
-def pack_json_schema(
-    *columns: str,
-    key: str | None = None,
-    schema: SchemaText | None = None,
-    key_schema: SchemaText | None = None,
-    registry: str | None = None,
-    topic: str | None = None,
-    subject: Strategy = "topic_name",
-    register: bool = True,
-    registry_options: Mapping[str, Any] | None = None,
-) -> PackSchema:
+def pack_json_schema(*columns: str, key_schema: SchemaText | None = None, **options: Unpack[PackOptions]) -> PackSchema:
     """A step: `columns` (default: the schema's) become a JSON object in `value`, checked by the schema.
 
     The other arguments are those of `pack_avro`.
     """
-    return PackSchema(
-        JSON_SCHEMA,
-        columns or None,
-        key,
-        schema,
-        key_schema,
-        registry,
-        topic,
-        None,
-        subject,
-        register,
-        registry_options or {},
-    )
+    return _pack(JSON_SCHEMA, columns, options, key_schema=key_schema)
 
 
-def pack_protobuf(
-    *columns: str,
-    key: str | None = None,
-    schema: SchemaText | None = None,
-    message: str | None = None,
-    registry: str | None = None,
-    topic: str | None = None,
-    subject: Strategy = "topic_name",
-    register: bool = True,
-    registry_options: Mapping[str, Any] | None = None,
-) -> PackSchema:
+def pack_protobuf(*columns: str, message: str | None = None, **options: Unpack[PackOptions]) -> PackSchema:
     """A step: `columns` (default: the message's fields) become a Protobuf message in `value`.
 
     `message` is its full name, such as `shop.Order`; without it, the file's first message. The other arguments are
     those of `pack_avro`.
     """
-    chosen = columns or None
-    return PackSchema(
-        PROTOBUF, chosen, key, schema, None, registry, topic, message, subject, register, registry_options or {}
-    )
+    return _pack(PROTOBUF, columns, options, message=message)
+
+
+def _parse(kind: str, schema: SchemaText | None, message: str | None, options: ParseOptions) -> ParseSchema:
+    _check_names(f"parse_{kind}", options, ParseOptions)
+    return ParseSchema(kind, schema, message=message, **options)
+
+
+def _pack(kind: str, columns: tuple[str, ...], options: PackOptions, **more: Any) -> PackSchema:
+    _check_names(f"pack_{kind}", options, PackOptions)
+    return PackSchema(kind, columns or None, **options, **more)
+
+
+def _check_names(function: str, given: Mapping[str, Any], known: type) -> None:
+    """Python itself only checks the names of arguments that are in the signature."""
+    for name in given:
+        if name not in known.__annotations__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

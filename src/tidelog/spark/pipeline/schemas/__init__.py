@@ -1,10 +1,9 @@
 """Values with schemas as columns and back: Avro, JSON Schema and Protobuf, with a registry or with schema files.
 
     origins       which schema: of a file, a text, or the newest of a registry's subject; plain data that travels
-    avro          columns of an Avro schema
-    json_schema   columns of a JSON Schema
-    protobuf      descriptors, columns and messages of a .proto file
+    formats       what each format offers; `avro`, `json_schema` and `protobuf` offer it
     arrow_values  values between the serializers of `tidelog.client.schemas` and Arrow
+    reading       a row's value by its schema, in executors; `writing` the other way
     columns       the two steps: `parse` and `pack`
 
 Values are read and written by the serializers of `tidelog.client.schemas`, one Arrow batch at a time.

@@ -1,6 +1,10 @@
-"""The columns of an Avro schema. What Spark has no type for (unions of several types, recursion) is JSON text."""
+"""Avro: columns and values of a schema. What Spark has no type for (unions of several types, recursion) is JSON text.
+
+See `formats` for what the public functions do.
+"""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql.types import (
@@ -23,8 +27,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tidelog.client.schemas.avro import parse_avro_schema
+from tidelog.client.schemas.avro import AvroDeserializer, AvroSerializer, parse_avro_schema
 from tidelog.client.schemas.registry import Schema, SchemaRegistry
+from tidelog.spark.pipeline.definition.schema_steps import AVRO, SchemaText
+from tidelog.spark.pipeline.schemas.formats import ReadValue, Target, ValueWriter
+from tidelog.spark.pipeline.schemas.origins import REGISTRY_TYPES, Origin, schema_text
 
 _PLAIN: Final[Mapping[str, DataType]] = {
     "null": NullType(),
@@ -55,11 +62,29 @@ _WIDER: Final = {
 _DECIMAL_DIGITS_MAX: Final = 38
 
 
-def avro_type(registry: SchemaRegistry | None, schema: Schema) -> DataType:
-    """The Spark type of an Avro schema: a struct for a record."""
-    parsed = parse_avro_schema(registry, schema)
+def given_schema(schema: SchemaText) -> Schema:
+    return Schema(schema_text(schema, AVRO), REGISTRY_TYPES[AVRO])
+
+
+def registered_schema(registry: SchemaRegistry, schema: Schema) -> Schema:  # noqa: ARG001 - see `formats`
+    return schema
+
+
+def spark_type(registry: SchemaRegistry | None, origin: Origin) -> DataType:
+    parsed = parse_avro_schema(registry, origin.schema)
     named = dict(parsed.get("__named_schemas__", {})) if isinstance(parsed, dict) else {}
     return _type(parsed, named, ())
+
+
+def value_reader(registry: SchemaRegistry | None, origin: Origin) -> ReadValue:
+    schema = origin.schema
+    return partial(AvroDeserializer[Any](registry, schema.text, references=schema.references).deserialize, "")
+
+
+def value_writer(registry: SchemaRegistry | None, origin: Origin, target: Target) -> ValueWriter:
+    schema = origin.schema
+    own = None if target.use_latest else schema.text
+    return AvroSerializer[Any](registry, own, references=schema.references, **target.serializer_options())
 
 
 def _type(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> DataType:

@@ -1,7 +1,11 @@
-"""The columns of a JSON Schema. What has no single type (`oneOf` of several, no `type`, recursion) is JSON text."""
+"""JSON Schema: columns and values. What has no single type (`oneOf` of several, no `type`, recursion) is JSON text.
+
+See `formats` for what the public functions do.
+"""
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql.types import (
@@ -16,8 +20,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from tidelog.client.schemas.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
 from tidelog.client.schemas.registry import Schema, SchemaRegistry
 from tidelog.client.schemas.serializing import referenced
+from tidelog.spark.pipeline.definition.schema_steps import JSON_SCHEMA, SchemaText
+from tidelog.spark.pipeline.schemas.arrow_values import without_nulls
+from tidelog.spark.pipeline.schemas.formats import ReadValue, Target, ValueWriter
+from tidelog.spark.pipeline.schemas.origins import REGISTRY_TYPES, Origin, schema_text
 
 _PLAIN: Final[Mapping[str, DataType]] = {
     "string": StringType(),
@@ -28,11 +37,32 @@ _PLAIN: Final[Mapping[str, DataType]] = {
 _TEXT: Final = StringType()
 
 
-def json_type(registry: SchemaRegistry | None, schema: Schema) -> DataType:
-    """The Spark type of a JSON Schema: a struct for an object with properties."""
-    others = {name: json.loads(used.text) for name, used in referenced(registry, schema).items()}
-    root = json.loads(schema.text)
+def given_schema(schema: SchemaText) -> Schema:
+    return Schema(schema_text(schema, JSON_SCHEMA), REGISTRY_TYPES[JSON_SCHEMA])
+
+
+def registered_schema(registry: SchemaRegistry, schema: Schema) -> Schema:  # noqa: ARG001 - see `formats`
+    return schema
+
+
+def spark_type(registry: SchemaRegistry | None, origin: Origin) -> DataType:
+    others = {name: json.loads(used.text) for name, used in referenced(registry, origin.schema).items()}
+    root = json.loads(origin.schema.text)
     return _type(root, root, others, ())
+
+
+def value_reader(registry: SchemaRegistry | None, origin: Origin) -> ReadValue:
+    schema = origin.schema
+    return partial(JsonSchemaDeserializer[Any](registry, schema.text, references=schema.references).deserialize, "")
+
+
+def value_writer(registry: SchemaRegistry | None, origin: Origin, target: Target) -> ValueWriter:
+    schema = origin.schema
+    own = None if target.use_latest else schema.text
+    as_json = partial(without_nulls, kept=frozenset(json.loads(schema.text).get("required", ())))
+    return JsonSchemaSerializer[Any](
+        registry, own, to_dict=as_json, references=schema.references, **target.serializer_options()
+    )
 
 
 def _type(schema: Any, root: Any, others: Mapping[str, Any], inside: tuple[str, ...]) -> DataType:

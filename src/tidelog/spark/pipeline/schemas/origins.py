@@ -34,10 +34,10 @@ class RegistryAddress:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A schema and the registry that its data refers to. `schema` is None if the newest of the subject is used."""
+    """A schema and the registry that its data refers to."""
 
     format: str
-    schema: Schema | None
+    schema: Schema
     registry: RegistryAddress | None = None
     message: str | None = None
 

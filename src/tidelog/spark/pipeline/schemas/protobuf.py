@@ -2,7 +2,7 @@
 
 A schema is a set of file descriptors, the file of the message last, as `protoc --descriptor_set_out --include_imports`
 writes it. It travels to executors, which make classes of it. What Spark has no type for (`Struct`, `Any`, recursion) is
-JSON text.
+JSON text. See `formats` for what the first five functions do.
 """
 
 import base64
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from importlib.util import find_spec
@@ -20,7 +21,7 @@ from typing import Any, Final
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-from google.protobuf.json_format import MessageToJson
+from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from google.protobuf.message import DecodeError, Message
 from pyspark.sql.types import (
     ArrayType,
@@ -40,9 +41,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tidelog.client.schemas.protobuf import ProtobufDeserializer, ProtobufSerializer
 from tidelog.client.schemas.registry import Schema, SchemaRegistry
 from tidelog.client.schemas.serializing import referenced
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
+from tidelog.spark.pipeline.definition.schema_steps import PROTOBUF, SchemaText
+from tidelog.spark.pipeline.schemas.arrow_values import json_value
+from tidelog.spark.pipeline.schemas.formats import ReadValue, Target, ValueWriter
+from tidelog.spark.pipeline.schemas.origins import Origin, file_of, find_file, schema_text
 
 _MAIN: Final = "schema.proto"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -67,6 +73,69 @@ Descriptor = Any
 Read = Callable[[Any], Any]
 
 
+# --- the format ---
+
+
+def given_schema(schema: SchemaText) -> Schema:
+    file = file_of(schema, PROTOBUF)
+    found = None if file is None else find_file(file)
+    return compile_text(schema_text(schema, PROTOBUF), {}) if found is None else compile_file(found)
+
+
+def registered_schema(registry: SchemaRegistry, schema: Schema) -> Schema:
+    """A registry has the text of a .proto file, or a descriptor in base64."""
+    used = referenced(registry, schema)
+    files = [_descriptor(each.text) for each in (*used.values(), schema)]
+    if all(file is not None for file in files):
+        return _as_schema(FileDescriptorSet(file=[file for file in files if file is not None]))
+    return compile_text(schema.text, {name: each.text for name, each in used.items()})
+
+
+def spark_type(registry: SchemaRegistry | None, origin: Origin) -> DataType:  # noqa: ARG001 - see `formats`
+    return protobuf_type(message_class(origin.schema, origin.message).DESCRIPTOR)
+
+
+def value_reader(registry: SchemaRegistry | None, origin: Origin) -> ReadValue:
+    made = message_class(origin.schema, origin.message)
+    as_value = message_reader(made.DESCRIPTOR)
+    if registry is not None:
+        # The columns are those of the message that is compiled in, whichever schema a value names.
+        framed = ProtobufDeserializer(None, made)
+        return lambda data: as_value(framed.deserialize("", data))
+
+    def read(data: bytes) -> Any:
+        try:
+            return as_value(made.FromString(data))
+        except DecodeError as error:
+            raise ValueError(f"not a {made.DESCRIPTOR.full_name}: {error}") from error
+
+    return read
+
+
+def value_writer(registry: SchemaRegistry | None, origin: Origin, target: Target) -> ValueWriter:
+    made = message_class(origin.schema, origin.message)
+    framed = None if registry is None else ProtobufSerializer(registry, made, **target.serializer_options())
+    return _MessageWriter(made, framed)
+
+
+@dataclass(frozen=True, slots=True)
+class _MessageWriter:
+    """Writes values as messages, with a header where there is a registry."""
+
+    message: type[Message]
+    framed: ProtobufSerializer[Message] | None
+
+    def serialize(self, topic: str, value: Any) -> bytes:
+        try:
+            message = ParseDict(json_value(value, allow_nan=True), self.message())
+        except ParseError as error:
+            raise ValueError(str(error)) from error
+        return message.SerializeToString() if self.framed is None else self.framed.serialize(topic, message)
+
+    def prepare(self, topic: str) -> object:
+        return None if self.framed is None else self.framed.prepare(topic)
+
+
 # --- schemas ---
 
 
@@ -85,15 +154,6 @@ def compile_text(text: str, others: Mapping[str, str]) -> Schema:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content, encoding="utf-8")
         return _compiled(Path(directory), _MAIN)
-
-
-def compile_registered(registry: SchemaRegistry, schema: Schema) -> Schema:
-    """The descriptors of a schema of a registry, which has the text of a .proto file or a descriptor in base64."""
-    used = referenced(registry, schema)
-    files = [_descriptor(each.text) for each in (*used.values(), schema)]
-    if all(file is not None for file in files):
-        return _as_schema(FileDescriptorSet(file=[file for file in files if file is not None]))
-    return compile_text(schema.text, {name: each.text for name, each in used.items()})
 
 
 def _descriptor(text: str) -> FileDescriptorProto | None:
