@@ -1,6 +1,8 @@
 """Columns of schemas, and values between serializers and Arrow."""
 
+import base64
 import json
+import pickle
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -8,15 +10,19 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 from tidelog.client.errors import ClientConfigError
+from tidelog.client.schemas import subjects
 from tidelog.client.schemas.avro import AvroDeserializer, AvroSerializer
 from tidelog.client.schemas.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
 from tidelog.client.schemas.registry import Schema
-from tidelog.spark.pipeline.definition.schema_steps import AVRO, JSON_SCHEMA
+from tidelog.spark.pipeline.definition.schema_steps import AVRO, JSON_SCHEMA, PROTOBUF
 from tidelog.spark.pipeline.schemas.arrow_values import from_arrow, into_arrow, json_value
-from tidelog.spark.pipeline.schemas.formats import format_of
+from tidelog.spark.pipeline.schemas.formats import Target, format_of
 from tidelog.spark.pipeline.schemas.origins import Origin
+from tidelog.spark.pipeline.schemas.reading import RowReader
+from tidelog.spark.pipeline.schemas.writing import RowWriter, WrittenColumn
 
 ORDER = {
     "type": "record",
@@ -149,3 +155,42 @@ def test_without_a_registry_serializers_write_the_data_alone() -> None:
     for made in (AvroDeserializer, JsonSchemaDeserializer):
         with pytest.raises(ClientConfigError, match="without a registry needs a schema"):
             made(None)
+
+
+def _proto() -> Schema:
+    field = FieldDescriptorProto
+    fields = [
+        field(name="id", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL),
+        field(name="name", number=2, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL),
+    ]
+    order = DescriptorProto(name="Order", field=fields)
+    file = FileDescriptorProto(name="order.proto", package="shop", syntax="proto3", message_type=[order])
+    return Schema(base64.b64encode(FileDescriptorSet(file=[file]).SerializeToString()).decode(), "PROTOBUF")
+
+
+_FIELDS = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]
+_PROPERTIES = {"id": {"type": "integer"}, "name": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        Origin(AVRO, format_of(AVRO).given_schema({"type": "record", "name": "Order", "fields": _FIELDS})),
+        Origin(JSON_SCHEMA, format_of(JSON_SCHEMA).given_schema({"type": "object", "properties": _PROPERTIES})),
+        Origin(PROTOBUF, _proto(), message="shop.Order"),
+    ],
+    ids=lambda origin: origin.format,
+)
+def test_every_format_reads_what_it_writes(origin: Origin) -> None:
+    """As the steps do it in executors, where the writers and readers arrive pickled."""
+    kind: Any = format_of(origin.format).spark_type(None, origin)
+    assert kind.simpleString() == "struct<id:bigint,name:string>"
+    fields = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    target = Target("orders", subjects.topic_name, register=True, use_latest=False, is_key=False)
+    write = pickle.loads(pickle.dumps(RowWriter(WrittenColumn(origin, target, "value", ("id", "name")), fields, None)))
+    read = pickle.loads(pickle.dumps(RowReader(origin, "value", None, False, fields)))
+    row = {"id": 7, "name": "seven"}
+
+    assert read(write(row)) == row
+    with pytest.raises(ValueError, match="value is null"):
+        read({"value": None})
