@@ -1,26 +1,32 @@
-"""A pipeline on a broker with TLS, SCRAM and ACLs: run, replayed and backfilled, and its secrets are shown nowhere."""
+"""A pipeline on a broker with TLS, SCRAM and ACLs: each part of it connects, and its secrets are shown nowhere."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.integration.certificates import Certificates, make_certificates
-from tests.integration.cli_support import Ran, run, run_here
-from tests.integration.lineage_server import lineage_server
+from tests.integration.cli_support import Ran, run_here
+from tests.integration.spark.sink_world import Query, rows_of
 from tidelog.client import Admin, NewTopic, Producer, TopicPartition
 from tidelog.client.aio.admin.types import LATEST
 from tidelog.client.cluster import Cluster
+from tidelog.client.retry.headers import Origin, Trail, encode
 from tidelog.config.properties import format_properties
-from tidelog.spark.pipeline import Pipeline, pack_json, parse_json, topic
-from tidelog.spark.pipeline.running.backfill import Backfill, state_of
-from tidelog.spark.pipeline.running.backfill_plan import Bound
+from tidelog.spark.clients import CLUSTERS
+from tidelog.spark.pipeline.definition.loading import load_pipeline
+from tidelog.spark.pipeline.failing.own_topics import make_missing, room_for_failed
+from tidelog.spark.pipeline.failing.routing import ladder_of
+from tidelog.spark.pipeline.running.status_topic import StatusWriter
+from tidelog.spark.pipeline.running.supervision import PipelineStatus, State
+from tidelog.spark.sink import clients
+from tidelog.spark.source.batch_reader import BatchReader
+from tidelog.spark.source.columns import full_schema
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -118,6 +124,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         for words in ACCESS:
             _done(run_here("acl", "add", "--principal", "User:orders", *words.split(), *as_admin))
         yield found
+        clients.PRODUCERS.close_all()
+        CLUSTERS.close_all()
 
 
 ACCESS = [
@@ -150,55 +158,47 @@ def _ids(secured: Secured, name: str) -> list[int]:
         return sorted(json.loads(bytes(record.value or b""))["id"] for record in records)
 
 
-@pytest.mark.long
-def test_a_pipeline_runs_behind_tls_scram_and_acls_and_shows_no_secret(
-    secured: Secured, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_each_part_of_a_pipeline_connects_with_the_file(secured: Secured, tmp_path: Path) -> None:
+    """Source, sink and state, retries and dead letters, status and replay, each as the principal of the pipeline."""
+    file = tmp_path / "secured.py"
+    given = {"dying": DYING, "retried": RETRIED, "keeps_order": True, "checkpoint": str(tmp_path / "checkpoint")}
+    file.write_text(DEFINITION.format(**given))
+    path = secured.file("client", secured.client)
     with Admin(secured.admin) as admin:
         admin.create_topics([NewTopic("orders", 2), NewTopic("orders.clean", 2)])
     with Producer(secured.admin) as producer:
-        for number in range(10):
-            producer.send("orders", json.dumps({"id": number}).encode(), f"k{number % 3}".encode())
-    checkpoint, events = tmp_path / "checkpoint", tmp_path / "events"
-    events.mkdir()
-    given = {"dying": DYING, "retried": RETRIED, "keeps_order": True, "checkpoint": str(checkpoint)}
-    file = tmp_path / "secured.py"
-    file.write_text(DEFINITION.format(**given))
-    config = ["--command-config", secured.file("client", secured.client)]
-    logged = [f"spark.eventLog.{name}" for name in ("enabled=true", "compress=false", f"dir=file://{events}")]
-    words = [word for each in [*logged, "spark.log.level=INFO"] for word in ("--conf", each)]
-    with lineage_server() as lineage:
-        words += ["--openlineage-url", lineage.url, "--verbose", "--format", "json", "--master", "local[2]"]
-        ran = _done(run("pipeline", "run", str(file), "--drain", *words, *config, timeout_s=600))
-        shown = [ran.out, ran.err, json.dumps(lineage.events)]
-    assert lineage.events
-    assert _ids(secured, "orders.clean") == [number for number in range(10) if number != DYING]
-    assert _ids(secured, "orders.dlq") == [DYING]
+        for number in range(4):
+            producer.send("orders", json.dumps({"id": number}).encode())
+    pipeline = replace(load_pipeline(str(file)), command_config=path)
+    connection, ladder = pipeline.connection(), ladder_of(pipeline)
+    assert ladder is not None
 
-    status = _done(run_here("pipeline", "status", "secured", "--format", "json", *config))
-    assert status.document[0]["state"] == "done"
-    replayed = _done(run_here("pipeline", "replay", str(file), "--format", "json", *config))
-    assert replayed.document["sent"] == {"orders": 1}
-    assert _ids(secured, "orders").count(DYING) == 2
+    with Cluster(connection.client()) as cluster:
+        make_missing(cluster, ladder, 2, room_for_failed(cluster, ("orders",)))
+    options = {**connection.options(), "subscribe": "orders", "includeHeaders": "true"}
+    reader = BatchReader(full_schema(options), options)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    values = [value for batch in batches for value in batch["value"].to_pylist()]
+    assert sorted(json.loads(value)["id"] for value in values) == list(range(4))
 
-    backfilled = Pipeline(
-        "again",
-        source=topic("orders"),
-        steps=[parse_json("id long"), pack_json("id", key="id")],
-        sink=topic("orders.clean"),
-        checkpoint=tmp_path / "backfill",
-        client_settings=secured.client,
-    )
-    filling = Backfill(backfilled, spark, None, state_of(backfilled, "first"))
-    assert filling.run(filling.plan({}, Bound(), Bound(), 100), lambda _: None, lambda: False)
-    assert len(_ids(secured, "orders.clean")) == 9 + 11
-    records = filling._rows(filling.plan({}, Bound(), Bound(), 100).part(0))
-    shown += [status.out, replayed.out, repr(backfilled), records._jdf.queryExecution().toString()]
+    for run_id in ("run-1", "run-2"):
+        query = Query(connection.servers, "orders.clean", checkpoint="c", run_id=run_id, commandConfig=path)
+        query.run(0, [rows_of(key=[None] * 4, value=values)])
+    assert _ids(secured, "orders.clean") == list(range(4)), "the repeated batch was found in the state topic"
 
-    texts = [text.encode() for text in shown]
-    texts += [path.read_bytes() for place in (tmp_path,) for path in place.rglob("*") if path.is_file()]
-    assert any(b"physicalPlanDescription" in text for text in texts), "the event log, with its plans, was searched"
-    assert not [secret for secret in secured.secrets if any(secret in text for text in texts)]
+    trail = Trail("secured", 1, "ValueError", "no", 1, Origin("orders", 0, 0, 1))
+    with Producer(connection.client()) as producer:
+        producer.send("orders.dlq", values[0], headers=[*encode(trail)])
+    words = ["--format", "json", "--command-config", path]
+    assert _done(run_here("pipeline", "replay", str(file), *words)).document["sent"] == {"orders": 1}
+    writer = StatusWriter({"secured": connection}, {})
+    writer.write(PipelineStatus("secured", State.DONE, "run-1"))
+    writer.close()
+    assert _done(run_here("pipeline", "status", "secured", *words)).document[0]["state"] == "done"
+    plan = _done(run_here("pipeline", "plan", str(file), *words))
+    assert {read["topic"] for read in plan.document["reads"]} == {"orders", "orders.retry.1"}
+    shown = f"{plan} {pipeline!r} {connection!r} {connection.options()} {reader._settings!r}"
+    assert not [secret for secret in secured.secrets if secret.decode() in shown]
 
 
 def test_a_wrong_password_is_named_as_such_and_not_shown(secured: Secured, tmp_path: Path) -> None:
